@@ -60,8 +60,6 @@ def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> I
     ----------
     mode : int
         Permissions, from the first byte on.
-    what : str
-        What an error calls the file, since its name may say something of the data.
     """
     beside = _partial_path(path)
     with explain_os_errors(what):
@@ -87,8 +85,6 @@ def open_scratch(folder: Path, *, what: str = "a file") -> Iterator[BinaryIO]:
     ----------
     folder : Path
         The disk it takes room on.
-    what : str
-        What an error calls the file.
     """
     path = _partial_path(folder / "scratch")
     with explain_os_errors(what):
@@ -107,8 +103,6 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[Path | None] = (
 
     Parameters
     ----------
-    what : str
-        What an error calls the file.
     inputs : iterable of Path or None
         Files that are read.
     """
@@ -148,8 +142,6 @@ def copy_atomically(source: Path, target: Path, *, mode: int = 0o644, what: str 
     ----------
     mode : int
         Permissions of a copy; a link has those of the source.
-    what : str
-        What an error calls the file.
     """
     with explain_os_errors(what):
         if source.stat().st_size < _WORTH_LINKING:
@@ -177,8 +169,6 @@ def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder", tigh
     ----------
     mode : int
         Permissions of a new folder.
-    what : str
-        What an error calls the folder.
     tighten : bool, default False
         Whether a folder that exists gets these permissions too.
     """
@@ -211,10 +201,6 @@ def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool 
     ----------
     path : Path
         Of the lock file, which is made if missing.
-    what : str
-        What an error calls the folder that is locked.
-    wait_seconds : float, default 0
-        How long to wait for others.
     shared : bool, default False
         Whether others may hold the lock at the same time, if they share it too.
 

@@ -8,6 +8,7 @@ from mooring.learners.coefficients import fit_coefficients
 from mooring.learners.sums import Sums
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
 from mooring.tables.schema import Column, Schema
+from tests.raising import raising
 
 COLUMNS = (
     Column("age", "number", 0, 100),
@@ -55,6 +56,5 @@ def test_errors_are_those_of_repetition() -> None:
 
 def test_hats_and_more_classes_have_no_coefficients() -> None:
     sums = draw_sums(np.random.default_rng(0), 100)
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, "features"):
         fit_coefficients(sums, TableFeatures(Schema(COLUMNS)))
-    assert caught.value.what == "features"

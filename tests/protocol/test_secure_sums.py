@@ -196,13 +196,11 @@ def test_the_same_rows_are_the_same_bytes_and_other_rows_are_refused(folder: Pat
     lines = given.table(0).read_text().splitlines()
     (turned := folder / "turned.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
     assert given.share(0, data=turned).read_bytes() == first
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "a second upload"):
         given.share(0, data=given.table(0, 31))
-    assert caught.value.what == "a second upload"
     shutil.rmtree(given.vaults[0].folder / "studies")
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the bundle"):
         given.share(0)
-    assert caught.value.what == "the bundle"
 
 
 def test_nothing_about_the_rows_is_in_the_open_part_of_a_bundle(folder: Path) -> None:
@@ -249,9 +247,8 @@ def test_copied_boxes_double_nobody(folder: Path) -> None:
         given.share(i)
     resign(given, given.inbox / "p0.bundle", given.inbox / "p5.bundle", 5)
     given.close()  # the analyst cannot see it
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the bundle"):
         given.combine(1)
-    assert caught.value.what == "the bundle"
     for i in range(5):
         given.confirm(i)
     shutil.rmtree(given.work)
@@ -286,12 +283,11 @@ def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answer
         "a bundle never seen": [*whole[1:4], (keys[4], "0" * 64)],
         "own bundle replaced": [*whole[1:4], (keys[0], digests[5])],
     }
-    for name, entries in crafted.items():
+    for entries in crafted.values():
         for combiner in (0, 5):
             vault = given.copy_vault(combiner)
-            with pytest.raises(RefusedError) as caught:
+            with raising(RefusedError, "the closing list"):
                 given.combine(combiner, vault=vault, closing=signed_list(given, entries))
-            assert caught.value.what == "the closing list", name
             shutil.rmtree(vault.folder)
     unsigned = write_closing_list(given.folder / "own.list", given.study, dict(whole[:4]), given.vaults[1].signing_key)
     assert unsigned
@@ -309,9 +305,8 @@ def test_a_bundle_that_was_exchanged_is_not_added(folder: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-2000] ^= 1
     path.write_bytes(data)
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the closing list"):
         given.combine(0)
-    assert caught.value.what == "the closing list"
 
 
 def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None:
@@ -327,12 +322,10 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     keys = {vault.signing_key.public: Ledger(vault.folder).entry(given.study.digest) for vault in given.vaults}
     entries = [(key, entry.bundle or "") for key, entry in keys.items() if entry]
     other = signed_list(given, entries)
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "a second list"):
         given.combine(0, closing=other)
-    assert caught.value.what == "a second list"
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "a second list"):
         given.close()
-    assert caught.value.what == "a second list"
 
 
 def test_of_many_lists_at_once_one_is_answered(folder: Path) -> None:
@@ -367,9 +360,8 @@ def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
     shutil.copy(signed_list(given, less), second / "closing.list")
     given.combine(1, vault=restored, closing=second / "closing.list", name="restored")
     given.combine(0, closing=second / "closing.list", name="colluder")
-    with pytest.raises(InputError) as caught:  # two shares of this list; those of the first are not mixed in
+    with raising(InputError, "shares"):  # two shares of this list; those of the first are not mixed in
         open_total(given.study, second, given.inbox)
-    assert caught.value.what == "shares"
 
 
 @pytest.mark.parametrize("spare", [2, 1, 0])
@@ -392,9 +384,8 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
     if spare == 2:
         assert open_total(given.study, given.work, given.inbox).wrong == ("p2",)
         return
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the total"):
         open_total(given.study, given.work, given.inbox)
-    assert caught.value.what == "the total"
 
 
 def test_a_dealer_cannot_frame_a_combiner_nor_a_combiner_a_dealer(folder: Path) -> None:
@@ -434,9 +425,8 @@ def test_absent_combiners_and_late_participants(folder: Path) -> None:
     given = make_sum_study(folder, p=7, quorum=5)
     assert given.study.sum_scheme.threshold.threshold == 6
     through(given, range(5), combiners=range(5))
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, "shares"):
         train_sums(given.study, given.work, given.inbox)
-    assert caught.value.what == "shares"
     given.combine(6)  # shared nothing itself
     train_sums(given.study, given.work, given.inbox)
     assert given.share(5)  # too late for the list
@@ -444,9 +434,8 @@ def test_absent_combiners_and_late_participants(folder: Path) -> None:
     for i in (5, 6):
         assert predict_rows(given.vaults[i], given.study, given.table(i), result=folder / "results" / f"p{i}")
     Ledger(given.vaults[5].folder).record_answer(given.study.digest, "0" * 64)  # as if it had answered another list
-    with pytest.raises(RefusedError) as refused:
+    with raising(RefusedError, "the result"):
         predict_rows(given.vaults[5], given.study, given.table(5), result=folder / "results" / "p5")
-    assert refused.value.what == "the result"
 
 
 def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
@@ -462,21 +451,18 @@ def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
             sums=replace(given.study.sums or 0, **changes),
         )
 
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the study"):  # the combining key of another study
         share_sums(given.vaults[0], replace(given.study, nonce="1" * 32), given.table(0), output=folder / "b.bundle")
-    assert caught.value.what == "the study"  # the combining key of another study
     second = share_sums(given.vaults[0], again("1"), given.table(0, 30), output=folder / "b.bundle")
     assert second.spent == 1.5
     assert second.as_dict()["epsilon_in_all"] == 3.0
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the upload"):
         share_sums(given.vaults[0], again("2"), given.table(0), output=folder / "c.bundle")
-    assert caught.value.what == "the upload"
     fresh = share_sums(given.vaults[0], again("3"), given.table(7), output=folder / "d.bundle")
     assert fresh.spent == 0
     for study, what in ((again("4", epsilon=5.0), "the study"), (again("5", epsilon=None, least_rows=40), "the study")):
-        with pytest.raises(RefusedError) as caught:
+        with raising(RefusedError, what):
             share_sums(given.vaults[0], study, given.table(8), output=folder / "e.bundle")
-        assert caught.value.what == what
 
 
 def test_rows_that_went_out_mapped_do_not_go_into_sums_nor_the_reverse(folder: Path, small_study: Any) -> None:
@@ -485,13 +471,11 @@ def test_rows_that_went_out_mapped_do_not_go_into_sums_nor_the_reverse(folder: P
     rotated = vaulted_study(named, given.analyst, 2, 8, columns=given.study.columns, label=given.study.label)
     deal_anchor(given.vaults[0], rotated, anchor := folder / "a.anchor")
     share_rows(given.vaults[1], rotated, given.table(1), anchor=anchor, output=folder / "r.bundle")
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the upload"):
         given.share(1)
-    assert caught.value.what == "the upload"
     given.share(2)
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "a second upload"):
         share_rows(given.vaults[2], rotated, given.table(2), anchor=anchor, output=folder / "r.bundle")
-    assert caught.value.what == "a second upload"
 
 
 def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) -> None:
@@ -500,9 +484,8 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
     path = given.table(0, persons=fine)
     assert given.share(0, data=path)
     for persons in (["id 1", *fine[1:-1], "ID 1 "], [*fine[:-3], "", "", ""]):
-        with pytest.raises(InputError) as caught:
+        with raising(InputError, "rows of a person"):
             given.share(1, data=given.table(1, persons=persons))
-        assert caught.value.what == "rows of a person"
     with pytest.raises(InputError):
         given.share(1)  # no such column
     mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None, least_rows=25)
@@ -545,9 +528,8 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
 def test_studies_that_cannot_hold_are_refused_when_they_are_read(
     folder: Path, settings: dict[str, Any], what: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, what):
         make_sum_study(folder, **settings)
-    assert caught.value.what == what
 
 
 def test_a_study_is_read_as_it_was_written(folder: Path) -> None:
@@ -649,9 +631,8 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
     train_sums(given.study, given.work, given.inbox)
     results = folder / "results"
     if not within:
-        with pytest.raises(RefusedError) as caught:
+        with raising(RefusedError, "the delivery"):
             deliver(given.study, given.work, results, given.analyst.signing_key)
-        assert caught.value.what == "the delivery"
         deliver(given.study, given.work, results, given.analyst.signing_key, override="board: a trial")
     else:
         deliver(given.study, given.work, results, given.analyst.signing_key)
@@ -670,6 +651,5 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
             signer=given.analyst.signing_key,
             release=Release(0.0),
         )
-        with pytest.raises(RefusedError) as refused:
+        with raising(RefusedError, "the result"):
             predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1")
-        assert refused.value.what == "the result"

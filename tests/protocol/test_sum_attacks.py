@@ -23,6 +23,7 @@ from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.vault import Floors
 from mooring.tables.schema import Column
 from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.raising import raising
 from tests.sites import vaulted_study
 
 
@@ -41,9 +42,8 @@ def test_the_author_of_a_study_cannot_put_its_own_combining_keys_into_the_roster
     given = make_sum_study(folder)
     own = {"combining_key": SealingKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
     first, *rest = given.study.participants
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, "roster"):
         replace(given.study, participants=(replace(first, **own), *rest))
-    assert caught.value.what == "roster"
     with pytest.raises(InputError):
         replace(first, combining_proof="no signature")
 
@@ -72,9 +72,8 @@ def test_bundles_exchanged_after_they_were_verified_are_not_added(
         return actual(*args)
 
     monkeypatch.setattr(secure_sums, "open_share", race)
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the bundle"):
         given.combine(0)
-    assert caught.value.what == "the bundle"
     assert not (given.inbox / "p0.share").exists()
 
 
@@ -82,9 +81,8 @@ def test_whether_somebody_shares_does_not_depend_on_one_row_where_there_is_noise
     given = make_sum_study(folder / "noise", least_rows=30)
     assert given.share(0, data=given.table(0, 29))
     without = make_sum_study(folder / "none", least_rows=30, epsilon=None)
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, "rows"):
         without.share(0, data=without.table(0, 29))
-    assert caught.value.what == "rows"
 
 
 def test_a_share_that_was_killed_is_counted_anew_when_it_is_resumed(
@@ -96,9 +94,8 @@ def test_a_share_that_was_killed_is_counted_anew_when_it_is_resumed(
         with pytest.raises(KeyboardInterrupt):
             given.share(0)
     share_sums(given.vaults[0], another(given), given.table(0), output=folder / "other.bundle")
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the upload"):
         given.share(0)
-    assert caught.value.what == "the upload"
 
 
 def test_rows_under_other_columns_are_counted_whatever_their_number(folder: Path) -> None:
@@ -106,9 +103,8 @@ def test_rows_under_other_columns_are_counted_whatever_their_number(folder: Path
     given = make_sum_study(folder, epsilon=5.0, floors=Floors(most_epsilon=8.0))
     given.share(0)
     (more := folder / "more.csv").write_text(given.table(0).read_text() + "1.5,2.5,a\n")
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the upload"):
         share_sums(given.vaults[0], another(given, given.study.columns[:1]), more, output=folder / "o", ignore=["x1"])
-    assert caught.value.what == "the upload"
 
 
 def test_rows_under_a_guarantee_do_not_go_into_sums_without_noise(folder: Path) -> None:
@@ -116,9 +112,8 @@ def test_rows_under_a_guarantee_do_not_go_into_sums_without_noise(folder: Path) 
     given.share(0)
     other = another(given)
     other = replace(other, sums=replace(other.sums or 0, epsilon=None))
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "the upload"):
         share_sums(given.vaults[0], other, given.table(0), output=folder / "o")
-    assert caught.value.what == "the upload"
     for study in (other, replace(other, name="again", participants=another(given).participants)):
         share_sums(given.vaults[1], study, given.table(1), output=folder / "o")  # promised nothing before
 
@@ -133,9 +128,8 @@ def test_of_rows_that_went_into_sums_not_one_goes_out_mapped(folder: Path) -> No
     (mixed := folder / "mixed.csv").write_text(
         "\n".join([*lines, given.table(1, 200).read_text().splitlines()[1]]) + "\n"
     )
-    with pytest.raises(RefusedError) as caught:
+    with raising(RefusedError, "a second upload"):
         share_rows(given.vaults[1], rotated, mixed, anchor=anchor, output=folder / "r.bundle")
-    assert caught.value.what == "a second upload"
 
 
 def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:
@@ -145,9 +139,8 @@ def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:
     assert given.share(0, data=given.table(0, persons=numbers))
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(given.table(1, persons=numbers)), folder / "own.parquet")
     assert given.share(1, data=folder / "own.parquet")
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, "rows of a person"):
         given.share(2, data=given.table(2, persons=[*numbers[1:], f" {numbers[-1]}"]))
-    assert caught.value.what == "rows of a person"
 
 
 def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
@@ -163,7 +156,6 @@ def test_means_are_of_persons_with_a_name(folder: Path) -> None:
     """Nine rows of one person beside one of another's, none with a name, would move the sums by 1.27 times the bound."""
     given = make_sum_study(folder, person="who", rows_per_person="mean")
     named = [f"id {k}" for k in range(28)]
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, "rows of a person"):
         given.share(0, data=given.table(0, persons=[*named, "", ""]))
-    assert caught.value.what == "rows of a person"
     assert given.share(0, data=given.table(0, persons=[*named, "a", "a"]))

@@ -11,6 +11,7 @@ import pytest
 from mooring import InputError
 from mooring.errors import StorageError
 from mooring.tables import Records, read_records, read_table
+from tests.raising import raising
 
 Refused = Callable[..., None]
 Write = Callable[..., Path]
@@ -212,9 +213,8 @@ def test_parquet_columns_keep_their_types(write_parquet: Callable[..., Path]) ->
 
 def test_a_missing_file_is_refused(tmp_path: Path, refused: Refused) -> None:
     for name in ("no.csv", ""):
-        with pytest.raises(StorageError) as caught:
+        with raising(StorageError, "the data file"):
             read_table(tmp_path / name)
-        assert caught.value.what == "the data file"
     refused(lambda: read_records(tmp_path / "no.csv"), "path", "a file or a folder", "not there")
 
 

@@ -131,7 +131,6 @@ class BatchSolution:
             Where the common space puts the anchor's mean; zero by default.
         tolerance : float, default 0
             Maps whose gap is no larger have converged, whatever the solver said: it may have been with its last iteration.
-        certify : bool, default False
         """
         maps, xp = self.maps, namespace_of(self.maps)
         gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(self.gap).any() else self.gap

@@ -36,7 +36,6 @@ def align(
         What the participants uploaded of the anchor, noise and all. NumPy or torch; torch stays on its device.
     solver : {"accelerated", "gpm", "spectral"}, default "accelerated"
         Ours; the paper's power method to the letter; or its spectral start alone.
-    max_iterations : int, default 500
     tolerance : float, default 1e-7
         Largest step ‖Π(GR) − R‖_F, over the whole stack, at which the maps count as at rest.
     certify : bool, default False

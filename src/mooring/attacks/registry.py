@@ -33,8 +33,6 @@ class Attack:
 
     Attributes
     ----------
-    name : str
-        How code and commands call it.
     summary : str
         What it uses, in a few words.
     function : callable

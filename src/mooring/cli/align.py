@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from mooring.cli import execution
@@ -17,6 +17,7 @@ from mooring.errors import InputError
 if TYPE_CHECKING:
     from mooring.protocol.analyst.alignment import Aligned, AlignMode
     from mooring.protocol.analyst.intake import Intake
+    from mooring.protocol.analyst.sum_total import Closing
     from mooring.protocol.messages.study import Study
 
 WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
@@ -88,10 +89,9 @@ def align(
         opened.require_roster()
         command = execution.quote_command()
         if opened.sums is not None:
-            is_whole = _close(opened, bundles, folder, vault, confirmations, console, format)
-            if not is_whole:
-                raise typer.Exit(execution.IN_PART)
-            return
+            if _close(opened, bundles, folder, vault, confirmations, console):
+                return
+            raise typer.Exit(execution.IN_PART)
         collect_bundles, align_collected = collect, align_bundles
         with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as client:
             if client is not None:
@@ -101,93 +101,76 @@ def align(
                 collect_bundles, align_collected = on_dask.collect, on_dask.align  # type: ignore[assignment]
             with execution.show_progress("Checking bundles") as tell:
                 intake = collect_bundles(opened, bundles, folder, command=command, progress=tell)
-            if format == "text":
-                _say_intake(console, intake)
+            console.say(*_describe_intake(intake))
             with execution.show_progress("Aligning, and writing the collaboration matrix") as tell:
                 aligned = align_collected(
                     opened, intake.row_bundles, folder, mode=mode, certify=certify, command=command, progress=tell
                 )
         result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
-        execution.print_result(
-            format, console, result, lambda console: _say_alignment(console, aligned, folder, late=late)
-        )
+        console.show(result, *_describe_alignment(aligned, folder, late=late))
     if intake.set_aside or aligned.set_aside:
         raise typer.Exit(execution.IN_PART)
 
 
 def _close(
-    study: Study,
-    bundles: str,
-    folder: Path,
-    vault: Path,
-    confirmations: Path | None,
-    console: Console,
-    format: str,
+    study: Study, bundles: str, folder: Path, vault: Path, confirmations: Path | None, console: execution.Output
 ) -> bool:
     """Close the list of a study of secure sums; whether nothing was set aside."""
     from mooring.protocol.analyst.intake import collect
     from mooring.protocol.analyst.sum_total import close_list
-    from mooring.protocol.messages.sums.answers import LIST_FILE
 
     key, command = execution.open_vault(vault).signing_key, execution.quote_command()
     with execution.show_progress("Checking bundles") as tell:
         intake = collect(study, bundles, folder, command=command, progress=tell)
-    if format == "text":
-        _say_intake(console, intake)
+    console.say(*_describe_intake(intake))
     closing = close_list(study, intake.sum_bundles, folder, key, confirmations=confirmations, command=command)
-
-    def say(console: Console) -> None:
-        for name, reason in closing.left_out.items():
-            console.print(f"[yellow]Left out[/yellow] {name}: {reason}.")
-        for name in closing.doubted:
-            console.print(
-                f"[yellow]Not heard[/yellow] {name}: as a combiner it contradicts the others about many bundles."
-            )
-        told = (
-            f"confirmed by {', '.join(closing.confirmed_by)}" if closing.confirmed_by else "not confirmed by combiners"
-        )
-        console.print(f"[bold]Closed[/bold] with {_count(len(closing.participants), 'contribution')}, {told}.")
-        console.print(
-            f"Send {escape(str(folder / LIST_FILE))} and all bundles to the combiners "
-            f"({', '.join(study.sum_scheme.combiners)}), who run: mooring combine --list. "
-            f"{study.sum_scheme.threshold.threshold} of them open the total. Then: mooring train --shares",
-            highlight=False,
-            soft_wrap=True,
-        )
-
     result = {"intake": intake.as_dict(), "closing": closing.as_dict()}
-    execution.print_result(format, console, result, say)
+    console.show(result, *_describe_closing(closing, study, folder))
     return not (intake.set_aside or closing.left_out or closing.doubted)
 
 
-def _say_intake(console: Console, intake: Intake) -> None:
+def _describe_closing(closing: Closing, study: Study, folder: Path) -> Iterator[str]:
+    from mooring.protocol.messages.sums.answers import LIST_FILE
+
+    for name, reason in closing.left_out.items():
+        yield f"[yellow]Left out[/yellow] {name}: {reason}."
+    for name in closing.doubted:
+        yield f"[yellow]Not heard[/yellow] {name}: as a combiner it contradicts the others about many bundles."
+    told = f"confirmed by {', '.join(closing.confirmed_by)}" if closing.confirmed_by else "not confirmed by combiners"
+    yield f"[bold]Closed[/bold] with {_count(len(closing.participants), 'contribution')}, {told}."
+    yield (
+        f"Send {escape(str(folder / LIST_FILE))} and all bundles to the combiners "
+        f"({', '.join(study.sum_scheme.combiners)}), who run: mooring combine --list. "
+        f"{study.sum_scheme.threshold.threshold} of them open the total. Then: mooring train --shares"
+    )
+
+
+def _describe_intake(intake: Intake) -> Iterator[str]:
     rows = f" with {sum(one.n_rows for one in intake.row_bundles):,} rows" if intake.row_bundles else ""
     names = ", ".join(bundle.member.name for bundle in intake.bundles) or "nobody"
-    console.print(f"[bold]Accepted[/bold] {_count(len(intake.bundles), 'bundle')}{rows}: {names}.")
+    yield f"[bold]Accepted[/bold] {_count(len(intake.bundles), 'bundle')}{rows}: {names}."
     for entry in intake.set_aside:
-        console.print(f"[yellow]Set aside[/yellow] {escape(entry.file)}: {escape(entry.reason)}.", highlight=False)
+        yield f"[yellow]Set aside[/yellow] {escape(entry.file)}: {escape(entry.reason)}."
     waiting = [name for name in intake.missing if name not in intake.gone]
     if waiting:
-        console.print(
-            f"Nothing that counts yet from: {', '.join(waiting)}. The study goes on without; 'align --late' adds."
-        )
+        yield f"Nothing that counts yet from: {', '.join(waiting)}. The study goes on without; 'align --late' adds."
     if intake.gone:
-        console.print(f"Accepted before, but the file is not there any more: {', '.join(intake.gone)}.")
+        yield f"Accepted before, but the file is not there any more: {', '.join(intake.gone)}."
 
 
-def _say_alignment(console: Console, aligned: Aligned, folder: Path, *, late: bool) -> None:
+def _describe_alignment(aligned: Aligned, folder: Path, *, late: bool) -> Iterator[str]:
     record: dict[str, Any] = aligned.as_dict()
     entries = record["participants"]
     for name in aligned.set_aside:
-        console.print(
+        yield (
             f"[yellow]Set aside[/yellow] {name}: its anchor representation does not fit the others' any better than random "
             "numbers would. Ask whether it used the study's anchor."
         )
     if late:
         told = f"Admitted {', '.join(aligned.newcomers)}" if aligned.newcomers else "Nobody new was admitted"
-        console.print(f"{told}; everybody else keeps its map, byte for byte.")
+        yield f"{told}; everybody else keeps its map, byte for byte."
     worst = min(entries, key=lambda entry: entry["fit"])
-    console.print(
+    yield (
         f"[bold]Aligned[/bold] {_count(len(entries), 'participant')}, {sum(entry['rows'] for entry in entries):,} rows. "
         f"The lowest correlation with the others' anchor is {worst['fit']:.2f} ({worst['name']}); "
         f"1 is perfect, and noise lowers it for everybody alike."
@@ -195,19 +178,15 @@ def _say_alignment(console: Console, aligned: Aligned, folder: Path, *, late: bo
     if record["anchor_noise_scale"]:
         v, transition = record["anchor_noise_scale"], record["transition_scale"]
         side = "below" if v < transition else "[bold]above[/bold]"
-        console.print(
+        yield (
             f"The anchor noise, {v:g}, is {side} {transition:.3g}, near which the best alignment gets hard to find. "
             f"{record['termination']}"
         )
     if record["certificate"] is not None:
-        console.print(record["certificate"]["words"])
+        yield record["certificate"]["words"]
     if record["note"]:
-        console.print(f"[yellow]Note:[/yellow] {record['note']}")
-    console.print(
-        f"The collaboration matrix is in {escape(str(folder / record['table']))}. Next: mooring train",
-        highlight=False,
-        soft_wrap=True,
-    )
+        yield f"[yellow]Note:[/yellow] {record['note']}"
+    yield f"The collaboration matrix is in {escape(str(folder / record['table']))}. Next: mooring train"
 
 
 def _count(number: int, word: str) -> str:

@@ -9,40 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import (
-    BAD_INPUT,
-    DEFAULT_STUDY,
-    DEFAULT_VAULT,
-    REFUSED,
-    AnchorPath,
-    Format,
-    IgnoreColumns,
-    Output,
-    StudyPath,
-    TablePath,
-    VaultPath,
-    count_progress,
-    find_anchor,
-    open_participant,
-    quote_command,
-    run_command,
-    show_progress,
-)
+from mooring.cli import execution
 
 if TYPE_CHECKING:
     from mooring.tables.problems import Problem
 
 
 def check(
-    data: TablePath,
-    study: StudyPath = DEFAULT_STUDY,
-    vault: VaultPath = DEFAULT_VAULT,
-    anchor: AnchorPath = None,
+    data: execution.TablePath,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
+    anchor: execution.AnchorPath = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Where the page goes; it shows rows of yours.", show_default="beside the vault's records"),
     ] = None,
-    ignore: IgnoreColumns = None,
+    ignore: execution.IgnoreColumns = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another self-attack.")] = 0,
     fit_only: Annotated[
         bool,
@@ -51,7 +33,7 @@ def check(
             help="Only see whether the table fits, and list every problem; needs no vault, roster or anchor.",
         ),
     ] = False,
-    format: Format = "text",
+    format: execution.Format = "text",
 ) -> None:
     """Look before anything leaves: does the table fit, is it easy to break, and what would a colluder recover.
 
@@ -65,7 +47,7 @@ def check(
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         if fit_only:
             _check_fit(console, data, study, ignore or ())
             return
@@ -74,13 +56,13 @@ def check(
 
         if output is not None:
             require_writable(output, what="the page", inputs=(data, study, anchor))
-        participant = open_participant(study, vault)
+        participant = execution.open_participant(study, vault)
         agreed = participant.study
         if anchor is not None:
-            participant.open_anchor(find_anchor(anchor, agreed.name))
-        with count_progress() as moved:
+            participant.open_anchor(execution.find_anchor(anchor, agreed.name))
+        with execution.count_progress() as moved:
             found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
-        participant.keep_record("check", found.as_dict(), command=quote_command())
+        participant.keep_record("check", found.as_dict(), command=execution.quote_command())
         page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
         write_atomically(page, render_check(agreed, found.as_dict()).encode(), mode=0o600, what="the page")
 
@@ -94,16 +76,16 @@ def check(
             else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
         )
         if found.exceeded:
-            raise typer.Exit(REFUSED)
+            raise typer.Exit(execution.REFUSED)
 
 
-def _check_fit(console: Output, data: Path, study: Path, ignore: Sequence[str]) -> None:
+def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Sequence[str]) -> None:
     """Print every reason why a table does not fit; exit as for other input that cannot be used."""
     from mooring.protocol.messages.study import Study
     from mooring.protocol.participant.role import check_table_fit
 
     agreed = Study.read(study)
-    with show_progress("Reading the table") as told:
+    with execution.show_progress("Reading the table") as told:
         fit, warnings = check_table_fit(agreed, data, ignore=ignore, progress=told)
     result = {"study": agreed.name, **fit.as_dict(), "warnings": warnings}
     if fit.fits:
@@ -118,7 +100,7 @@ def _check_fit(console: Output, data: Path, study: Path, ignore: Sequence[str]) 
         *([f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []),
         *_list_problems(fit.problems),
     )
-    raise typer.Exit(BAD_INPUT)
+    raise typer.Exit(execution.BAD_INPUT)
 
 
 def _list_problems(problems: Sequence[Problem]) -> Iterator[str]:

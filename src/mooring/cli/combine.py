@@ -8,16 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import (
-    DEFAULT_STUDY,
-    DEFAULT_VAULT,
-    Format,
-    StudyPath,
-    VaultPath,
-    open_participant,
-    run_command,
-    show_progress,
-)
+from mooring.cli import execution
 
 
 def combine(
@@ -26,13 +17,13 @@ def combine(
         Path | None,
         typer.Option("--list", help="The closing list that 'mooring align' wrote; none to confirm bundles."),
     ] = None,
-    study: StudyPath = DEFAULT_STUDY,
-    vault: VaultPath = DEFAULT_VAULT,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
         Path | None,
         typer.Option(help="Where your answer goes.", show_default="YOUR-NAME.share, or YOUR-NAME.confirmation"),
     ] = None,
-    format: Format = "text",
+    format: execution.Format = "text",
 ) -> None:
     """Add up your shares of everybody's sums, in a study of secure sums; for the combiners that the study names.
 
@@ -44,8 +35,8 @@ def combine(
 
     Afterwards: mooring combine --bundles inbox --list closing.list --study study.toml --vault st-mary/vault
     """
-    with run_command(format) as console:
-        participant = open_participant(study, vault)
+    with execution.run_command(format) as console:
+        participant = execution.open_participant(study, vault)
         name = participant.member.name
         if closing_list is None:
             path = output or Path(f"{name}.confirmation")
@@ -59,7 +50,7 @@ def combine(
             ]
         else:
             path = output or Path(f"{name}.share")
-            with show_progress("opening, adding up") as moved:
+            with execution.show_progress("opening, adding up") as moved:
                 combined = participant.combine(bundles, closing_list, output=path, progress=moved)
             record = combined.as_dict()
             lines = [

@@ -8,24 +8,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import (
-    DEFAULT_STUDY,
-    DEFAULT_VAULT,
-    Format,
-    StudyPath,
-    VaultPath,
-    open_participant,
-    run_command,
-)
+from mooring.cli import execution
 
 
 def deal(
-    study: StudyPath = DEFAULT_STUDY,
-    vault: VaultPath = DEFAULT_VAULT,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
         Path | None, typer.Option(help="Where the sealed anchor goes.", show_default="STUDY.anchor")
     ] = None,
-    format: Format = "text",
+    format: execution.Format = "text",
 ) -> None:
     """Make the secret anchor, sealed to every participant's key and signed by you. One participant does this, once.
 
@@ -33,10 +25,10 @@ def deal(
 
     Example: mooring deal --study study.toml --vault st-mary/vault --output heart.anchor
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         from mooring.atomic_io import require_writable
 
-        participant = open_participant(study, vault)
+        participant = execution.open_participant(study, vault)
         n_participants = len(participant.study.participants)
         path = output or Path(f"{participant.study.name}.anchor")
         require_writable(path, what="the anchor", inputs=(study,))

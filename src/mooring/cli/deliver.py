@@ -7,27 +7,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
-from mooring.cli.execution import (
-    DEFAULT_STUDY,
-    DEFAULT_VAULT,
-    Format,
-    StudyPath,
-    VaultPath,
-    open_vault,
-    quote_command,
-    run_command,
-    show_progress,
-)
 
 
 def deliver(
     output: Annotated[
         str, typer.Option("--output", "-o", help="Gets a folder for each participant; a folder, or a URL: s3://…")
     ],
-    study: StudyPath = DEFAULT_STUDY,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
-    vault: VaultPath = DEFAULT_VAULT,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
     allow_rows: Annotated[
         bool, typer.Option("--allow-rows", help="Deliver even a model that holds participants' rows, such as an svm's.")
     ] = False,
@@ -39,19 +29,19 @@ def deliver(
             help="Deliver a model above the study's limit; who decides it and why is signed and shown to everybody.",
         ),
     ] = "",
-    format: Format = "text",
+    format: execution.Format = "text",
 ) -> None:
     """Write each participant's result: the map that brings its rows into the common space, and the model as ONNX.
 
     Example: mooring deliver --study study.toml --folder analysis --vault analyst-vault --output results
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         from mooring.protocol.analyst.delivery import deliver as deliver_results
         from mooring.protocol.messages.study import Study
         from mooring.protocol.transport.addresses import redact_address
 
-        agreed, key, command = Study.read(study), open_vault(vault).signing_key, quote_command()
-        with show_progress("Delivering") as moved:
+        agreed, key, command = Study.read(study), execution.open_vault(vault).signing_key, execution.quote_command()
+        with execution.show_progress("Delivering") as moved:
             found = deliver_results(
                 agreed, folder, output, key, allow_rows=allow_rows, override=override, command=command, progress=moved
             )

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as ProgressBar
+from rich.table import Table
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError, UnforeseenError, explain_error
 from mooring.typing import Progress
@@ -69,13 +77,16 @@ class Output(Console):
         self.format = format
         super().__init__(stderr=format == "json")
 
-    def show(self, result: dict[str, Any], *lines: str) -> None:
-        """Print a result: as JSON, or as lines of text with Rich's markup."""
+    def show(self, result: dict[str, Any], *lines: str | Table) -> None:
+        """Print a result: as JSON, or as lines of text with Rich's markup, and tables."""
         if self.format == "json":
             typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
-            return
-        for line in lines:
-            self.print(line, highlight=False, soft_wrap=True)
+        self.say(*lines)
+
+    def say(self, *lines: str | Table) -> None:
+        """Print lines and tables, unless a result is printed as JSON."""
+        for line in lines if self.format == "text" else ():
+            self.print(line, highlight=False, soft_wrap=isinstance(line, str))
 
 
 @contextmanager
@@ -201,17 +212,7 @@ def quote_command() -> str:
 @contextmanager
 def show_progress(words: str) -> Iterator[Progress]:
     """A progress bar on standard error; call what it yields with how much is done and how much there is."""
-    console = Console(stderr=True)
-    bar = ProgressBar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,  # a file or a pipe would get an empty line
-    )
-    with bar:
+    with _progress_bar(TimeElapsedColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(words, total=None)
         yield lambda done, total, what="": bar.update(task, completed=done, total=total)
 
@@ -219,16 +220,13 @@ def show_progress(words: str) -> Iterator[Progress]:
 @contextmanager
 def count_progress() -> Iterator[Progress]:
     """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
-    console = Console(stderr=True)
-    bar = ProgressBar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
+    with _progress_bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task("starting", total=1)
         yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what)
+
+
+def _progress_bar(*columns: ProgressColumn) -> ProgressBar:
+    console = Console(stderr=True)
+    hidden = not console.is_terminal  # a file or a pipe would get an empty line
+    text = TextColumn("{task.description}")
+    return ProgressBar(text, BarColumn(), *columns, console=console, transient=True, disable=hidden)

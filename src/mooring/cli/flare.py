@@ -9,17 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import (
-    DEFAULT_STUDY,
-    DEFAULT_VAULT,
-    Format,
-    IgnoreColumns,
-    LabelConsent,
-    Output,
-    StudyPath,
-    VaultPath,
-    run_command,
-)
+from mooring.cli import execution
 
 flare_app = typer.Typer(
     help="Take part over NVIDIA FLARE: a job whose sites run what is installed there, and nothing that is sent. "
@@ -32,14 +22,14 @@ Kit = Annotated[Path, typer.Option("--output", help="The local folder of the kit
 @flare_app.command("job")
 def job(
     output: Annotated[Path, typer.Option(help="Folder of the job; made if missing.")],
-    study: StudyPath = DEFAULT_STUDY,
-    format: Format = "text",
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    format: execution.Format = "text",
 ) -> None:
     """Write the job that the analyst submits: two class names and the study's digest, and no code.
 
     Example: mooring flare job --study study.toml --output job
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         from mooring.engines.flare.configuration import write_job
         from mooring.protocol.messages.study import Study
 
@@ -57,9 +47,9 @@ def job(
 def site(
     data: Annotated[Path, typer.Option(help="Your table: .csv (also .tsv, .gz) or .parquet.")],
     output: Kit,
-    study: StudyPath = DEFAULT_STUDY,
-    vault: VaultPath = DEFAULT_VAULT,
-    labels: LabelConsent = False,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
+    labels: execution.LabelConsent = False,
     folder: Annotated[Path, typer.Option(help="Gets the bundle that is sent, and the result that comes back.")] = Path(
         "mooring"
     ),
@@ -67,8 +57,8 @@ def site(
         Path | None,
         typer.Option(help="The sealed anchor, if it came another way.", show_default="through the server"),
     ] = None,
-    ignore: IgnoreColumns = None,
-    format: Format = "text",
+    ignore: execution.IgnoreColumns = None,
+    format: execution.Format = "text",
 ) -> None:
     """Write a participant's settings and policy: which study, table and vault; no code from outside.
 
@@ -79,7 +69,7 @@ def site(
 
     Secure sums, in which no label leaves: mooring flare site --study study.toml --data patients.csv --output kit/local
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         from mooring.engines.flare.configuration import write_policy
         from mooring.engines.flare.settings import SiteSettings, opened_vault
         from mooring.errors import InputError
@@ -116,8 +106,8 @@ def site(
 @flare_app.command("server")
 def server(
     output: Kit,
-    study: StudyPath = DEFAULT_STUDY,
-    vault: VaultPath = DEFAULT_VAULT,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
     folder: Annotated[Path, typer.Option(help="Your work folder, as of 'mooring align'.")] = Path("analysis"),
     learner: Annotated[
         str,
@@ -140,13 +130,13 @@ def server(
             help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map.",
         ),
     ] = False,
-    format: Format = "text",
+    format: execution.Format = "text",
 ) -> None:
     """Write the analyst's settings and policy for the server.
 
     Example: mooring flare server --study study.toml --vault vault --output kit/local
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         from mooring.engines.flare.configuration import write_policy
         from mooring.engines.flare.settings import ServerSettings, opened_vault
         from mooring.errors import RefusedError
@@ -171,7 +161,7 @@ def server(
         )
 
 
-def _show_files(console: Output, output: Path, words: str) -> None:
+def _show_files(console: execution.Output, output: Path, words: str) -> None:
     is_installed = find_spec("nvflare") is not None
     names = ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
     files = [str(output / name) for name in names]

@@ -9,30 +9,18 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import (
-    DEFAULT_STUDY,
-    DEFAULT_VAULT,
-    Format,
-    IgnoreColumns,
-    StudyPath,
-    TablePath,
-    VaultPath,
-    open_participant,
-    quote_command,
-    run_command,
-    show_progress,
-)
+from mooring.cli import execution
 from mooring.errors import InputError
 
 
 def predict(
-    data: TablePath,
+    data: execution.TablePath,
     result: Annotated[
         str,
         typer.Option(help="The folder that the analyst delivered to you, or its URL: s3://bucket/results/YOUR-NAME."),
     ],
-    study: StudyPath = DEFAULT_STUDY,
-    vault: VaultPath = DEFAULT_VAULT,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
         Path, typer.Option(help="Where the predictions go, one line a row: CSV, or Parquet if it ends in .parquet.")
     ] = Path("predictions.csv"),
@@ -50,8 +38,8 @@ def predict(
         bool,
         typer.Option("--importance", help="Measure what the model looks at, column by column, if there are labels."),
     ] = False,
-    ignore: IgnoreColumns = None,
-    format: Format = "text",
+    ignore: execution.IgnoreColumns = None,
+    format: execution.Format = "text",
 ) -> None:
     """Score new rows with the joint model, on your own machine: raw rows in, predictions out.
 
@@ -63,7 +51,7 @@ def predict(
 
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         from mooring.atomic_io import require_writable
         from mooring.protocol.participant.prediction import Scoring
 
@@ -75,14 +63,14 @@ def predict(
                 got="one that is",
                 cure="Choose another --output, or give --force.",
             )
-        participant = open_participant(study, vault)
-        with show_progress("scoring") as moved:
+        participant = execution.open_participant(study, vault)
+        with execution.show_progress("scoring") as moved:
             scoring = Scoring(threshold, importance)
             found = participant.predict(
                 data, result=result, own_rows=beside, scoring=scoring, ignore=ignore or (), progress=moved
             )
         found.write(output)
-        participant.keep_record("predict", found.as_dict(), command=quote_command())
+        participant.keep_record("predict", found.as_dict(), command=execution.quote_command())
         lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
         if found.release is not None:
             limit, override = participant.study.model_limit, escape(found.release.override)

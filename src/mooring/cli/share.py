@@ -9,22 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import (
-    DEFAULT_STUDY,
-    DEFAULT_VAULT,
-    AnchorPath,
-    Format,
-    IgnoreColumns,
-    LabelConsent,
-    StudyPath,
-    TablePath,
-    VaultPath,
-    find_anchor,
-    open_vault,
-    quote_command,
-    run_command,
-    show_progress,
-)
+from mooring.cli import execution
 from mooring.cli.send import AllowHttp, describe_sent
 from mooring.errors import InputError, RefusedError, StorageError
 
@@ -36,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def share(
-    data: TablePath,
-    study: StudyPath = DEFAULT_STUDY,
-    vault: VaultPath = DEFAULT_VAULT,
-    anchor: AnchorPath = None,
+    data: execution.TablePath,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
+    anchor: execution.AnchorPath = None,
     output: Annotated[Path | None, typer.Option(help="Where the bundle goes.", show_default="YOUR-NAME.bundle")] = None,
     to: Annotated[
         str | None,
@@ -49,9 +34,9 @@ def share(
         ),
     ] = None,
     allow_http: AllowHttp = False,
-    ignore: IgnoreColumns = None,
-    labels: LabelConsent = False,
-    format: Format = "text",
+    ignore: execution.IgnoreColumns = None,
+    labels: execution.LabelConsent = False,
+    format: execution.Format = "text",
 ) -> None:
     """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
 
@@ -65,7 +50,7 @@ def share(
 
     Secure sums: mooring share patients.csv --study study.toml --vault st-mary/vault
     """
-    with run_command(format) as console:
+    with execution.run_command(format) as console:
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant
         from mooring.protocol.participant.upload import require_label_consent
@@ -77,17 +62,17 @@ def share(
             require_address(address, allow_http=allow_http)
         agreed = Study.read(study)
         require_label_consent(agreed, labels)
-        participant = Participant(agreed, open_vault(vault))
+        participant = Participant(agreed, execution.open_vault(vault))
         path = output or Path(f"{participant.member.name}.bundle")
         shared: ShareResult | SumShareResult
         if agreed.sums is not None:
-            with show_progress("reading, adding up") as moved:
+            with execution.show_progress("reading, adding up") as moved:
                 shared = participant.share_sums(data, output=path, ignore=ignore or (), progress=moved)
         else:
-            dealt = find_anchor(anchor, agreed.name)
-            with show_progress("reading, mapping, shuffling") as moved:
+            dealt = execution.find_anchor(anchor, agreed.name)
+            with execution.show_progress("reading, mapping, shuffling") as moved:
                 shared = participant.share(data, anchor=dealt, output=path, ignore=ignore or (), progress=moved)
-        participant.keep_record("share", shared.as_dict(), command=quote_command())
+        participant.keep_record("share", shared.as_dict(), command=execution.quote_command())
 
         sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 
@@ -122,7 +107,7 @@ def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendRes
 
     later = f"The bundle is written; to send it later: mooring send {shlex.quote(str(path))} --to …"
     try:
-        with show_progress("sending") as moved:
+        with execution.show_progress("sending") as moved:
             return send_file(path, address, allow_http=allow_http, digest=digest, progress=moved)
     except (StorageError, RefusedError) as problem:
         raise type(problem)(problem.what, reason=problem.reason, cure=f"{problem.cure} {later}") from None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +17,7 @@ from mooring.cli.options import expand_options
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
+    from mooring.protocol.analyst.sum_training import SumTraining
     from mooring.protocol.analyst.training import Training
     from mooring.protocol.messages.study import Study
 
@@ -61,7 +62,7 @@ def train(
 
         opened = Study.read(study)
         if opened.sums is not None:
-            if _train_sums(opened, folder, shares, learner, console, format):
+            if _train_sums(opened, folder, shares, learner, console):
                 return
             raise typer.Exit(execution.IN_PART)
         asked: dict[str, Any] = {"learner": learner, "seed": seed, "command": execution.quote_command()}
@@ -72,12 +73,12 @@ def train(
                 from mooring.engines.dask import train_on_dask
 
                 found = train_on_dask(client, opened, folder, **asked, passes=passes, progress=tell)
-        execution.print_result(format, console, found.as_dict(), lambda console: _say(console, found, folder))
+        console.show(found.as_dict(), *_describe_training(found), _describe_model(folder))
     if found.left_out:
         raise typer.Exit(execution.IN_PART)
 
 
-def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, console: Console, format: str) -> bool:
+def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, console: execution.Output) -> bool:
     """Train on the total; whether every share fits and the total is plausible."""
     from mooring.protocol.analyst.sum_training import train_sums
 
@@ -89,48 +90,43 @@ def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, c
             cure="They come of 'mooring combine'.",
         )
     found = train_sums(study, folder, shares, learner=learner, command=execution.quote_command())
-
-    def say(console: Console) -> None:
-        for name in found.wrong:
-            console.print(f"[yellow]Left out[/yellow] the share of {name}: it does not fit the others'.")
-        for remark in found.remarks:
-            console.print(f"[yellow]Note:[/yellow] {remark}")
-        if not found.checked:
-            console.print(
-                "There was no share to spare: had a combiner answered wrongly, nobody could tell. One more share tells."
-            )
-        told = (
-            "without noise, and without a guarantee"
-            if found.epsilon is None
-            else f"with epsilon = {found.epsilon:g}, delta = {found.delta:g} a {found.unit}"
-        )
-        console.print(
-            f"[bold]Trained[/bold] {found.learner!r} on sums over about {found.rows:,} rows of "
-            f"{len(found.participants)} participants, {told}. Each participant scores the model at home."
-        )
-        if found.coefficients:
-            table = Table(title="What the prediction changes by, all else equal (ridge regression: shrunk toward 0)")
-            for heading in ("column", "for", "change", "standard error", "of it by noise"):
-                table.add_column(heading, justify="left" if heading in ("column", "for") else "right")
-            for one in found.coefficients:
-                numbers = (one.value, one.standard_error, one.noise_error)
-                table.add_row(one.name, one.per, *(f"{number:.3g}" for number in numbers))
-            console.print(table)
-        console.print(
-            f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    execution.print_result(format, console, found.as_dict(), say)
+    console.show(found.as_dict(), *_describe_sum_training(found), _describe_model(folder))
     return not (found.wrong or found.remarks)
 
 
-def _say(console: Console, found: Training, folder: Path) -> None:
+def _describe_model(folder: Path) -> str:
+    return f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver"
+
+
+def _describe_sum_training(found: SumTraining) -> Iterator[str | Table]:
+    for name in found.wrong:
+        yield f"[yellow]Left out[/yellow] the share of {name}: it does not fit the others'."
+    for remark in found.remarks:
+        yield f"[yellow]Note:[/yellow] {remark}"
+    if not found.checked:
+        yield "There was no share to spare: had a combiner answered wrongly, nobody could tell. One more share tells."
+    told = "without noise, and without a guarantee"
+    if found.epsilon is not None:
+        told = f"with epsilon = {found.epsilon:g}, delta = {found.delta:g} a {found.unit}"
+    yield (
+        f"[bold]Trained[/bold] {found.learner!r} on sums over about {found.rows:,} rows of "
+        f"{len(found.participants)} participants, {told}. Each participant scores the model at home."
+    )
+    if found.coefficients:
+        table = Table(title="What the prediction changes by, all else equal (ridge regression: shrunk toward 0)")
+        for heading in ("column", "for", "change", "standard error", "of it by noise"):
+            table.add_column(heading, justify="left" if heading in ("column", "for") else "right")
+        for one in found.coefficients:
+            numbers = (one.value, one.standard_error, one.noise_error)
+            table.add_row(one.name, one.per, *(f"{number:.3g}" for number in numbers))
+        yield table
+
+
+def _describe_training(found: Training) -> Iterator[str | Table]:
     used = "" if found.rows_used == found.rows else f" ({found.rows_used:,} of them, drawn evenly, were used)"
-    console.print(f"[bold]Trained[/bold] {found.learner!r} on {found.rows:,} rows{used}.")
+    yield f"[bold]Trained[/bold] {found.learner!r} on {found.rows:,} rows{used}."
     for name, own in found.left_out:
-        console.print(
+        yield (
             f"[yellow]Left out[/yellow] {name}: models of the others' rows do not go with its labels (its score: {own}), as "
             "if its rows were in the wrong place. Ask how its upload was made; it gets its map and the model all the same."
         )
@@ -140,24 +136,16 @@ def _say(console: Console, found: Training, folder: Path) -> None:
         table.add_column(heading, justify="left" if heading == "participant" else "right")
     for name, own in found.participants:
         table.add_row(name, str(own), str(alone[name]) if name in alone else "–")
-    console.print(table)
-    console.print(
+    yield table
+    yield (
         f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
         "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise."
     )
-    if found.alone:
-        console.print(
-            "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever "
-            "noise the study adds. What the pooled raw rows would give, an analyst cannot know."
-        )
-    else:
-        console.print(
-            f"Scored on {found.score.n:,} rows. 'Alone' was not computed: rows in pieces, or too few, do not allow it."
-        )
-    if found.holds_rows:
-        console.print("[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not.")
-    console.print(
-        f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver",
-        highlight=False,
-        soft_wrap=True,
+    yield (
+        "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever "
+        "noise the study adds. What the pooled raw rows would give, an analyst cannot know."
+        if found.alone
+        else f"Scored on {found.score.n:,} rows. 'Alone' was not computed: rows in pieces, or too few, do not allow it."
     )
+    if found.holds_rows:
+        yield "[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not."

@@ -138,7 +138,6 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
     Parameters
     ----------
     addend, left, right : arrays of shape (..., d, d)
-    weight, scale : float, default 1
     """
     if not array_api_compat.is_torch_array(left):
         return weight * addend + scale * (left @ right)

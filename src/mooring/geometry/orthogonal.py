@@ -44,8 +44,6 @@ def sample_orthogonal(
     ----------
     n_components : int
         The dimension d.
-    rng : numpy.random.Generator
-        Source of randomness.
     batch_shape : tuple of int, optional
         Leading axes, for independent draws at once.
 

@@ -159,7 +159,6 @@ def measure_importance(
     truth : array of shape (n,)
     widths : dict
         Encoded numbers of each column, in order, by the column's name.
-    kind : {"classes", "number"}
 
     Returns
     -------

@@ -30,7 +30,6 @@ class Fitted:
     ----------
     learner : str
         Its name in `LEARNERS`.
-    kind : {"classes", "number"}
     centre : array of shape (h,)
     model : a scikit-learn estimator
         Trained on (rows − centre) / scale.
@@ -73,7 +72,6 @@ def train_learner(
         A name in `LEARNERS`, or "auto" for what `choose_learner` chooses.
     rows : array of shape (n, h)
     labels : array of shape (n,)
-    kind : {"classes", "number"}
     owners : integers of shape (n,), optional
         Whose rows these are, for "auto".
 
@@ -105,7 +103,6 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
     ----------
     rows : array of shape (n, h)
     labels : array of shape (n,)
-    kind : {"classes", "number"}
     owners : integers of shape (n,), optional
         Whose rows these are, from 0. Without it, or with one participant, parts of the rows are left out instead.
 
@@ -155,7 +152,6 @@ def cross_validate(
     labels : array of shape (n,)
     parts : integers of shape (n,)
         The part that each row is left out with.
-    kind : {"classes", "number"}
     on_part : callable, optional
         Called after every part.
     """
@@ -204,8 +200,6 @@ def choice_rows(counts: Sequence[int], seed: int, *, left_out: Collection[int] =
 
     Parameters
     ----------
-    counts : sequence of int
-        Rows of each participant.
     left_out : collection of int
         Participants none of whose rows are drawn.
     """
@@ -219,8 +213,6 @@ def screening_rows(counts: Sequence[int], seed: int, *, salt: str) -> list[Indic
 
     Parameters
     ----------
-    counts : sequence of int
-        Rows of each participant.
     salt : str
         Hexadecimal digits that no participant knows before its upload: who knows which rows are screened behaves in those.
     """

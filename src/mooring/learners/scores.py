@@ -120,7 +120,6 @@ def compare(
         Labels, and what the joint model predicts.
     alone : array of shape (n_models, n)
         What each model trained alone predicts; a row's result is the mean over models.
-    kind : {"classes", "number"}
     groups : array of shape (n,), optional
         Whose each row is, where several rows are of one person: the interval is then over persons.
 
@@ -157,9 +156,6 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
     Parameters
     ----------
     truth, predicted : arrays of shape (n,)
-    kind : {"classes", "number"}
-    rng : Generator
-        Resamples the rows.
 
     Examples
     --------

@@ -21,8 +21,6 @@ class Method:
 
     Attributes
     ----------
-    name : str
-        How code and commands call it.
     title : str
         How the paper calls it.
     transform : {"common", "own"}
@@ -50,8 +48,6 @@ class Method:
 
         Parameters
         ----------
-        name : str
-            What an error calls it.
         used : bool
             `data_noise` or `anchor_noise` of this method.
         """

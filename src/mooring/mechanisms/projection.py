@@ -132,8 +132,6 @@ def public_svd_projection(
     public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
         Public data: never a participant's. An array may be a `numpy.memmap`; a function is called anew for every pass,
         and once more to check the data, and may read its blocks from anywhere, so the data can be larger than memory.
-    rng : numpy.random.Generator
-        Starts the randomised range finder.
     n_passes : int, default 4
         Passes over the data; more make the last components sharper.
     oversampling : int, default 16

@@ -85,10 +85,6 @@ class InferenceSettings:
         Strength of the ridge, or of the same penalty in logistic regression.
     name : str
         The attribute's name in the figures.
-    level : float
-        Confidence level.
-    n_resamples : int
-        How many resamples.
     """
 
     kind: Literal["category", "number"] = "category"
@@ -129,8 +125,6 @@ def infer_attribute(
         The colluder's.
     target_reconstruction, target_labels : array of shape (n, m), (n,)
         The target's reconstructed rows and its labels, which the attacker sees.
-    rng : numpy.random.Generator
-        Draws the resamples.
 
     Notes
     -----

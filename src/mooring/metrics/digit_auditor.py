@@ -34,8 +34,6 @@ class DigitAuditor:
         Balanced accuracy of the kept checkpoint on the images held out.
     best_epoch : int
         The epoch of the kept checkpoint, counted from 1.
-    device : str
-        Where the network runs.
     """
 
     image_side: int

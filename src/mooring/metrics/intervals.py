@@ -77,8 +77,6 @@ class Figure(Serializable):
         What was measured.
     value : float
         The measurement; NaN where it is undefined.
-    interval : Interval
-        Its confidence interval.
     chance : float or None
         What guessing scores.
     control : float or None
@@ -144,10 +142,6 @@ def wilson(successes: float, trials: int, level: float = 0.95) -> Interval:
     ----------
     successes : float
         Successes among the trials; a fraction where ties count in part.
-    trials : int
-        Independent trials.
-    level : float
-        Confidence level.
 
     Examples
     --------
@@ -223,12 +217,6 @@ def bootstrap_ratio(
     ----------
     numerators, denominators : array of shape (n,)
         Squared errors and squared sizes, one each a row.
-    rng : numpy.random.Generator
-        Draws the resamples.
-    level : float
-        Confidence level.
-    n_resamples : int
-        How many resamples.
 
     Examples
     --------

@@ -46,8 +46,6 @@ class Linkage:
         1/k.
     hits : array of shape (q,)
         1 where the true match was nearest, 0 where it was not, 1/t where it shared that place with t − 1 others.
-    n_queries : int
-        Distinct queries.
     n_dropped : int
         Queries without a gallery.
     """

@@ -39,8 +39,6 @@ class Membership:
     ----------
     members, others : array of shape (m,) and (n,)
         Scores of rows that are behind what the attacker saw, and of rows that are not.
-    level : float, default 0.95
-        Of the intervals.
 
     Examples
     --------

@@ -87,8 +87,6 @@ def encoded_batches(
         Whether the ids of the schema are read, where the file has them.
     rows_at_once : int
         At most; batches of wide tables are shorter.
-    progress : callable, optional
-        Is called with bytes read and bytes in all.
 
     Raises
     ------

@@ -42,8 +42,6 @@ class TableFile:
         Of Parquet.
     longest_line : int
         Length of the header in bytes, as a hint at that of the rows.
-    encoding : str
-        Of text.
     n_skipped : int
         Lines before the first row: 1, or 0 where the first line of a text file is a row.
     """

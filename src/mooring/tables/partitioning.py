@@ -31,8 +31,6 @@ class Partition:
         Where these rows stand in the `Records`.
     public_indices, unused_indices : array of int
         Rows that are public, and rows that nobody received because of `rows_each`.
-    names : tuple of str
-        Names of the participants.
     """
 
     train: tuple[Matrix, ...]
@@ -158,8 +156,6 @@ def partition(
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        The same state divides alike.
     rows_each : int, optional
         At most so many training rows a participant, chosen class by class; nobody receives the rest.
     test_share : float, default 0.25

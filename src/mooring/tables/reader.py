@@ -54,12 +54,8 @@ def table_batches(
         Null among numbers.
     keep_bytes : bool
         Whether bytes of Parquet come as they are (images), and not as text.
-    rows_at_once : int
-        At most.
     ragged : RaggedLines, optional
         Takes lines of another length, which are then passed over; without it, the first of them is refused.
-    progress : callable, optional
-        Is called with bytes read and bytes in all.
 
     Yields
     ------
@@ -92,8 +88,6 @@ def read_columns(
 
     Parameters
     ----------
-    missing_words : sequence of str
-        What stands for a missing value in a text file.
     keep_bytes : bool
         As for `table_batches`.
 

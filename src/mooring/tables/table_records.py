@@ -99,8 +99,6 @@ def read_table(
     group_by : str, optional
         The column that says which participant, or which person, a row belongs to. It is no feature. Rows without a
         value there are dropped.
-    drop : sequence of str
-        Columns to leave out.
     categorical : sequence of str
         Columns whose numbers are names of categories.
     missing : sequence of str

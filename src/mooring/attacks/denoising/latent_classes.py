@@ -87,8 +87,6 @@ def fit_latent_classes(
         Of which some may have no row here.
     spread : float
         How far along a grid values are smoothed, in encoded units.
-    rng : numpy.random.Generator
-        Draws the rows that components start from.
     """
     n = codes.size
     k = max(1, min(N_COMPONENTS, n // 8))

@@ -22,8 +22,6 @@ class SumAttack:
 
     Attributes
     ----------
-    name : str
-        How code calls it.
     summary : str
         What it uses, in a few words.
     function : callable

@@ -32,8 +32,6 @@ class DaskEngine:
 
     Parameters
     ----------
-    client : distributed.Client
-        From `mooring.engines.dask.connect`.
     reduce_over_workers : bool, optional
         Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise.
     rows_at_once : int, optional

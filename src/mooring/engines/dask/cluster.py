@@ -227,8 +227,6 @@ def require_same_version(client: Client, package: str, read_version: Callable[[]
 
     Parameters
     ----------
-    package, cure : str
-        What an error calls it, and what to do about it.
     read_version : callable
         Its version, or "none"; called here and on every worker.
     """

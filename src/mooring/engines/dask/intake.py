@@ -48,14 +48,8 @@ def collect_on_workers(
     ----------
     study : Study
         With its roster.
-    folder : Path
-        The work folder.
     anchors_here : bool
         Whether anchor representations come to this process.
-    command : str
-        For the record.
-    progress : callable, optional
-        Called with files looked at and files in all.
 
     Returns
     -------

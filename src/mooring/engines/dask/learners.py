@@ -149,19 +149,12 @@ def train_on_dask(
 
     Parameters
     ----------
-    client : distributed.Client
-        From `mooring.engines.dask.connect`.
     folder : path
         The analyst's work folder, after `DaskEngine.align`, which every worker sees.
     learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
         "auto" is chosen as by `mooring.protocol.analyst.training.train`; it does not try "xgboost".
-    seed : int, default 0
     passes : int, optional
         Passes over the rows, for classes; fewer the more rows there are unless told otherwise. Not with "xgboost".
-    command : str
-        For the record.
-    progress : callable, optional
-        Called with steps done and steps in all.
     """
     folder = Path(folder).absolute()
     if folder.is_dir():
@@ -332,7 +325,6 @@ def settings_for(kind: Kind, n_classes: int, seed: int) -> dict[str, Any]:
 
     Parameters
     ----------
-    kind : {"classes", "number"}
     n_classes : int
         Classes that occur; 0 for numbers.
     """

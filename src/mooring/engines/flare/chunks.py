@@ -83,8 +83,6 @@ class IncomingFile:
     ----------
     path : Path
         Where it goes when it is whole; what lies there already stays.
-    most : int
-        Bytes at most.
     accept : callable
         Looks at the whole file before it gets its place, and raises a RefusedError.
     """

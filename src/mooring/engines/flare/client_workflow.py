@@ -63,8 +63,6 @@ class ClientWorkflow:
 
     Parameters
     ----------
-    settings : SiteSettings
-        The site's own.
     name : str
         What FLARE calls the site; it must be the participant's name in the roster.
     digest : str

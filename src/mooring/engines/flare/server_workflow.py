@@ -67,10 +67,6 @@ class ServerWorkflow:
 
     Parameters
     ----------
-    settings : ServerSettings
-        The server's own.
-    signing_key : SigningKey
-        The analyst's.
     tell : callable
         Given words about progress, for the server's log.
     answers : dict

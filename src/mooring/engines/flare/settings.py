@@ -47,8 +47,6 @@ class SiteSettings:
         Gets the bundle that was sent, and the result.
     anchor : Path or None
         A sealed anchor that came another way; None takes the one that comes through the server.
-    ignore : tuple of str
-        Columns that are not shared.
     """
 
     study: Path
@@ -86,8 +84,6 @@ class ServerSettings:
         The work folder, as of 'mooring align'; what arrives is in its `inbox`, what goes back in its `results`.
     least_sites : int
         With fewer bundles there is no model.
-    wait_seconds : int
-        How long a site may take to answer a task.
     late : bool
         Once there is an alignment, admit newcomers only: everybody else keeps its map, and the model stays.
     """

@@ -60,8 +60,6 @@ class PictureFeatures:
 
     Attributes
     ----------
-    height, width : int
-        In pixels.
     n_channels : int, default 1
         Numbers a pixel, which lie side by side; their mean is looked at.
     n_components : int, default 200
@@ -234,8 +232,6 @@ def draw_glyphs(height: int, width: int, seed: int) -> Matrix:
 
     Parameters
     ----------
-    height, width : int
-        In pixels.
     seed : int
         Public.
 

@@ -85,18 +85,12 @@ def align_bundles(
     ----------
     bundles : sequence of Bundle
         One a participant, each verified.
-    folder : path
-        The analyst's work folder.
     mode : {"first", "late", "again"}
         "late" keeps the maps of everybody who is aligned already, and only admits those who are new. "again" makes a new
         space although results were delivered from the last one, which "first" refuses: what was delivered does not fit
         what is trained next, and everybody needs a new result.
     certify : bool, default True
         Whether to try to prove that the alignment is the best there is.
-    command : str
-        For the record.
-    progress : callable, optional
-        Called with rows written and rows in all.
 
     Returns
     -------

@@ -55,11 +55,7 @@ class TableWriter(Protocol):
 
         Parameters
         ----------
-        folder : Path
-            The work folder.
         bundles : mapping from name to Bundle
-        progress : callable or None
-            Called with rows written and rows in all.
         """
 
 
@@ -173,8 +169,6 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
     ----------
     digest : str
         SHA-256 of the bundle that was verified.
-    name : str
-        The participant's.
     """
     if hash_file(path, what="the bundle") != digest:
         raise RefusedError(
@@ -321,10 +315,6 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
 
     Parameters
     ----------
-    folder : path
-        The analyst's work folder.
-    path : path
-        The Parquet file to write.
     force : bool, default False
         Whether a file that is there may be overwritten.
     """

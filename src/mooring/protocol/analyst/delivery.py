@@ -61,21 +61,13 @@ def deliver(
 
     Parameters
     ----------
-    folder : path
-        The analyst's work folder.
     output : path
         Gets a folder for each participant; may be a URL that fsspec knows (s3://…), to which the finished folders are sent.
-    signing_key : SigningKey
-        The analyst's.
     allow_rows : bool, default False
         Deliver a model even if it holds rows of the collaboration matrix, as a support vector machine does. Every
         participant can turn these back into raw rows, up to the study's noise on the data.
     override : str
         Who delivers a model above the study's limit, and why; it is signed, and every participant reads it.
-    command : str
-        For the record.
-    progress : callable, optional
-        Called with participants done and participants in all.
     """
     require_analyst(study, signing_key)
     folder = Path(folder)

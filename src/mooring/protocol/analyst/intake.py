@@ -97,10 +97,6 @@ def collect(
         The analyst's work folder: it remembers whose bundle was accepted, and holds what was downloaded.
     most_bytes : int
         Larger files are set aside unread.
-    command : str
-        For the record.
-    progress : callable, optional
-        Called with files looked at and files in all.
     """
     study.require_roster()
     folder = Path(folder)

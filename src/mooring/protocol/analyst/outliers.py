@@ -103,7 +103,6 @@ def measure_honest_spread(template: Matrix, noise_scale: float, *, seed: int = 0
     ----------
     template : array of shape (r, h)
         The mean of the aligned anchor representations.
-    seed : int, default 0
     """
     left, _, right = np.linalg.svd(template, full_matrices=False)
     anchor, rng = left @ right, np.random.default_rng([_STREAM, seed, 1])
@@ -130,7 +129,6 @@ def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kin
     labels : array of shape (n,)
     owners : integers of shape (n,)
         Whose rows these are, from 0.
-    kind : {"classes", "number"}
 
     Returns
     -------

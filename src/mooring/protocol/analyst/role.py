@@ -59,8 +59,6 @@ class Analyst:
     ----------
     study : Study
         With its roster.
-    folder : Path
-        The work folder.
     signing_key : SigningKey, optional
         Needed to deliver.
     engine : Engine, optional

@@ -91,14 +91,8 @@ def close_list(
     ----------
     bundles : sequence of SumBundle
         One a participant, verified.
-    folder : path
-        The analyst's work folder.
-    signing_key : SigningKey
-        The analyst's.
     confirmations : path, optional
         The folder of the combiners' confirmations: a bundle whose shares do not fit is left out.
-    command : str
-        For the record.
     """
     folder, scheme = Path(folder), study.sum_scheme
     require_analyst(study, signing_key)

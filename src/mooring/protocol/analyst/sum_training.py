@@ -40,12 +40,10 @@ class SumTraining:
     Attributes
     ----------
     learner : {"discriminant", "least-squares"}
-    kind : {"classes", "number"}
     participants, wrong, remarks, checked
         As of `Total`.
     epsilon, delta : float or None
         None without noise.
-    unit : {"row", "person"}
     rows : int
         About how many, read off the noisy total.
     coefficients : tuple of Coefficient
@@ -97,8 +95,6 @@ def train_sums(
         As for `open_total`.
     learner : {"auto", "discriminant", "least-squares"}
         "auto" is discriminant analysis for classes and least squares for numbers.
-    command : str
-        For the record.
     """
     folder, scheme = Path(folder), study.sum_scheme
     kind = require_label(study)

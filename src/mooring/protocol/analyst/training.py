@@ -55,7 +55,6 @@ class Training:
     ----------
     learner : str
         What was trained; where "auto" was asked for, what it chose.
-    kind : {"classes", "number"}
     score : Score
         Over participants: each was predicted by a learner trained on the others only.
     participants : tuple of (name, Score)
@@ -128,13 +127,8 @@ def train(
         The analyst's work folder, after `align_bundles`.
     learner : str, default "auto"
         A name in `mooring.learners.LEARNERS`, or "auto": what `mooring.learners.choose_learner` chooses.
-    seed : int, default 0
     most_rows : int
         Of more, an even share of each participant's rows is drawn.
-    command : str
-        For the record.
-    progress : callable, optional
-        Called with trainings done and trainings in all.
     """
     study.require_rows()
     folder = Path(folder)
@@ -210,9 +204,6 @@ class Screened:
         ----------
         fitted : Fitted
             Trained on the others.
-        kind : {"classes", "number"}
-        rng : Generator
-            Resamples the rows.
         """
         found = []
         for place in self.left_out:
@@ -237,9 +228,6 @@ def score_participants(
     owners : integers of shape (n,)
         The place of each row's owner in `names`.
     truth, predicted : arrays of shape (n,)
-    kind : {"classes", "number"}
-    rng : Generator
-        Resamples the rows.
     """
     overall = score(truth, predicted, kind=kind, rng=rng)
     each = tuple(

@@ -40,16 +40,12 @@ class DeclaredColumns:
     all_ranges : (lowest, highest), optional
         Of every number that `ranges` does not name.
     categories : mapping from name to words
-    classes : sequence of str
-        Of the label.
     label_range : (lowest, highest), optional
         If the label is a number.
     ids : sequence of str
         Columns that name rows.
     dates : mapping from name to (first day, last day)
     births : mapping from name to the public day at which ages are counted
-    missing_words : mapping from name to words
-        What stands for a missing value in a column.
     """
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -118,8 +114,6 @@ def draft_study(
     ----------
     path : path
         A text file or Parquet; of a text file only the first line is read, of Parquet only the schema.
-    label : str, optional
-        The column to predict.
     drop : sequence of str
         Columns that are not part of the study.
     known : Known, optional

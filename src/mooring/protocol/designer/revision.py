@@ -30,8 +30,6 @@ def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
 
     Parameters
     ----------
-    path : Path
-        The study's file.
     cards : sequence of Path
         The analyst's may be among them.
     """
@@ -80,8 +78,6 @@ def project_study(
         A table of public rows, never a participant's, with the study's columns. Its labels are not read.
     components : int, optional
         Default: what the study says.
-    ignore : sequence of str
-        Columns to leave out.
 
     Returns
     -------

@@ -67,8 +67,6 @@ def write_anchor(path: Path, study: Study, matrix: Matrix, signer: SigningKey) -
     study : Study
         With its roster.
     matrix : array of shape (r, h)
-    signer : SigningKey
-        The dealer's.
     """
     unusable = [one.name for one in study.participants if not is_sealing_key(one.sealing_key)]
     if unusable:

@@ -54,7 +54,6 @@ def check_model(
         The file, as it came.
     n_components : int
         The width of its rows.
-    kind : {"classes", "number"}
     n_classes : int
         How many classes the study has; not used for numbers.
     most_bytes : int
@@ -94,12 +93,7 @@ def check_model(
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model that was checked, ready to predict.
-
-    Attributes
-    ----------
-    kind : {"classes", "number"}
-    """
+    """A model that was checked, ready to predict."""
 
     n_components: int
     kind: Kind

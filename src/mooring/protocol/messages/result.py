@@ -114,8 +114,6 @@ class Result:
     origin : array of shape (h,)
     alignment_map : RigidMap
         T ↦ (T − mean) R + origin.
-    release : Release or None
-        None where the study does not limit it.
     """
 
     member: Member
@@ -168,10 +166,6 @@ def write_map(
         Of the bundle that was aligned.
     model_digest : str
         Empty without a model.
-    signer : SigningKey
-        The analyst's.
-    release : Release, optional
-        Where the study limits it.
     """
     fields: dict[str, str | int] = {"study": study.digest, "participant": member.name, "key": member.signing_key}
     fields |= {"bundle": bundle_digest, "model": model_digest} | ({} if release is None else release.as_fields())

@@ -190,8 +190,6 @@ def write_signed(
         What the manifest says besides.
     arrays : mapping of arrays
         float32, float64 or uint8.
-    mode : int
-        Permissions.
     """
     tensors = {name: _describe_array(array) for name, array in arrays.items()}
     data = b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
@@ -251,8 +249,6 @@ def read_signed_header(
         At its beginning.
     fields : collection of str
         Exactly what the manifest must say.
-    what : str
-        What an error calls the file.
     """
     header = read_header(file, what=what)
     if list(header.metadata) != ["manifest", "signature"]:  # in this order: else one signature would have two files

@@ -142,8 +142,6 @@ def inspect(
         Chooses the parts and plays the secrets of the self-attack. No real secret is drawn.
     attacks : sequence of str, optional
         Names in `mooring.attacks.REGISTRY`; by default all, less those that are too slow at this width.
-    progress : callable, optional
-        Called with steps done, steps in all, and what comes next.
     """
     projection = study_projection(study)
     rows, labels = encoded.rows, encoded.labels

@@ -161,8 +161,6 @@ def predict_rows(
         The folder that the analyst delivered.
     own_rows : Path, optional
         The rows that were shared: a model is trained on them alone, for comparison.
-    ignore : collection of str
-        Columns to leave out.
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")

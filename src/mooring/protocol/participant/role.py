@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,11 +35,6 @@ if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing n
 @dataclass(frozen=True)
 class Participant:
     """One organisation in one study; every step is a command's as well.
-
-    Parameters
-    ----------
-    vault : Vault
-        Its keys, secrets and ledger.
 
     Examples
     --------
@@ -79,8 +74,6 @@ class Participant:
 
         Parameters
         ----------
-        ignore : collection of str
-            Columns to leave out.
         seed : int
             Of the sample and the self-attack.
         """
@@ -91,23 +84,9 @@ class Participant:
         if self.study.sums is not None and self.study.sums.person:
             ignore = (*ignore, self.study.sums.person)
         found = sample_rows(self.study.schema, data, ignore=ignore, seed=seed)
-        if self.study.sums is not None:
-            return inspect_sums(
-                self.study,
-                found.encoded,
-                n_rows=found.n_rows,
-                class_counts=found.class_counts,
-                seed=seed,
-                progress=progress,
-            )
-        return inspect(
-            self.study,
-            found.encoded,
-            n_rows=found.n_rows,
-            class_counts=found.class_counts,
-            seed=seed,
-            progress=progress,
-        )
+        look: Callable[..., Inspection | SumInspection] = inspect if self.study.sums is None else inspect_sums
+        counts = {"n_rows": found.n_rows, "class_counts": found.class_counts}
+        return look(self.study, found.encoded, **counts, seed=seed, progress=progress)
 
     def keep_record(
         self, step: Literal["check", "share", "predict"], found: Mapping[str, Any], *, command: str

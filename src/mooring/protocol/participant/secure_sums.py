@@ -100,14 +100,6 @@ def share_sums(
     ----------
     study : Study
         Of secure sums.
-    data : Path
-        CSV or Parquet.
-    output : Path
-        Where the bundle goes.
-    ignore : collection of str
-        Columns of the table that are not used.
-    progress : callable, optional
-        Told how much is done, and of how much.
     """
     scheme = study.sum_scheme
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
@@ -295,8 +287,6 @@ def combine_shares(
         The folder of all bundles.
     closing_list : Path
         The analyst's.
-    progress : callable, optional
-        Called with bundles added and bundles in all.
     """
     member = find_membership(vault, study)
     point = _require_point(study, member.name)

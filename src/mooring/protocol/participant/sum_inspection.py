@@ -86,9 +86,6 @@ def inspect_sums(
         Of all.
     class_counts : dict, optional
         Of all.
-    seed : int, default 0
-    progress : callable, optional
-        Called with steps done, steps in all, and what comes next.
     """
     settings, tell = study.sum_scheme.settings, progress or (lambda done, total, what="": None)
     tell(0, 2, "attacking your own sums")

@@ -76,14 +76,10 @@ def download_bundles(
 
     Parameters
     ----------
-    address : str
-        A URL.
     received : Path
         Where downloads go.
     copies : mapping
         Accepted before, by the name of the copy in `received`.
-    progress : callable, optional
-        Called with files looked at and files in all.
     """
     system, listed = list_objects(address)
     make_folder(received, mode=0o700, what="the work folder")

@@ -46,8 +46,6 @@ class TransientError(Exception):
     ----------
     reason : str
         In plain words.
-    wait : float
-        Seconds that the store asked to wait.
     """
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
@@ -93,8 +91,6 @@ def explain_store_error(problem: BaseException, *, what: str, address: str, doin
 
     Parameters
     ----------
-    what : str
-        What cannot be done or had.
     doing : str
         "cannot be …"
     """
@@ -191,15 +187,11 @@ def upload(
         The file system, and the path in it.
     address : str
         What an error shows, redacted.
-    what : str
-        What an error says cannot be done.
     intact : callable, optional
         Asked after every try if the file is still the one that was to be sent; if not, what arrived is removed, where the
         store allows it.
     waits : sequence of float, optional
         Seconds between tries.
-    progress : callable, optional
-        Called with bytes sent and bytes in all.
     """
     from fsspec.callbacks import Callback
 
@@ -270,8 +262,6 @@ def download(
         The file system, and the path in it.
     size : int or None
         As listed: a shorter file came only in part.
-    what : str
-        What an error of the disk calls it.
     waits : sequence of float, optional
         Seconds between tries.
     """

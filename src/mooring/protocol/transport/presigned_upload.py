@@ -139,8 +139,6 @@ def put_file(
         Let the store send us on to http:// on another machine.
     timeout : float
         Seconds without a sign of life; a minute by default.
-    progress : callable, optional
-        Called with bytes sent and bytes in all.
     """
     for _ in range(_MOST_REDIRECTS + 1):
         file.seek(0)

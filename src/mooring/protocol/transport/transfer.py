@@ -180,8 +180,6 @@ def send_file(
         SHA-256 of the only file that may be sent.
     waits : sequence of float, optional
         Seconds between tries; by default there are four tries.
-    progress : callable, optional
-        Called with bytes sent and bytes in all.
     """
     from fsspec.implementations.local import LocalFileSystem
 

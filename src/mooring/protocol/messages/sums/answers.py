@@ -78,8 +78,6 @@ def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], sig
     Parameters
     ----------
     digests : mapping from signing key to the bundle's SHA-256
-    signer : SigningKey
-        The analyst's.
     """
     rows = sorted(digests.items())
     entries = np.frombuffer(b"".join(bytes.fromhex(key + digest) for key, digest in rows), dtype=np.uint8)
@@ -123,8 +121,6 @@ def write_confirmation(
     values : mapping from the bundle's SHA-256 to the value, or None where the box does not open
     combiner : int
         Its point, 1 to k.
-    signer : SigningKey
-        Its own.
     """
     rows = sorted(values.items())
     text = b"".join(bytes.fromhex(key) + _encode_value(value) for key, value in rows)
@@ -160,8 +156,6 @@ def write_combined_share(
         Its point, 1 to k.
     list_digest : str
         SHA-256 of the closing list.
-    signer : SigningKey
-        Its own.
     """
     fields: Fields = {"study": study.digest, "combiner": combiner, "list": list_digest}
     arrays = {"share": np.frombuffer(elements.astype("<u8").tobytes(), dtype=np.uint8)}

@@ -99,8 +99,6 @@ def write_sum_bundle(path: Path, study: Study, sums: Elements, signer: SigningKe
     ----------
     sums : array of elements
         Noise and all.
-    signer : SigningKey
-        The participant's.
     """
     scheme = study.sum_scheme
     threshold, t = scheme.threshold, scheme.threshold.threshold
