@@ -132,12 +132,8 @@ def make_problem(anchor_representations: Sequence[Array] | Array) -> ProcrustesP
     """
     arrays = [as_float64(array) for array in anchor_representations]
     if len(arrays) < 2:
-        raise InputError(
-            "anchor_representations",
-            expected="those of at least two participants",
-            got=f"{len(arrays)}",
-            cure="Alignment brings uploads together; wait for a second one.",
-        )
+        got, cure = f"{len(arrays)}", "Alignment brings uploads together; wait for a second one."
+        raise InputError("anchor_representations", expected="those of at least two participants", got=got, cure=cure)
     for index, array in enumerate(arrays):
         if len(array.shape) != 2:
             raise InputError(
@@ -183,12 +179,8 @@ def _centred(stacked: Array) -> ProcrustesProblem:
     xp = namespace_of(stacked)
     n_problems, n_rows, n_participants, n_components = stacked.shape
     if n_components < 1:
-        raise InputError(
-            "anchor_representations",
-            expected="at least one column wide",
-            got="no columns",
-            cure="Check the projection.",
-        )
+        expected = "at least one column wide"
+        raise InputError("anchor_representations", expected=expected, got="no columns", cure="Check the projection.")
     if n_rows < n_components + 1:
         raise InputError(
             "anchor_representations",

@@ -31,12 +31,8 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
     """
     problem = make_problem(anchor_representations)
     if not 0 <= reference < problem.n_participants:
-        raise InputError(
-            "reference",
-            expected=f"a participant's index, 0 to {problem.n_participants - 1}",
-            got=str(reference),
-            cure="Count participants from zero.",
-        )
+        expected = f"a participant's index, 0 to {problem.n_participants - 1}"
+        raise InputError("reference", expected=expected, got=str(reference), cure="Count participants from zero.")
     xp = namespace_of(problem.blocks)
     centred, means = problem.centred_block(0), problem.means[0]
     R = svd_polar_factor(transpose(centred) @ centred[reference])

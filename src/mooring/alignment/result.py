@@ -184,11 +184,7 @@ def align_to_template(anchor_representation: Array, template: Array, *, origin: 
     mean = xp.mean(array, axis=0)
     centred = array - mean
     if not have_full_rank(centred):
-        raise InputError(
-            "anchor_representation",
-            expected=f"of rank {array.shape[1]} after centring",
-            got="less",
-            cure="The anchor is rank-poor: use the study's own.",
-        )
+        expected, cure = f"of rank {array.shape[1]} after centring", "The anchor is rank-poor: use the study's own."
+        raise InputError("anchor_representation", expected=expected, got="less", cure=cure)
     origin = xp.zeros_like(mean) if origin is None else origin
     return RigidMap.from_centre(polar_factor(centred.T @ template), mean, origin)

@@ -71,12 +71,8 @@ def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     """
     X = np.asarray(to_numpy(records), dtype=np.float64)
     if X.ndim != 2 or X.shape[0] < 2:
-        raise InputError(
-            "records",
-            expected="two rows at least",
-            got=f"shape {X.shape}",
-            cure="A decoder is learnt from a colluder's records.",
-        )
+        cure = "A decoder is learnt from a colluder's records."
+        raise InputError("records", expected="two rows at least", got=f"shape {X.shape}", cure=cure)
     X = np.unique(X, axis=0)  # a record left out must not be there a second time
     F, F_back = (np.asarray(to_numpy(part), dtype=np.float64) for part in (projection.matrix, projection.decoder))
     Z = X @ F

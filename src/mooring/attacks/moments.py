@@ -78,12 +78,8 @@ def _require_one_target(views: Sequence[CollusionView]) -> None:
         raise InputError("views", expected="one or more", got="none", cure="Pass at least one view.")
     for index, view in enumerate(views):
         if not _alike(views[0], view):
-            raise InputError(
-                f"view {index}",
-                expected="of the same uploaded rows, anchor, colluders and labels as view 0",
-                got="other ones",
-                cure="Attack it by itself, with moments.",
-            )
+            expected, got = "of the same uploaded rows, anchor, colluders and labels as view 0", "other ones"
+            raise InputError(f"view {index}", expected=expected, got=got, cure="Attack it by itself, with moments.")
 
 
 def _alike(one: CollusionView, other: CollusionView) -> bool:

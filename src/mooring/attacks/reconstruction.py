@@ -126,12 +126,8 @@ class AnchorDraws:
         xp = namespace_of(A, *(B for _, B in pairs))
         for index, (other, _) in enumerate(pairs):
             if other is not A and (other.shape != A.shape or not bool(xp.all(other == A))):
-                raise InputError(
-                    f"view {index}",
-                    expected="with the anchor of view 0",
-                    got="another one",
-                    cure="Attack it by itself.",
-                )
+                expected = "with the anchor of view 0"
+                raise InputError(f"view {index}", expected=expected, got="another one", cure="Attack it by itself.")
         B = xp.stack([B for _, B in pairs])
         means = [view.anchor_mean for view in views]
         b = xp.mean(B, axis=1) if any(mean is None for mean in means) else xp.stack(means)

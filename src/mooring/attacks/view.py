@@ -89,12 +89,8 @@ def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> N
             cure="A participant that colludes against itself has nothing left to lose.",
         )
     if len(set(colluders)) != len(colluders) or any(not 0 <= c < n_participants for c in colluders):
-        raise InputError(
-            "colluders",
-            expected=f"distinct participants' indices, {indices}",
-            got=str(list(colluders)),
-            cure="Name each colluder once.",
-        )
+        expected = f"distinct participants' indices, {indices}"
+        raise InputError("colluders", expected=expected, got=str(list(colluders)), cure="Name each colluder once.")
 
 
 @dataclass(frozen=True, eq=False)

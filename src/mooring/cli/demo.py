@@ -45,12 +45,8 @@ def demo(
 
 def _require_empty(output: Path) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(
-            "output",
-            expected="a new or empty folder",
-            got="one that holds something",
-            cure="Delete it, or name another.",
-        )
+        got = "one that holds something"
+        raise InputError("output", expected="a new or empty folder", got=got, cure="Delete it, or name another.")
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

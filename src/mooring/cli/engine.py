@@ -60,9 +60,5 @@ class EngineOptions:
         unasked = {"engine": "local", "scheduler": os.environ.get(_ADDRESS)}
         for name, value in (asdict(self) | others).items():
             if value is not None and value != unasked.get(name):
-                raise InputError(
-                    f"--{name.replace('_', '-')}",
-                    expected="left out with --engine local",
-                    got="given",
-                    cure="Pass --engine dask.",
-                )
+                expected, got = "left out with --engine local", "given"
+                raise InputError(f"--{name.replace('_', '-')}", expected=expected, got=got, cure="Pass --engine dask.")

@@ -57,12 +57,8 @@ def predict(
 
         require_writable(output, what="the predictions", inputs=(data, study, beside))
         if output.exists() and not force:
-            raise InputError(
-                "--output",
-                expected="a file that is not there",
-                got="one that is",
-                cure="Choose another --output, or give --force.",
-            )
+            cure = "Choose another --output, or give --force."
+            raise InputError("--output", expected="a file that is not there", got="one that is", cure=cure)
         participant = execution.open_participant(study, vault)
         with execution.show_progress("scoring") as moved:
             scoring = Scoring(threshold, importance)

@@ -292,12 +292,8 @@ def _choose_method(plan: Path | None, **given: Any) -> dict[str, Any]:
     if plan is None:
         return asked
     if asked:
-        raise InputError(
-            "--from-plan",
-            expected="the only option about the method",
-            got=f"{', '.join(asked)} beside it",
-            cure="Leave them out, or draft without the plan.",
-        )
+        expected, got = "the only option about the method", f"{', '.join(asked)} beside it"
+        raise InputError("--from-plan", expected=expected, got=got, cure="Leave them out, or draft without the plan.")
     from mooring.report.records import read_plan_method
 
     return read_plan_method(plan)

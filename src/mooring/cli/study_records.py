@@ -55,12 +55,8 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
     """Refuse options that a study settles: what is audited must be what will be run."""
     for name, value in options.items():
         if value not in (None, [], ""):
-            raise InputError(
-                f"--{name.replace('_', '-')}",
-                expected="left out with --study",
-                got="given",
-                cure="The study says it for everybody.",
-            )
+            cure = "The study says it for everybody."
+            raise InputError(f"--{name.replace('_', '-')}", expected="left out with --study", got="given", cure=cure)
 
 
 def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
@@ -93,12 +89,8 @@ def points_of(
     from mooring.protocol.participant.inspection import point_of
 
     if (anchor_noise_scales or data_noise_scales) and not methods:
-        raise InputError(
-            "--method",
-            expected="named beside a noise",
-            got="left out",
-            cure="Without both, the study's own point is used.",
-        )
+        cure = "Without both, the study's own point is used."
+        raise InputError("--method", expected="named beside a noise", got="left out", cure=cure)
     study = studied.study
     h = studied.projection.n_components
     n_anchor_rows = study.n_anchor_rows or 4 * h

@@ -83,12 +83,8 @@ def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, c
     from mooring.protocol.analyst.sum_training import train_sums
 
     if shares is None:
-        raise InputError(
-            "--shares",
-            expected="the folder of the combiners' shares",
-            got="none",
-            cure="They come of 'mooring combine'.",
-        )
+        expected = "the folder of the combiners' shares"
+        raise InputError("--shares", expected=expected, got="none", cure="They come of 'mooring combine'.")
     found = train_sums(study, folder, shares, learner=learner, command=execution.quote_command())
     console.show(found.as_dict(), *_describe_sum_training(found), _describe_model(folder))
     return not (found.wrong or found.remarks)

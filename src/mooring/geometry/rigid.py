@@ -56,29 +56,17 @@ class RigidMap:
         namespace_of(orthogonal, translation)
         shape = tuple(orthogonal.shape)
         if len(shape) < 2 or shape[-1] != shape[-2]:
-            raise InputError(
-                "orthogonal",
-                expected="square, of shape (..., d, d)",
-                got=f"shape {shape}",
-                cure="Pass one d × d matrix a map.",
-            )
+            expected = "square, of shape (..., d, d)"
+            raise InputError("orthogonal", expected=expected, got=f"shape {shape}", cure="Pass one d × d matrix a map.")
         if tuple(translation.shape) != shape[:-1]:
-            raise InputError(
-                "translation",
-                expected=f"of shape {shape[:-1]} to go with the orthogonal part",
-                got=f"shape {tuple(translation.shape)}",
-                cure="Pass one vector of d values a map.",
-            )
+            expected, got = f"of shape {shape[:-1]} to go with the orthogonal part", f"shape {tuple(translation.shape)}"
+            raise InputError("translation", expected=expected, got=got, cure="Pass one vector of d values a map.")
         require_finite("orthogonal", orthogonal)
         require_finite("translation", translation)
         defect = orthogonality_defect(orthogonal)
         if not defect <= _ORTHOGONALITY_TOLERANCE:
-            raise InputError(
-                "orthogonal",
-                expected=f"orthogonal to {_ORTHOGONALITY_TOLERANCE:g}",
-                got=f"|OᵀO − I| up to {defect:.2g}",
-                cure="Project it first with mooring.geometry.polar_factor.",
-            )
+            got, cure = f"|OᵀO − I| up to {defect:.2g}", "Project it first with mooring.geometry.polar_factor."
+            raise InputError("orthogonal", expected=f"orthogonal to {_ORTHOGONALITY_TOLERANCE:g}", got=got, cure=cure)
         object.__setattr__(self, "orthogonal", orthogonal)
         object.__setattr__(self, "translation", translation)
 
@@ -133,12 +121,8 @@ class RigidMap:
         """Return the map that applies this one and then `then`."""
         namespace_of(self.orthogonal, then.orthogonal)
         if then.n_components != self.n_components:
-            raise InputError(
-                "then",
-                expected=f"a map of {self.n_components} components like this one",
-                got=f"one of {then.n_components}",
-                cure="Only maps of one width can follow each other.",
-            )
+            expected, got = f"a map of {self.n_components} components like this one", f"one of {then.n_components}"
+            raise InputError("then", expected=expected, got=got, cure="Only maps of one width can follow each other.")
         return RigidMap(self.orthogonal @ then.orthogonal, then.apply(self.translation[..., None, :])[..., 0, :])
 
     def inverse(self) -> RigidMap:

@@ -104,19 +104,11 @@ def calibrate_gaussian(
     _require_positive("epsilon", epsilon)
     _require_positive("clipping_norm", clipping_norm)
     if not 0 < delta < 1:
-        raise InputError(
-            "delta",
-            expected="between 0 and 1",
-            got=str(delta),
-            cure="Choose it well below one over the number of records.",
-        )
+        cure = "Choose it well below one over the number of records."
+        raise InputError("delta", expected="between 0 and 1", got=str(delta), cure=cure)
     if not isinstance(neighboring, NeighboringRelation):
-        raise InputError(
-            "neighboring",
-            expected="a member of mooring.NeighboringRelation",
-            got=repr(neighboring),
-            cure="NeighboringRelation.REPLACE_ONE is the default.",
-        )
+        expected, cure = "a member of mooring.NeighboringRelation", "NeighboringRelation.REPLACE_ONE is the default."
+        raise InputError("neighboring", expected=expected, got=repr(neighboring), cure=cure)
     from dp_accounting.pld.accountant import get_smallest_gaussian_noise
     from dp_accounting.pld.common import DifferentialPrivacyParameters
 

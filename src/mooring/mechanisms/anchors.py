@@ -61,12 +61,8 @@ def check_anchor(anchor: Array) -> None:
     A = as_float64(anchor)
     xp = namespace_of(A)
     if len(A.shape) != 2:
-        raise InputError(
-            "anchor",
-            expected="a matrix of rows by components",
-            got=f"shape {tuple(A.shape)}",
-            cure="Use mooring.make_anchor.",
-        )
+        expected = "a matrix of rows by components"
+        raise InputError("anchor", expected=expected, got=f"shape {tuple(A.shape)}", cure="Use mooring.make_anchor.")
     require_anchor_shape(A.shape[0], A.shape[1])
     require_finite("anchor", A, cure="Ask the dealer for the anchor again.")
     off_centre = float(xp.max(xp.abs(xp.sum(A, axis=0))))

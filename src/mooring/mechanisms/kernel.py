@@ -73,12 +73,8 @@ class ArrayNoise:
         """Return these of the array's numbers, row after row."""
         flat = self.values.reshape(-1)
         if not 0 <= start <= flat.shape[0] - count:
-            raise InputError(
-                "noise",
-                expected=f"at least {start + count} numbers, one a cell",
-                got=f"shape {tuple(self.values.shape)}",
-                cure="Give noise of the shape of the rows.",
-            )
+            expected, got = f"at least {start + count} numbers, one a cell", f"shape {tuple(self.values.shape)}"
+            raise InputError("noise", expected=expected, got=got, cure="Give noise of the shape of the rows.")
         return flat[start : start + count]
 
 
@@ -250,12 +246,8 @@ def represent(
     if not method.uses_anchor:
         return Upload(representation, None)
     if anchor is None:
-        raise InputError(
-            "anchor",
-            expected=f"given for {method.name}",
-            got="none",
-            cure="Make one with mooring.make_anchor and share it in secret.",
-        )
+        cure = "Make one with mooring.make_anchor and share it in secret."
+        raise InputError("anchor", expected=f"given for {method.name}", got="none", cure=cure)
     check_anchor(anchor)
     return Upload(representation, represent_anchor(anchor, secret, v, noise.anchor, precision=precision))
 
@@ -288,12 +280,8 @@ def _rounded(array: Array, precision: Precision) -> Array:
 def _checked_rows(private_data: Array) -> Array:
     rows = as_float64(private_data)
     if len(rows.shape) != 2 or rows.shape[0] < 1:
-        raise InputError(
-            "private_data",
-            expected="a matrix with at least one row",
-            got=f"shape {tuple(rows.shape)}",
-            cure="One record a row.",
-        )
+        expected = "a matrix with at least one row"
+        raise InputError("private_data", expected=expected, got=f"shape {tuple(rows.shape)}", cure="One record a row.")
     require_finite("private_data", rows, cure="Fill or drop missing values first.")
     return rows
 

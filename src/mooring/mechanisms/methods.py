@@ -53,12 +53,8 @@ class Method:
         """
         require_scale(name, scale)
         if scale > 0 and not used:
-            raise InputError(
-                name,
-                expected=f"0 for {self.name}, which has no such noise",
-                got=str(scale),
-                cure="'aa-i-gdp-both-noise' takes both.",
-            )
+            expected = f"0 for {self.name}, which has no such noise"
+            raise InputError(name, expected=expected, got=str(scale), cure="'aa-i-gdp-both-noise' takes both.")
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(

@@ -88,12 +88,8 @@ class Projection:
         rows = as_float64(rows)
         namespace_of(rows, matrix)
         if len(rows.shape) < 2 or rows.shape[-1] != matrix.shape[0]:
-            raise InputError(
-                "rows",
-                expected=f"of shape (..., m, {matrix.shape[0]})",
-                got=f"shape {tuple(rows.shape)}",
-                cure="Check the order of encode and decode.",
-            )
+            expected, got = f"of shape (..., m, {matrix.shape[0]})", f"shape {tuple(rows.shape)}"
+            raise InputError("rows", expected=expected, got=got, cure="Check the order of encode and decode.")
         return rows
 
 
@@ -154,12 +150,8 @@ def public_svd_projection(
         )
     _require_width(n_features, n_components)
     if n_rows < n_components:
-        raise InputError(
-            "public_rows",
-            expected=f"at least n_components = {n_components} rows",
-            got=f"{n_rows} rows",
-            cure="Use more public data, or ask for fewer components.",
-        )
+        got, cure = f"{n_rows} rows", "Use more public data, or ask for fewer components."
+        raise InputError("public_rows", expected=f"at least n_components = {n_components} rows", got=got, cure=cure)
     if n_passes < 1:
         raise InputError("n_passes", expected="at least 1", got=str(n_passes), cure="4 is the default.")
     if oversampling < 0:
@@ -177,12 +169,8 @@ def public_svd_projection(
     _, singular_values, Vt = np.linalg.svd(triangle, full_matrices=False)
     if singular_values.size < n_components or singular_values[n_components - 1] <= 1e-10 * singular_values[0]:
         rank = int(np.count_nonzero(singular_values > 1e-10 * singular_values[0]))
-        raise InputError(
-            "public_rows",
-            expected=f"of rank {n_components} or more",
-            got=f"rank {rank}",
-            cure="Use richer public data, or ask for fewer components.",
-        )
+        cure = "Use richer public data, or ask for fewer components."
+        raise InputError("public_rows", expected=f"of rank {n_components} or more", got=f"rank {rank}", cure=cure)
     F = np.linalg.qr(Q @ Vt[:n_components].T)[0]  # orthonormal to rounding
     return Projection(F, F.T.copy(), "public-svd")
 
@@ -192,12 +180,8 @@ def _block_reader(source: npt.ArrayLike | Callable[[], Iterable[npt.ArrayLike]])
         return lambda: (np.atleast_2d(np.asarray(block, dtype=np.float64)) for block in source())
     rows = source if isinstance(source, np.ndarray) else np.asarray(source)
     if rows.ndim != 2:
-        raise InputError(
-            "public_rows",
-            expected="a matrix of rows by features",
-            got=f"shape {rows.shape}",
-            cure="Flatten images to rows first.",
-        )
+        cure = "Flatten images to rows first."
+        raise InputError("public_rows", expected="a matrix of rows by features", got=f"shape {rows.shape}", cure=cure)
     step = max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
     return lambda: (np.asarray(rows[start : start + step], dtype=np.float64) for start in range(0, rows.shape[0], step))
 
@@ -206,22 +190,14 @@ def _counted(blocks: Callable[[], Iterator[Matrix]]) -> tuple[int, int]:
     n_rows, widths = 0, set()
     for block in blocks():
         if block.ndim != 2:
-            raise InputError(
-                "public_rows",
-                expected="blocks that are matrices of rows by features",
-                got=f"a block of shape {block.shape}",
-                cure="Flatten images to rows first.",
-            )
+            expected, got = "blocks that are matrices of rows by features", f"a block of shape {block.shape}"
+            raise InputError("public_rows", expected=expected, got=got, cure="Flatten images to rows first.")
         require_finite("public_rows", block, cure="Fill or drop missing values first.")
         n_rows += block.shape[0]
         widths.add(block.shape[1])
     if len(widths) != 1:
-        raise InputError(
-            "public_rows",
-            expected="blocks of one width, at least one of them",
-            got=f"widths {sorted(widths)}" if widths else "no blocks",
-            cure="Every block must have the same features.",
-        )
+        got, cure = f"widths {sorted(widths)}" if widths else "no blocks", "Every block must have the same features."
+        raise InputError("public_rows", expected="blocks of one width, at least one of them", got=got, cure=cure)
     return n_rows, widths.pop()
 
 
@@ -229,9 +205,5 @@ def _require_width(n_features: int, n_components: int) -> None:
     if n_features < 1:
         raise InputError("n_features", expected="at least 1", got=str(n_features), cure="Check the table's width.")
     if not 1 <= n_components <= n_features:
-        raise InputError(
-            "n_components",
-            expected=f"between 1 and n_features = {n_features}",
-            got=str(n_components),
-            cure="A projection cannot add directions.",
-        )
+        expected, got = f"between 1 and n_features = {n_features}", str(n_components)
+        raise InputError("n_components", expected=expected, got=got, cure="A projection cannot add directions.")

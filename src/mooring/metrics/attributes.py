@@ -159,12 +159,8 @@ def infer_attribute(
         )
     column = settings.attribute_column
     if column is not None and not 0 <= column < rows.shape[1]:
-        raise InputError(
-            "attribute_column",
-            expected=f"between 0 and {rows.shape[1] - 1}",
-            got=str(column),
-            cure="Count columns from 0.",
-        )
+        expected = f"between 0 and {rows.shape[1] - 1}"
+        raise InputError("attribute_column", expected=expected, got=str(column), cure="Count columns from 0.")
     truth = require_length("attribute", attribute, n_rows=len(rows))
     known = require_length("population.attribute", population.attribute, n_rows=len(known_rows))
     known_labels = require_length("population.labels", population.labels, n_rows=len(known_rows))
@@ -216,12 +212,8 @@ class _Attacker:
         """Infer the codes of categories from the rows, and from the labels alone."""
         counts = np.bincount(codes)
         if len(counts) < 2:
-            raise InputError(
-                "population.attribute",
-                expected="of at least two categories",
-                got=f"{len(counts)}",
-                cure="Pass rows of a colluder that knows more than one category.",
-            )
+            expected, cure = "of at least two categories", "Pass rows of a colluder that knows more than one category."
+            raise InputError("population.attribute", expected=expected, got=f"{len(counts)}", cure=cure)
         by_label = np.zeros((self.label_columns.shape[1], len(counts)))
         np.add.at(by_label, (self.label_codes, codes), 1.0 / counts[codes])
         baseline = self._of_label(by_label.argmax(axis=1), otherwise=0)

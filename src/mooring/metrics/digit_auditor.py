@@ -96,12 +96,8 @@ def train_digit_auditor(
     rows = finite_rows("images", images)
     side = math.isqrt(rows.shape[1])
     if side**2 != rows.shape[1] or side < _SMALLEST_SIDE:
-        raise InputError(
-            "images",
-            expected=f"square, of at least {_SMALLEST_SIDE} × {_SMALLEST_SIDE} pixels",
-            got=f"{rows.shape[1]} pixels",
-            cure="Pass each image as one row.",
-        )
+        expected = f"square, of at least {_SMALLEST_SIDE} × {_SMALLEST_SIDE} pixels"
+        raise InputError("images", expected=expected, got=f"{rows.shape[1]} pixels", cure="Pass each image as one row.")
     for what, value, least in (("seed", seed, 0), ("epochs", epochs, 1), ("batch_size", batch_size, 1)):
         require_minimum(what, value, least)
     names, codes = np.unique(require_length("labels", labels, n_rows=len(rows)), return_inverse=True)

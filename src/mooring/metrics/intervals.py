@@ -227,12 +227,8 @@ def bootstrap_ratio(
     require_generator(rng)
     numerators, denominators = finite_vector("numerators", numerators), finite_vector("denominators", denominators)
     if len(numerators) != len(denominators):
-        raise InputError(
-            "denominators",
-            expected=f"as long as the {len(numerators)} numerators",
-            got=f"{len(denominators)} values",
-            cure="Pass one of each a row.",
-        )
+        expected, got = f"as long as the {len(numerators)} numerators", f"{len(denominators)} values"
+        raise InputError("denominators", expected=expected, got=got, cure="Pass one of each a row.")
     for what, values in (("numerators", numerators), ("denominators", denominators)):
         if (values < 0).any():
             raise InputError(

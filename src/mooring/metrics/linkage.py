@@ -159,12 +159,8 @@ def link(
     near, near_index = _embedded("queries", queries, galleries.queries, embedding)
     far, far_index = _embedded("candidates", candidates, galleries.candidates, embedding)
     if near.shape[1] != far.shape[1]:
-        raise InputError(
-            "candidates",
-            expected=f"of {near.shape[1]} features like the queries",
-            got=f"{far.shape[1]}",
-            cure="Decode reconstructions to the features of the clean rows.",
-        )
+        got, cure = f"{far.shape[1]}", "Decode reconstructions to the features of the clean rows."
+        raise InputError("candidates", expected=f"of {near.shape[1]} features like the queries", got=got, cure=cure)
     shown = replace(galleries, queries=near_index, candidates=far_index)
     hits = gallery_hits(near[None], far, shown, metric=metric)[0]
     n_queries = len(near)
@@ -180,24 +176,16 @@ def _embedded(what: str, rows: ArrayLike, wanted: Integers, embedding: Embedding
     """The vectors of the wanted rows only, and for each wanted row where its vector is."""
     rows = finite_rows(what, rows)
     if wanted.min() < 0 or wanted.max() >= len(rows):
-        raise InputError(
-            what,
-            expected=f"at least {wanted.max() + 1} rows, as the galleries ask for",
-            got=f"{len(rows)} rows",
-            cure="Build the galleries for these rows.",
-        )
+        expected = f"at least {wanted.max() + 1} rows, as the galleries ask for"
+        raise InputError(what, expected=expected, got=f"{len(rows)} rows", cure="Build the galleries for these rows.")
     used, index = np.unique(wanted, return_inverse=True)
     index = index.reshape(wanted.shape)
     if embedding is None:
         return rows[used], index
     vectors = finite_rows("embedding", embedding(rows[used]))
     if len(vectors) != len(used):
-        raise InputError(
-            "embedding",
-            expected=f"to give one vector a row, {len(used)} in all",
-            got=f"{len(vectors)}",
-            cure="Return an array of shape (n, k).",
-        )
+        expected = f"to give one vector a row, {len(used)} in all"
+        raise InputError("embedding", expected=expected, got=f"{len(vectors)}", cure="Return an array of shape (n, k).")
     return vectors, index
 
 

@@ -159,12 +159,8 @@ def mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figu
 def _pair(truth: ArrayLike, reconstruction: ArrayLike) -> tuple[Matrix, Matrix]:
     truth, reconstruction = finite_rows("truth", truth), finite_rows("reconstruction", reconstruction)
     if truth.shape != reconstruction.shape:
-        raise InputError(
-            "reconstruction",
-            expected=f"of shape {truth.shape} like the truth",
-            got=f"shape {reconstruction.shape}",
-            cure="Decode it to the records' own features, one row a record.",
-        )
+        got, cure = f"shape {reconstruction.shape}", "Decode it to the records' own features, one row a record."
+        raise InputError("reconstruction", expected=f"of shape {truth.shape} like the truth", got=got, cure=cure)
     return truth, reconstruction
 
 
@@ -180,10 +176,6 @@ def _as_images(
     truth, reconstruction = _pair(truth, reconstruction)
     require_image_shape(image_shape, truth.shape[1])
     if not (math.isfinite(data_range) and data_range > 0):
-        raise InputError(
-            "data_range",
-            expected="a positive width",
-            got=f"{data_range:g}",
-            cure="Pass the largest possible pixel value less the smallest.",
-        )
+        cure = "Pass the largest possible pixel value less the smallest."
+        raise InputError("data_range", expected="a positive width", got=f"{data_range:g}", cure=cure)
     return truth.reshape(-1, *image_shape), reconstruction.reshape(-1, *image_shape)

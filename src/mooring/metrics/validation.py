@@ -70,12 +70,8 @@ def image_rows(what: str, rows: ArrayLike, image_shape: tuple[int, ...]) -> Matr
     """Rows as images of shape (n, H, W, C), clamped to [0, 1]."""
     rows = finite_rows(what, rows)
     if rows.shape[1] != math.prod(image_shape):
-        raise InputError(
-            what,
-            expected=f"of {math.prod(image_shape)} pixel values, images of shape {image_shape}",
-            got=f"{rows.shape[1]}",
-            cure="Pass rows flattened from images of that shape.",
-        )
+        expected, got = f"of {math.prod(image_shape)} pixel values, images of shape {image_shape}", f"{rows.shape[1]}"
+        raise InputError(what, expected=expected, got=got, cure="Pass rows flattened from images of that shape.")
     height, width, *channels = image_shape
     return rows.clip(0.0, 1.0).reshape(len(rows), height, width, *(channels or [1]))
 

@@ -85,11 +85,8 @@ def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:
 def require_file(path: Path) -> None:
     """Refuse a path where there is no file."""
     if not path.is_file():
-        raise StorageError(
-            "the data file",
-            reason="there is only a folder of that name" if path.is_dir() else "it is not there",
-            cure="Check the spelling and the folder you are in.",
-        )
+        reason = "there is only a folder of that name" if path.is_dir() else "it is not there"
+        raise StorageError("the data file", reason=reason, cure="Check the spelling and the folder you are in.")
 
 
 def is_table_file(path: Path) -> bool:

@@ -141,20 +141,12 @@ class Records:
         for what in ("feature_names", "feature_kinds", "centres", "scales"):
             values = getattr(self, what)
             if values is not None and len(values) != width:
-                raise InputError(
-                    what,
-                    expected=f"one entry for each of the {width} columns",
-                    got=f"{len(values)} entries",
-                    cure="Give every column one, in order.",
-                )
+                expected, got = f"one entry for each of the {width} columns", f"{len(values)} entries"
+                raise InputError(what, expected=expected, got=got, cure="Give every column one, in order.")
         unknown = set(self.feature_kinds) - set(FEATURE_KINDS)
         if unknown:
-            raise InputError(
-                "feature_kinds",
-                expected=f"out of {', '.join(FEATURE_KINDS)}",
-                got=", ".join(sorted(unknown)),
-                cure="Use 'number' if in doubt.",
-            )
+            expected, got = f"out of {', '.join(FEATURE_KINDS)}", ", ".join(sorted(unknown))
+            raise InputError("feature_kinds", expected=expected, got=got, cure="Use 'number' if in doubt.")
         if self.image_shape is not None and (len(self.image_shape) not in (2, 3) or np.prod(self.image_shape) != width):
             raise InputError(
                 "image_shape",
@@ -253,12 +245,8 @@ def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Ma
     if matrix.ndim == 2 and may_be_empty and not len(matrix) and matrix.shape[1]:
         return matrix
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise InputError(
-            what,
-            expected="a matrix with at least one row and one column",
-            got=f"shape {matrix.shape}",
-            cure="Flatten images to rows first.",
-        )
+        expected = "a matrix with at least one row and one column"
+        raise InputError(what, expected=expected, got=f"shape {matrix.shape}", cure="Flatten images to rows first.")
     if not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):  # min and max carry NaN, and need no copy
         raise InputError(what, expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
     return matrix
@@ -271,12 +259,8 @@ def as_labels(what: str, labels: npt.ArrayLike, *, n_rows: int) -> Labels:
     if values.dtype.kind in "biu":
         return values.astype(np.int64)
     if values.dtype.kind != "f":
-        raise InputError(
-            what,
-            expected="whole numbers for classes, or floats for numbers to predict",
-            got=f"an array of {values.dtype}",
-            cure="Code the classes as 0, 1, ... first.",
-        )
+        expected, got = "whole numbers for classes, or floats for numbers to predict", f"an array of {values.dtype}"
+        raise InputError(what, expected=expected, got=got, cure="Code the classes as 0, 1, ... first.")
     if not np.isfinite(values).all():
         raise InputError(what, expected="finite", got="NaN or Inf", cure="Drop the rows without a label first.")
     return values.astype(np.float64)
@@ -286,20 +270,12 @@ def _as_codes(what: str, codes: npt.ArrayLike, n_rows: int) -> Indices:
     values = np.asarray(codes)
     _require_length(what, values, n_rows)
     if values.dtype.kind not in "iu":
-        raise InputError(
-            what,
-            expected="whole numbers",
-            got=f"an array of {values.dtype}",
-            cure="Code the groups as 0, 1, ... first.",
-        )
+        got = f"an array of {values.dtype}"
+        raise InputError(what, expected="whole numbers", got=got, cure="Code the groups as 0, 1, ... first.")
     return values.astype(np.int64)
 
 
 def _require_length(what: str, values: npt.NDArray[Any], n_rows: int) -> None:
     if values.shape != (n_rows,):
-        raise InputError(
-            what,
-            expected=f"one entry for each of the {n_rows} rows",
-            got=f"shape {values.shape}",
-            cure="Check its length.",
-        )
+        expected = f"one entry for each of the {n_rows} rows"
+        raise InputError(what, expected=expected, got=f"shape {values.shape}", cure="Check its length.")

@@ -85,12 +85,8 @@ class Column:
         for what, choices in _CHOICES.items():
             require_choice(f"{what} of {where}", getattr(self, what), choices, cure="Correct the study.")
         if not (isinstance(self.name, str) and self.name and can_be_shown(self.name)):
-            raise InputError(
-                "name of a column",
-                expected="a word without line breaks and control characters",
-                got=repr(self.name),
-                cure="Name every column.",
-            )
+            expected = "a word without line breaks and control characters"
+            raise InputError("name of a column", expected=expected, got=repr(self.name), cure="Name every column.")
         if self.kind == "category":
             require_words(where, "categories", self.categories)
         else:
@@ -178,19 +174,11 @@ class Label:
     def __post_init__(self) -> None:
         require_choice("kind of label", self.kind, get_args(LabelKind), cure="Correct the study.")
         if (self.kind == "none") != (self.column == ""):
-            raise InputError(
-                "label",
-                expected="a column and a kind, or kind 'none' and no column",
-                got=f"column {self.column!r} of kind {self.kind!r}",
-                cure="Correct [label] in the study.",
-            )
+            expected, cure = "a column and a kind, or kind 'none' and no column", "Correct [label] in the study."
+            raise InputError("label", expected=expected, got=f"column {self.column!r} of kind {self.kind!r}", cure=cure)
         if not can_be_shown(self.column):
-            raise InputError(
-                "column of the label",
-                expected="without line breaks and control characters",
-                got=repr(self.column),
-                cure="Rename it.",
-            )
+            expected = "without line breaks and control characters"
+            raise InputError("column of the label", expected=expected, got=repr(self.column), cure="Rename it.")
         if self.kind == "classes":
             require_words("label", "classes", self.classes)
             if len(self.classes) < 2:
@@ -293,12 +281,8 @@ class Schema:
 def require_range(where: str, low: float, high: float) -> None:
     """Refuse a range that is empty or not finite."""
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 0):
-        raise InputError(
-            f"range of {where}",
-            expected="finite, with the lowest below the highest",
-            got=f"[{low:g}, {high:g}]",
-            cure="Declare the range that the values can take.",
-        )
+        expected, cure = "finite, with the lowest below the highest", "Declare the range that the values can take."
+        raise InputError(f"range of {where}", expected=expected, got=f"[{low:g}, {high:g}]", cure=cure)
 
 
 def _require_single_precision(low: float, high: float) -> None:
@@ -369,12 +353,8 @@ def find_repeated(names: Iterable[str]) -> str | None:
 def require_width(n_features: int, n_letters: int = 0) -> None:
     """Refuse a study wider than anybody's table, before memory and time are spent on it."""
     if n_features > MOST_FEATURES or n_letters > _MOST_LETTERS:
-        raise InputError(
-            "columns",
-            expected=f"at most {MOST_FEATURES} once categories are counted, with {_MOST_LETTERS} letters of categories",
-            got="more",
-            cure="Declare fewer columns or categories.",
-        )
+        expected = f"at most {MOST_FEATURES} once categories are counted, with {_MOST_LETTERS} letters of categories"
+        raise InputError("columns", expected=expected, got="more", cure="Declare fewer columns or categories.")
 
 
 def require_known(where: str, plain: Mapping[str, Any], known: set[str]) -> None:

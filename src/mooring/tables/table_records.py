@@ -219,12 +219,8 @@ def infer_table(
     schema = Schema(tuple(column for column, _ in inferred if column is not None))
     left_out = tuple(note for _, note in inferred if note)
     if not schema.columns:
-        raise InputError(
-            "data file",
-            expected="a table with a column that can be used",
-            got="; ".join(left_out) or "no column besides the label",
-            cure="Add columns that vary.",
-        )
+        expected, got = "a table with a column that can be used", "; ".join(left_out) or "no column besides the label"
+        raise InputError("data file", expected=expected, got=got, cure="Add columns that vary.")
     columns = pa.table({column.name: kept[column.name] for column in schema.columns})
     return InferredTable(schema, columns, keys, left_out)
 
@@ -245,12 +241,8 @@ def _read(path: Path, missing: Sequence[str]) -> tuple[TableFile, Any, tuple[str
         file, table = read_columns(file)
     require_different(table.column_names)
     if table.num_columns < 2:
-        raise InputError(
-            "data file",
-            expected="a table with two columns or more",
-            got=f"{table.num_columns} column",
-            cure="The separator must be a comma, a semicolon or a tab.",
-        )
+        expected, cure = "a table with two columns or more", "The separator must be a comma, a semicolon or a tab."
+        raise InputError("data file", expected=expected, got=f"{table.num_columns} column", cure=cure)
     return file, table, notes
 
 

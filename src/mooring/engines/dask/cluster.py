@@ -57,12 +57,8 @@ def connect(*, scheduler: str | None = None, workers: int | None = None, tls: Tl
         For an address tls://…. Workers started here talk by TLS, too, with certificates made for them alone.
     """
     if scheduler is not None and workers is not None:
-        raise InputError(
-            "workers",
-            expected="left out where a scheduler is given",
-            got="both",
-            cure="The scheduler's workers are used, however many there are.",
-        )
+        cure = "The scheduler's workers are used, however many there are."
+        raise InputError("workers", expected="left out where a scheduler is given", got="both", cure=cure)
     if scheduler is None and tls is not None:
         raise InputError(
             "TLS",
@@ -212,12 +208,8 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
         try:
             client.wait_for_workers(1, timeout=_WAIT_FOR_WORKERS)
         except TimeoutError:
-            raise InputError(
-                "scheduler",
-                expected="one with a worker",
-                got="one without",
-                cure="Start workers with 'dask worker ADDRESS --nthreads 1'.",
-            ) from None
+            cure = "Start workers with 'dask worker ADDRESS --nthreads 1'."
+            raise InputError("scheduler", expected="one with a worker", got="one without", cure=cure) from None
         require_same_version(client, "mooring", _version, cure="Install the same mooring[dask] on every worker.")
         yield client
 
@@ -232,12 +224,8 @@ def require_same_version(client: Client, package: str, read_version: Callable[[]
     """
     version = read_version()
     if any(each != version for each in client.run(read_version).values()):
-        raise InputError(
-            "workers",
-            expected=f"with {package} {version}, as here",
-            got="another version, or none, on some of them",
-            cure=cure,
-        )
+        expected = f"with {package} {version}, as here"
+        raise InputError("workers", expected=expected, got="another version, or none, on some of them", cure=cure)
 
 
 def _version() -> str:

@@ -148,11 +148,8 @@ def write_parts(study: Study, work: WriteTask) -> int:
     place, digest = work.bundle.place, work.bundle.digest
     with open_local_copy(place, most_bytes=MOST_BYTES) as path:
         if isinstance(path, str):
-            raise StorageError(
-                "the bundle",
-                reason=f"that of {work.name} was accepted, but now {path}",
-                cure="See that it is there again, and run the same command again; finished parts are kept.",
-            )
+            cure = "See that it is there again, and run the same command again; finished parts are kept."
+            raise StorageError("the bundle", reason=f"that of {work.name} was accepted, but now {path}", cure=cure)
         if place.is_away:  # a copy of our own, which nobody changes
             require_unchanged(path, digest, work.name)
         bundle = replace(work.bundle, path=path)

@@ -40,12 +40,8 @@ def write_job(study: Study, folder: Path) -> None:
     study.require_roster()
     unfit = [member.name for member in study.participants if "." in member.name]
     if unfit:
-        raise InputError(
-            "roster",
-            expected="names without dots, which FLARE's sites cannot have",
-            got=unfit[0],
-            cure="Another name makes another study.",
-        )
+        expected = "names without dots, which FLARE's sites cannot have"
+        raise InputError("roster", expected=expected, got=unfit[0], cure="Another name makes another study.")
     server = {
         "format_version": 2,
         "workflows": [{"id": "mooring", "path": CONTROLLER, "args": {"study": study.digest}}],
@@ -147,12 +143,8 @@ def _resources(folder: Path) -> dict[str, Any]:
         if not isinstance(found.get("components"), list) or not all(isinstance(x, dict) for x in found["components"]):
             raise _not_flares(_RESOURCES)
         return found
-    raise InputError(
-        "output",
-        expected="the local folder of a kit that 'nvflare provision' made",
-        got="a folder without resources.json.default",
-        cure="Give the path of the kit's local folder.",
-    )
+    expected, got = "the local folder of a kit that 'nvflare provision' made", "a folder without resources.json.default"
+    raise InputError("output", expected=expected, got=got, cure="Give the path of the kit's local folder.")
 
 
 def _found(folder: Path, name: str) -> dict[str, Any] | None:

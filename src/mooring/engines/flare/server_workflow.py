@@ -105,11 +105,8 @@ class ServerWorkflow:
         try:
             part.lock.enter_context(hold_lock(settings.folder / LOCK, what="the work folder"))
         except LockHeldError:
-            raise RefusedError(
-                "the job",
-                reason="another one is at work in the analyst's folder",
-                cure="Submit it again when that is over.",
-            ) from None
+            reason = "another one is at work in the analyst's folder"
+            raise RefusedError("the job", reason=reason, cure="Submit it again when that is over.") from None
         return part
 
     def close(self) -> None:

@@ -135,12 +135,8 @@ def _read(kind: type[SiteSettings] | type[ServerSettings], folder: Path) -> dict
         raise InputError("the settings", expected="TOML", got="something else", cure=cure) from None
     found = {entry.name: _value_of(entry, plain.pop(entry.name, None), folder) for entry in fields(kind)}
     if plain:
-        raise InputError(
-            "the settings",
-            expected="without entries that have no meaning",
-            got=repr(next(iter(plain)))[:80],
-            cure="It may be a misspelt one that has.",
-        )
+        expected, got = "without entries that have no meaning", repr(next(iter(plain)))[:80]
+        raise InputError("the settings", expected=expected, got=got, cure="It may be a misspelt one that has.")
     return found
 
 

@@ -309,12 +309,8 @@ class TableArrays:
 def require_width(rows: Matrix, features: FeatureMap) -> None:
     """Refuse rows that are not those of a feature map."""
     if rows.ndim != 2 or rows.shape[1] != features.n_inputs:
-        raise InputError(
-            "rows",
-            expected=f"encoded rows of {features.n_inputs} numbers",
-            got=f"shape {rows.shape}",
-            cure="Encode them by the study that the features are of.",
-        )
+        expected, got = f"encoded rows of {features.n_inputs} numbers", f"shape {rows.shape}"
+        raise InputError("rows", expected=expected, got=got, cure="Encode them by the study that the features are of.")
 
 
 def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:

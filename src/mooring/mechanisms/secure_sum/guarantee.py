@@ -76,12 +76,8 @@ class SumPrivacy:
                 "delta", expected="between 0 and 1", got=str(self.delta), cure="Well below one over the number of rows."
             )
         if not 0 <= self.n_colluders < self.quorum:
-            raise InputError(
-                "quorum",
-                expected=f"above the number of colluders, {self.n_colluders}",
-                got=str(self.quorum),
-                cure="Somebody honest must be in every total.",
-            )
+            expected, got = f"above the number of colluders, {self.n_colluders}", str(self.quorum)
+            raise InputError("quorum", expected=expected, got=got, cure="Somebody honest must be in every total.")
         if self.rows_per_person < 1:
             raise InputError("rows_per_person", expected="1 or more", got=str(self.rows_per_person), cure="State it.")
         if not 0 < self.product_share < 1:

@@ -32,12 +32,8 @@ def encode_signed(numbers: npt.NDArray[np.int64]) -> Elements:
     if numbers.dtype != np.int64:
         raise InputError("numbers", expected="64-bit integers", got=str(numbers.dtype), cure="Quantise them first.")
     if numbers.size and (int(numbers.max()) > LARGEST or int(numbers.min()) < -LARGEST):
-        raise InputError(
-            "numbers",
-            expected=f"of magnitude {LARGEST} at most",
-            got="larger ones",
-            cure="Lower the resolution of the features, or the number of rows.",
-        )
+        cure = "Lower the resolution of the features, or the number of rows."
+        raise InputError("numbers", expected=f"of magnitude {LARGEST} at most", got="larger ones", cure=cure)
     return np.where(numbers < 0, numbers + PRIME, numbers).astype(np.uint64)
 
 

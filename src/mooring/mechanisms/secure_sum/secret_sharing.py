@@ -62,12 +62,8 @@ class Threshold:
                 cure="Name more combiners, or lower the threshold.",
             )
         if not 0 <= c < t:
-            raise InputError(
-                "threshold",
-                expected=f"above the number of colluders, {c}",
-                got=str(t),
-                cure="With fewer, the colluders could open every contribution.",
-            )
+            cure = "With fewer, the colluders could open every contribution."
+            raise InputError("threshold", expected=f"above the number of colluders, {c}", got=str(t), cure=cure)
         if not 3 * t > 2 * k + c:
             raise InputError(
                 "threshold",
@@ -120,12 +116,8 @@ def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
     for point in points[t:]:
         expected = combine([shares[x] for x in used], lagrange_weights(used, at=point))
         if not np.array_equal(expected, shares[point]):
-            raise InputError(
-                "shares",
-                expected="on one polynomial",
-                got="shares that contradict each other",
-                cure="find_wrong names the combiners whose shares do not fit.",
-            )
+            cure = "find_wrong names the combiners whose shares do not fit."
+            raise InputError("shares", expected="on one polynomial", got="shares that contradict each other", cure=cure)
     return combine([shares[x] for x in used], lagrange_weights(used, at=0))
 
 
@@ -239,12 +231,8 @@ def _require_shares(shares: Mapping[int, Elements], threshold: Threshold) -> Non
     if not set(shares) <= set(range(1, threshold.n_combiners + 1)):
         raise InputError("shares", expected="of the study's combiners", got="others", cure="Leave those out.")
     if len(shares) < threshold.threshold:
-        raise InputError(
-            "shares",
-            expected=f"at least {threshold.threshold}",
-            got=str(len(shares)),
-            cure="Wait for further combiners to answer.",
-        )
+        cure = "Wait for further combiners to answer."
+        raise InputError("shares", expected=f"at least {threshold.threshold}", got=str(len(shares)), cure=cure)
     if len({share.shape for share in shares.values()}) != 1:
         raise InputError("shares", expected="of one length", got="several", cure="Ask their senders again.")
     for combiner, share in shares.items():

@@ -93,42 +93,26 @@ class SumSettings:
         if self.features_digest and (
             self.features != "pictures" or not re.fullmatch(r"[0-9a-f]{64}", self.features_digest)
         ):
-            raise InputError(
-                "features_digest",
-                expected="64 hexadecimal digits, with features of pictures",
-                got=repr(self.features_digest),
-                cure="'mooring study project' writes it.",
-            )
+            expected, got = "64 hexadecimal digits, with features of pictures", repr(self.features_digest)
+            raise InputError("features_digest", expected=expected, got=got, cure="'mooring study project' writes it.")
         if isinstance(self.rows_per_person, str) and self.rows_per_person != "mean":
             raise InputError(
                 "rows_per_person", expected="a number, or 'mean'", got=repr(self.rows_per_person), cure="Correct it."
             )
         if self.rows_per_person != 1 and not self.person:
-            raise InputError(
-                "rows_per_person",
-                expected="1 where no column names persons",
-                got=str(self.rows_per_person),
-                cure="Name that column with 'person', or leave this out.",
-            )
+            expected, cure = "1 where no column names persons", "Name that column with 'person', or leave this out."
+            raise InputError("rows_per_person", expected=expected, got=str(self.rows_per_person), cure=cure)
         if self.n_colluders < 1:
-            raise InputError(
-                "colluders",
-                expected="1 or more",
-                got=str(self.n_colluders),
-                cure="An analyst may always have one participant on its side; plan for it.",
-            )
+            cure = "An analyst may always have one participant on its side; plan for it."
+            raise InputError("colluders", expected="1 or more", got=str(self.n_colluders), cure=cure)
         if self.least_rows < 1:
             raise InputError("least_rows", expected="1 or more", got=str(self.least_rows), cure="10 is usual.")
         if len(set(self.combiners)) < len(self.combiners):
             raise InputError("combiners", expected="different names", got="one twice", cure="Take one out.")
         self.privacy(quorum=self.n_colluders + 1)
         if self.delta > MOST_DELTA:
-            raise InputError(
-                "delta",
-                expected=f"{MOST_DELTA:g} at most",
-                got=str(self.delta),
-                cure="With a probability of delta nothing is promised: keep it well below one over the number of rows.",
-            )
+            cure = "With a probability of delta nothing is promised: keep it well below one over the number of rows."
+            raise InputError("delta", expected=f"{MOST_DELTA:g} at most", got=str(self.delta), cure=cure)
 
     @property
     def unit(self) -> str:
@@ -238,12 +222,8 @@ def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> 
     if n_classes == 1:
         raise InputError("classes", expected="two or more", got="one", cure="There is nothing to tell apart.")
     if settings.person in schema.names and settings.person:
-        raise InputError(
-            "person",
-            expected="a column that is not shared",
-            got=repr(settings.person),
-            cure="Take it out of the columns.",
-        )
+        expected = "a column that is not shared"
+        raise InputError("person", expected=expected, got=repr(settings.person), cure="Take it out of the columns.")
     return SumLayout(features.n_features, Outcome(n_classes))
 
 

@@ -99,12 +99,8 @@ class SumLayout:
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_features <= _MOST_FEATURES:
-            raise InputError(
-                "n_features",
-                expected=f"between 1 and {_MOST_FEATURES}",
-                got=str(self.n_features),
-                cure="Project the features, or leave hats out.",
-            )
+            expected, got = f"between 1 and {_MOST_FEATURES}", str(self.n_features)
+            raise InputError("n_features", expected=expected, got=got, cure="Project the features, or leave hats out.")
 
     @property
     def n_products(self) -> int:
@@ -175,12 +171,8 @@ class SumAccumulator:
         """
         layout = self._layout
         if features.ndim != 2 or features.shape[1] != layout.n_features or len(labels) != len(features):
-            raise InputError(
-                "features",
-                expected=f"rows of {layout.n_features}, one a label",
-                got=f"shape {features.shape} and {len(labels)} labels",
-                cure="Make them by the study's feature map.",
-            )
+            got, cure = f"shape {features.shape} and {len(labels)} labels", "Make them by the study's feature map."
+            raise InputError("features", expected=f"rows of {layout.n_features}, one a label", got=got, cure=cure)
         q = r = quantise(features, layout.resolution)
         if rows_of_person is not None:
             q, r = (quantise(features, layout.resolution, rows_of_person**power) for power in (1, 2))
@@ -239,12 +231,8 @@ class PersonCounts:
         by more than a mean of its own.
         """
         if MISSING_VALUE in self._persons:
-            raise InputError(
-                "rows of a person",
-                expected="a person's name in each",
-                got="rows without one",
-                cure="Leave those rows out, or give each of these persons a name.",
-            )
+            cure = "Leave those rows out, or give each of these persons a name."
+            raise InputError("rows of a person", expected="a person's name in each", got="rows without one", cure=cure)
         same = np.array_equal(self._persons, others._persons, equal_nan=True)
         if not (same and np.array_equal(self._counts, others._counts)):
             raise _changed_persons()
@@ -278,10 +266,6 @@ def quantise(features: Matrix, resolution: int, divisors: Integers | None = None
     if not (np.einsum("ij,ij->i", q, q) * d <= resolution**2).all():  # no NaN is
         if not np.isfinite(features).all():
             raise InputError("features", expected="finite", got="NaN or Inf", cure="Declare what a missing value is.")
-        raise InputError(
-            "features",
-            expected="rows of norm one at most",
-            got="longer rows",
-            cure="A feature map must bound its rows: the noise is calibrated to that.",
-        )
+        cure = "A feature map must bound its rows: the noise is calibrated to that."
+        raise InputError("features", expected="rows of norm one at most", got="longer rows", cure=cure)
     return np.asarray(q)

@@ -109,12 +109,8 @@ def align_bundles(
         _require_not_delivered(folder)
     usable = [bundle for bundle, whole in zip(bundles, anchors.check_rank(bundles), strict=True) if whole]
     if len(usable) < 2:
-        raise InputError(
-            "bundles",
-            expected="those of two participants or more",
-            got=f"{len(usable)} that can be aligned",
-            cure="Alignment brings uploads together; wait for a second one.",
-        )
+        got, cure = f"{len(usable)} that can be aligned", "Alignment brings uploads together; wait for a second one."
+        raise InputError("bundles", expected="those of two participants or more", got=got, cure=cure)
     solved = anchors.solve(usable)
     fits = solved.fits
     left, note = _set_outliers_aside(study, usable, solved, anchors)

@@ -171,11 +171,8 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
         SHA-256 of the bundle that was verified.
     """
     if hash_file(path, what="the bundle") != digest:
-        raise RefusedError(
-            "the bundle",
-            reason=f"the file of {name} changed while it was read",
-            cure="Let nobody write to the folder of bundles, and run the same command again.",
-        )
+        cure = "Let nobody write to the folder of bundles, and run the same command again."
+        raise RefusedError("the bundle", reason=f"the file of {name} changed while it was read", cure=cure)
 
 
 def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[Block]:

@@ -205,10 +205,6 @@ def _read_trained_model(
         )
     data = read_bounded(folder / MODEL_FILE, MOST_MODEL_BYTES, what="the model")
     if space_digest != space.space_digest or hashlib.sha256(data).hexdigest() != expected:
-        raise InputError(
-            "model",
-            expected="one that was trained on this alignment",
-            got="one from before it",
-            cure="Run 'mooring train' again, then deliver.",
-        )
+        got, cure = "one from before it", "Run 'mooring train' again, then deliver."
+        raise InputError("model", expected="one that was trained on this alignment", got=got, cure=cure)
     return data, risk

@@ -157,11 +157,8 @@ class IntakeRecord:
             remembered = {str(name): str(digest) for name, digest in plain["remembered"].items()}
             same = plain["study"] == study.digest
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise StorageError(
-                "the record of bundles",
-                reason="intake.json cannot be read",
-                cure="Restore it, or start with another folder.",
-            ) from None
+            cure = "Restore it, or start with another folder."
+            raise StorageError("the record of bundles", reason="intake.json cannot be read", cure=cure) from None
         if remembered and not same:  # writing here would forget whose bundle was accepted there
             raise RefusedError(
                 "the work folder",

@@ -229,11 +229,8 @@ def require_analyst(study: Study, signing_key: SigningKey) -> None:
     """Refuse a key that is not the study's analyst's: nobody would take what it signs."""
     study.require_roster()
     if study.analyst is None or signing_key.public != study.analyst.signing_key:
-        raise RefusedError(
-            "the signature",
-            reason="this key is not that of the study's analyst, and others would refuse what it signs",
-            cure="Open the vault that the analyst joined with.",
-        )
+        reason = "this key is not that of the study's analyst, and others would refuse what it signs"
+        raise RefusedError("the signature", reason=reason, cure="Open the vault that the analyst joined with.")
 
 
 def read_list(study: Study, folder: Path) -> ClosingList:

@@ -140,12 +140,8 @@ def _coefficients(study: Study, total: Total) -> tuple[Coefficient, ...]:
 def require_sum_learner(study: Study, learner: str) -> None:
     """Refuse a learner that sums do not train, before any work."""
     if learner not in LEARNERS or (learner == "discriminant" and study.label.kind == "number"):
-        raise InputError(
-            "learner",
-            expected=f"one of {', '.join(LEARNERS)}, the second for classes only",
-            got=repr(learner),
-            cure="Sums train these; 'auto' chooses.",
-        )
+        expected = f"one of {', '.join(LEARNERS)}, the second for classes only"
+        raise InputError("learner", expected=expected, got=repr(learner), cure="Sums train these; 'auto' chooses.")
 
 
 def read_trained_sums(study: Study, folder: Path) -> tuple[bytes, ClosingList]:
@@ -160,12 +156,8 @@ def read_trained_sums(study: Study, folder: Path) -> tuple[bytes, ClosingList]:
         ) from None
     data = read_bounded(folder / MODEL_FILE, 2**26, what="the model")
     if expected != (study.digest, closed.digest, hashlib.sha256(data).hexdigest()):
-        raise InputError(
-            "model",
-            expected="one that was trained on the total of this list",
-            got="another",
-            cure="Run 'mooring train' again, then deliver.",
-        )
+        cure = "Run 'mooring train' again, then deliver."
+        raise InputError("model", expected="one that was trained on the total of this list", got="another", cure=cure)
     return data, closed
 
 

@@ -250,12 +250,8 @@ def keep_model(
 def require_label(study: Study) -> Kind:
     """What the study predicts; one without a label is refused."""
     if study.label.kind == "none":
-        raise InputError(
-            "study",
-            expected="one with a label",
-            got="one without",
-            cure="There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool.",
-        )
+        cure = "There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool."
+        raise InputError("study", expected="one with a label", got="one without", cure=cure)
     return study.label.kind
 
 
@@ -336,8 +332,5 @@ def require_agreement(
     else:
         same &= float(np.mean(np.abs(shares - written_shares).max(axis=1) <= _SAME_NUMBERS)) >= _SAME_CLASSES
     if not same:
-        raise RefusedError(
-            "the model",
-            reason="written as ONNX it predicts something else than the learner does",
-            cure="Choose another learner, and tell mooring's makers.",
-        )
+        reason = "written as ONNX it predicts something else than the learner does"
+        raise RefusedError("the model", reason=reason, cure="Choose another learner, and tell mooring's makers.")

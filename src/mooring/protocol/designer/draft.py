@@ -299,12 +299,8 @@ def _infer_kind(table: TableFile, name: str) -> str:
     words = (pa.types.is_boolean, pa.types.is_null, pa.types.is_string, pa.types.is_large_string)
     if any(is_kind(kind) for is_kind in words):
         return "category"
-    raise InputError(
-        f"column {name!r}",
-        expected="made of numbers or words",
-        got=f"values of type {kind}",
-        cure="Leave it out with --drop, or write it in another form.",
-    )
+    cure = "Leave it out with --drop, or write it in another form."
+    raise InputError(f"column {name!r}", expected="made of numbers or words", got=f"values of type {kind}", cure=cure)
 
 
 def _describe_label(table: TableFile, label: str | None, known: DeclaredColumns) -> dict[str, Any]:
@@ -338,9 +334,5 @@ def require_header(table: TableFile, drop: Sequence[str] = ()) -> None:
     is_count = list(table.names) in (counted[:-1], counted[1:])
     if not is_count and any(not name or is_number(name) for name in kept):
         at = next(k for k, name in enumerate(table.names) if name in kept and (not name or is_number(name)))
-        raise InputError(
-            "data file",
-            expected="a table whose first line names the columns",
-            got=f"a number or nothing as the name of column {at + 1}",
-            cure="Write a header into the first line.",
-        )
+        got, cure = f"a number or nothing as the name of column {at + 1}", "Write a header into the first line."
+        raise InputError("data file", expected="a table whose first line names the columns", got=got, cure=cure)

@@ -99,12 +99,8 @@ def project_study(
         )
     study = Study.from_dict(plain | {"method": method}, folder=path.parent)
     if study.participants:
-        raise InputError(
-            "study",
-            expected="one without a roster yet",
-            got=f"{len(study.participants)} participants, who agreed on it as it is",
-            cure="Make the projection before anybody is enrolled.",
-        )
+        expected, got = "one without a roster yet", f"{len(study.participants)} participants, who agreed on it as it is"
+        raise InputError("study", expected=expected, got=got, cure="Make the projection before anybody is enrolled.")
     batches = partial(encoded_batches, study.schema, public_rows, labels="ignore", ignore=ignore, progress=progress)
     if study.sums is not None:
         arrays = _fit_features(study, (batch.rows for batch in batches()))

@@ -70,12 +70,8 @@ def write_anchor(path: Path, study: Study, matrix: Matrix, signer: SigningKey) -
     """
     unusable = [one.name for one in study.participants if not is_sealing_key(one.sealing_key)]
     if unusable:
-        raise InputError(
-            "roster",
-            expected="sealing keys that something can be sealed to",
-            got=f"another one of {', '.join(unusable)}",
-            cure="Ask for the card again; another key makes another study.",
-        )
+        got, cure = f"another one of {', '.join(unusable)}", "Ask for the card again; another key makes another study."
+        raise InputError("roster", expected="sealing keys that something can be sealed to", got=got, cure=cure)
     plain = encode_file({"anchor": matrix}, _sealed_tensors(study), {"study": study.digest})
     sealed = np.frombuffer(seal(plain, [one.sealing_key for one in study.participants]), dtype=np.uint8)
     fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce, "bytes": sealed.size}

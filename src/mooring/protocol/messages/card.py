@@ -82,12 +82,8 @@ def combining_text(combining_key: str) -> bytes:
 def require_name(what: str, name: str) -> None:
     """Refuse a name that could not be a file's everywhere."""
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise InputError(
-            what,
-            expected="up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first",
-            got="something else",
-            cure="For example 'st-mary-hospital'.",
-        )
+        expected = "up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first"
+        raise InputError(what, expected=expected, got="something else", cure="For example 'st-mary-hospital'.")
 
 
 def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningKey) -> None:

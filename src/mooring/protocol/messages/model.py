@@ -123,12 +123,8 @@ class Model:
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64] | None]:
         """Predict as `predict`, and the probability of each class, of shape (n, classes); None where the model has none."""
         if rows.ndim != 2 or rows.shape[1] != self.n_components:
-            raise InputError(
-                "rows",
-                expected=f"of shape (n, {self.n_components})",
-                got=f"shape {rows.shape}",
-                cure="Give the model aligned rows of the study it belongs to.",
-            )
+            got, cure = f"shape {rows.shape}", "Give the model aligned rows of the study it belongs to."
+            raise InputError("rows", expected=f"of shape (n, {self.n_components})", got=got, cure=cure)
         with np.errstate(over="ignore"):
             given = np.ascontiguousarray(rows, dtype=np.float32)
         require_finite("rows", given)

@@ -286,12 +286,8 @@ class Study:
     def _check_columns(self) -> None:
         self.schema.require_declared()
         if self.image_shape and math.prod(self.image_shape) != self.n_features:
-            raise InputError(
-                "image_shape",
-                expected=f"of {self.n_features} pixels, as many as columns",
-                got="x".join(map(str, self.image_shape)),
-                cure="Correct it, or leave it out.",
-            )
+            expected, got = f"of {self.n_features} pixels, as many as columns", "x".join(map(str, self.image_shape))
+            raise InputError("image_shape", expected=expected, got=got, cure="Correct it, or leave it out.")
         if self.smallest_class < 1:
             raise InputError("smallest_class", expected="1 or more", got=str(self.smallest_class), cure="3 is usual.")
 
@@ -332,19 +328,11 @@ class Study:
                 raise InputError(name, expected=f"above 0 for {self.method}", got=str(scale), cure=cure)
         m = self.n_features
         if not 1 <= self.n_components <= min(m, _MOST_COMPONENTS):
-            raise InputError(
-                "components",
-                expected=f"1 to {min(m, _MOST_COMPONENTS)}, the width of the encoded rows",
-                got=str(self.n_components),
-                cure="A projection cannot add directions.",
-            )
+            expected, got = f"1 to {min(m, _MOST_COMPONENTS)}, the width of the encoded rows", str(self.n_components)
+            raise InputError("components", expected=expected, got=got, cure="A projection cannot add directions.")
         if not self.n_components + 1 <= self.n_anchor_rows <= _MOST_ANCHOR_ROWS:
-            raise InputError(
-                "anchor_rows",
-                expected=f"{self.n_components + 1} to {_MOST_ANCHOR_ROWS}",
-                got=str(self.n_anchor_rows),
-                cure="Four times the components is customary.",
-            )
+            expected, got = f"{self.n_components + 1} to {_MOST_ANCHOR_ROWS}", str(self.n_anchor_rows)
+            raise InputError("anchor_rows", expected=expected, got=got, cure="Four times the components is customary.")
         if self.n_components * max(self.n_anchor_rows, m) > _MOST_NUMBERS:
             raise InputError(
                 "components",

@@ -203,12 +203,8 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     known = {"format", "name", "nonce", "method", "rows", "label", "columns", "participants", "analyst", "dealer"}
     require_known("study", plain, known | {"limits"})
     if type(plain.get("format")) is not int or plain["format"] not in FORMATS:
-        raise InputError(
-            "format of the study",
-            expected=" or ".join(map(str, FORMATS)),
-            got=repr(plain.get("format")),
-            cure="This mooring reads no other; use the version the study was made with.",
-        )
+        got, cure = repr(plain.get("format")), "This mooring reads no other; use the version the study was made with."
+        raise InputError("format of the study", expected=" or ".join(map(str, FORMATS)), got=got, cure=cure)
     method, rows = _take(plain, "method", _TABLE, {}), _take(plain, "rows", _TABLE, {})
     uses_sums = method.get("name") == SECURE_SUM
     known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
@@ -275,12 +271,8 @@ def _columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
     names: Any = plain["names"] if "names" in plain else [plain.get("name")]
     fine = isinstance(names, list) and names and all(isinstance(name, str) and name.strip() == name for name in names)
     if not fine or "" in names or ("name" in plain and "names" in plain):
-        raise InputError(
-            "a column",
-            expected='name = "…" or names = ["…", …]',
-            got="both" if "name" in plain and "names" in plain else "neither, or an empty or padded one",
-            cure="Name every column.",
-        )
+        got = "both" if "name" in plain and "names" in plain else "neither, or an empty or padded one"
+        raise InputError("a column", expected='name = "…" or names = ["…", …]', got=got, cure="Name every column.")
     where, kind = f"column {names[0]!r}", plain.get("kind", "number")
     known = {"name", "names", "kind", "range", "categories", "missing", "outside", "missing_words"}
     require_known(where, plain, known | ({"at"} if kind == "age" else set()))

@@ -53,11 +53,8 @@ def find_membership(vault: Vault, study: Study) -> Member:
     study.require_roster()
     member = study.member_with_key(vault.signing_key.public)
     if member is None or _find_sealing_key(vault, member) is None:
-        raise RefusedError(
-            "the study",
-            reason="the keys of this vault are not in its roster",
-            cure="Have your card enrolled, or open the vault that you joined with.",
-        )
+        cure = "Have your card enrolled, or open the vault that you joined with."
+        raise RefusedError("the study", reason="the keys of this vault are not in its roster", cure=cure)
     return member
 
 
@@ -107,12 +104,8 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
     study.require_rows()
     member = find_membership(vault, study)
     if member != study.dealing_member:
-        raise InputError(
-            "dealer",
-            expected=f"{study.dealing_member.name!r}, as the study says",
-            got=repr(member.name),
-            cure="Let that participant deal the anchor.",
-        )
+        expected, got = f"{study.dealing_member.name!r}, as the study says", repr(member.name)
+        raise InputError("dealer", expected=expected, got=got, cure="Let that participant deal the anchor.")
     with vault.lock():
         kept = vault.study_folder(study.folder_name) / _KEPT
         if not kept.exists():

@@ -198,12 +198,8 @@ def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _require_rows(scheme: SumScheme, n_rows: int, counts: Integers, smallest_class: int) -> None:
     if scheme.settings.epsilon is None and n_rows < scheme.settings.least_rows:
-        raise InputError(
-            "rows",
-            expected=f"{scheme.settings.least_rows} or more, as the study says",
-            got=str(n_rows),
-            cure="Gather more, or stay out of this study.",
-        )
+        expected = f"{scheme.settings.least_rows} or more, as the study says"
+        raise InputError("rows", expected=expected, got=str(n_rows), cure="Gather more, or stay out of this study.")
     if n_rows > scheme.most_rows:
         raise InputError("rows", expected=f"{scheme.most_rows} at most", got=str(n_rows), cure="Share fewer rows.")
     if scheme.settings.epsilon is None and ((counts > 0) & (counts < smallest_class)).any():

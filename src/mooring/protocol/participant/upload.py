@@ -321,11 +321,8 @@ def _settle(
 
 def _require_current_format(study: Study) -> None:
     if study.format == 1:
-        raise RefusedError(
-            "the study",
-            reason="it is of format 1, whose noise has too few bits and a scale that depends on the projection",
-            cure="Ask its designer to draft it again with this version.",
-        )
+        reason = "it is of format 1, whose noise has too few bits and a scale that depends on the projection"
+        raise RefusedError("the study", reason=reason, cure="Ask its designer to draft it again with this version.")
 
 
 def require_label_consent(study: Study, is_given: bool) -> None:

@@ -314,11 +314,8 @@ class Ledger:
                     connection.execute(statement)
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError):  # the latter from damaged names of columns
-            raise StorageError(
-                "the ledger",
-                reason="it cannot be read or written",
-                cure="Check that there is room and that the vault's folder can be written; or restore a backup.",
-            ) from None
+            cure = "Check that there is room and that the vault's folder can be written; or restore a backup."
+            raise StorageError("the ledger", reason="it cannot be read or written", cure=cure) from None
 
 
 def summarise_rows(

@@ -97,12 +97,8 @@ def read_address(given: str) -> str:
         except ValueError:
             address = "\n"
     if not address or len(address) > _LONGEST or not address.isprintable():
-        raise InputError(
-            "address",
-            expected="one line: a folder, a URL, or a presigned address",
-            got="something else",
-            cure="Copy it again, whole; in a shell, put it in single quotes.",
-        )
+        got, cure = "something else", "Copy it again, whole; in a shell, put it in single quotes."
+        raise InputError("address", expected="one line: a folder, a URL, or a presigned address", got=got, cure=cure)
     return address
 
 
@@ -121,12 +117,8 @@ def parse_presigned(address: str, *, allow_http: bool, what: str) -> SplitResult
     except ValueError:
         host = None
     if not host or not address.isascii() or " " in address or parts.username is not None:
-        raise InputError(
-            "address",
-            expected="a presigned address, https://HOST/…?…",
-            got="one that cannot be used",
-            cure="Copy it again, whole; in a shell, put it in single quotes.",
-        )
+        got, cure = "one that cannot be used", "Copy it again, whole; in a shell, put it in single quotes."
+        raise InputError("address", expected="a presigned address, https://HOST/…?…", got=got, cure=cure)
     if parts.scheme.lower() == "http" and not allow_http and not is_this_machine(host):
         raise refuse_unprotected(what, "the address begins with http://")
     return parts

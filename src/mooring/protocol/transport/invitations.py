@@ -41,12 +41,8 @@ def parse_period(period: str) -> int:
     found = re.fullmatch(r"([0-9]{1,6})([mhd])", period.strip())
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 60 <= seconds <= LONGEST:
-        raise InputError(
-            "expires",
-            expected="a number with m, h or d, from 1m to 7d",
-            got=repr(period[:20]),
-            cure="Stores sign for seven days at most; make new addresses when these have expired.",
-        )
+        cure = "Stores sign for seven days at most; make new addresses when these have expired."
+        raise InputError("expires", expected="a number with m, h or d, from 1m to 7d", got=repr(period[:20]), cure=cure)
     return seconds
 
 

@@ -213,11 +213,8 @@ def _find_proxy(parts: SplitResult) -> SplitResult | None:
     except ValueError:
         fine = False
     if not fine:
-        raise StorageError(
-            "the proxy",
-            reason=f"what {scheme}_proxy names in the environment is no proxy that can be used",
-            cure=f"Set {scheme}_proxy to http://HOST:PORT, or unset it.",
-        )
+        reason = f"what {scheme}_proxy names in the environment is no proxy that can be used"
+        raise StorageError("the proxy", reason=reason, cure=f"Set {scheme}_proxy to http://HOST:PORT, or unset it.")
     return via
 
 
@@ -252,11 +249,8 @@ def _follow_redirect(parts: SplitResult, location: str, *, allow_http: bool) -> 
     except ValueError:
         fine = False
     if not fine or not location.isascii() or not location.isprintable():
-        raise StorageError(
-            "the store",
-            reason="it sends us on to where nothing can be sent",
-            cure="Ask the analyst for a fresh address.",
-        )
+        reason = "it sends us on to where nothing can be sent"
+        raise StorageError("the store", reason=reason, cure="Ask the analyst for a fresh address.")
     if found.scheme.lower() == "http" and not allow_http and not is_this_machine(str(found.hostname)):
         raise refuse_unprotected("the file", f"the store sends us on to http://{found.hostname}")
     return found

@@ -142,11 +142,8 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
         checksum.update(block)
         size += len(block)
     if data.hexdigest() != manifest["data"]:
-        raise RefusedError(
-            what,
-            reason="it is cut short, or not as it was signed",
-            cure="Run 'mooring share' again: it writes the same bytes as before.",
-        )
+        reason = "it is cut short, or not as it was signed"
+        raise RefusedError(what, reason=reason, cure="Run 'mooring share' again: it writes the same bytes as before.")
     return Parcel(path, file, found, size, whole.hexdigest(), checksum.hexdigest())
 
 
@@ -285,11 +282,8 @@ def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | No
 def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
     """What fsspec makes of an address that something is sent to; one that others could read on the way is refused."""
     if "::" in address:
-        raise RefusedError(
-            "the address",
-            reason="it is made of several with ::, and nobody can say over which connections a file would go",
-            cure="Give the address of the store alone.",
-        )
+        reason = "it is made of several with ::, and nobody can say over which connections a file would go"
+        raise RefusedError("the address", reason=reason, cure="Give the address of the store alone.")
     if read_scheme(address) in _UNPROTECTED and not allow_http:
         raise refuse_unprotected(
             "the bundle", f"the address begins with {read_scheme(address)}://, which protects nothing"

@@ -68,12 +68,8 @@ def as_pixel_values(images: npt.NDArray[Any]) -> tuple[Matrix, tuple[str, ...]]:
     values = images.astype(np.float64)
     low, high = values.min(), values.max()
     if not (low >= 0.0 and high <= 255.0):  # NaN fails, too
-        raise InputError(
-            "images",
-            expected="pixel values between 0 and 1, or between 0 and 255",
-            got="values outside, or not finite",
-            cure="Undo the normalisation before you save the images.",
-        )
+        got, cure = "values outside, or not finite", "Undo the normalisation before you save the images."
+        raise InputError("images", expected="pixel values between 0 and 1, or between 0 and 255", got=got, cure=cure)
     return (values, ()) if high <= 1.0 else (values / 255.0, ("pixel values above 1: all are divided by 255",))
 
 
@@ -157,12 +153,8 @@ def _pixels(Image: Any, source: Path | bytes, size: tuple[int, int] | None, colo
                 picture = picture.resize((size[1], size[0]), Image.Resampling.BOX)
             return np.asarray(picture, dtype=np.uint8)
     except damage:
-        raise InputError(
-            "path",
-            expected=f"images in {', '.join(_FORMATS)} of at most {_MAX_PIXELS:,} pixels",
-            got=f"one that cannot be decoded at {place}",
-            cure="Replace or remove it.",
-        ) from None
+        expected, cure = f"images in {', '.join(_FORMATS)} of at most {_MAX_PIXELS:,} pixels", "Replace or remove it."
+        raise InputError("path", expected=expected, got=f"one that cannot be decoded at {place}", cure=cure) from None
 
 
 def _plain(Image: Any, picture: Any, mode: str) -> Any:

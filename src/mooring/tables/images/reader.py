@@ -138,20 +138,12 @@ def _image_files(folder: Path) -> list[Path]:
 def _read_npz(path: Path, size: tuple[int, int] | None) -> Records:
     images, labels, groups = read_archive(path)
     if images.ndim not in (3, 4) or 0 in images.shape:
-        raise InputError(
-            "images",
-            expected="an array of shape (n, height, width) or (n, height, width, channels)",
-            got=f"shape {images.shape}",
-            cure="Put the images along the first axis.",
-        )
+        expected, got = "an array of shape (n, height, width) or (n, height, width, channels)", f"shape {images.shape}"
+        raise InputError("images", expected=expected, got=got, cure="Put the images along the first axis.")
     for what, values in (("labels", labels), ("groups", groups)):
         if values is not None and values.shape != images.shape[:1]:
-            raise InputError(
-                what,
-                expected=f"one entry for each of the {images.shape[0]} images",
-                got=f"shape {values.shape}",
-                cure="Check its length.",
-            )
+            expected = f"one entry for each of the {images.shape[0]} images"
+            raise InputError(what, expected=expected, got=f"shape {values.shape}", cure="Check its length.")
     pixels, notes = as_pixel_values(images)
     keys = _row_keys(labels, groups, n_images=images.shape[0])
     return _records(_resized(pixels, size), keys, notes=notes)
@@ -166,12 +158,8 @@ def _read_idx_pair(
         return _records(_resized(_as_fractions(images), size), notes=(*notes, f"no labels lie beside {path.name}"))
     classes = read_idx(labels_path, n_dimensions=(1,))
     if classes.shape[0] != images.shape[0]:
-        raise InputError(
-            "labels",
-            expected=f"one label for each of the {images.shape[0]} images",
-            got=f"{classes.shape[0]} labels",
-            cure=f"Check that {labels_path.name} belongs to {path.name}.",
-        )
+        got, cure = f"{classes.shape[0]} labels", f"Check that {labels_path.name} belongs to {path.name}."
+        raise InputError("labels", expected=f"one label for each of the {images.shape[0]} images", got=got, cure=cure)
     names, codes = np.unique(classes, return_inverse=True)
     label_names = tuple(map(str, names.tolist()))
     return _records(_resized(_as_fractions(images), size), labels=codes, label_names=label_names, notes=notes)
@@ -186,12 +174,8 @@ def _read_parquet_images(
             require_column(what, name, table.column_names)
     candidates = [image_column] if image_column is not None else _image_columns(table.schema)[:1]
     if not candidates or not _holds_bytes(table.schema.field(candidates[0]).type):
-        raise InputError(
-            "image_column",
-            expected="a column of encoded images (bytes)",
-            got=f"none among {listed(table.column_names)}",
-            cure="Name the column with image_column.",
-        )
+        expected, got = "a column of encoded images (bytes)", f"none among {listed(table.column_names)}"
+        raise InputError("image_column", expected=expected, got=got, cure="Name the column with image_column.")
     encoded = table.column(candidates[0])
     if pa.types.is_struct(encoded.type):
         encoded = pc.struct_field(encoded, "bytes")
@@ -217,12 +201,8 @@ def _row_keys(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, 
     columns = []
     for what, values in (("labels", labels), ("groups", groups)):
         if values is not None and values.dtype.kind not in "biufU":
-            raise InputError(
-                what,
-                expected="an array of numbers or words",
-                got=f"an array of {values.dtype}",
-                cure="Save whole numbers.",
-            )
+            expected = "an array of numbers or words"
+            raise InputError(what, expected=expected, got=f"an array of {values.dtype}", cure="Save whole numbers.")
         native = None if values is None else pa.array(values.astype(values.dtype.newbyteorder("=")))
         columns.append(None if native is None else clean_values(pa.chunked_array([native])))
     keep = np.ones(n_images, dtype=np.bool_)
