@@ -34,26 +34,20 @@ _LARGEST_SPREAD_IN_FLOAT32 = 1e3
 
 @dataclass(frozen=True)
 class ProcrustesProblem:
-    """A batch of centred Procrustes problems of one shape.
-
-    Attributes
-    ----------
-    blocks : array of shape (n_problems, r, p·d)
-        D: the centred anchor representations, side by side, divided by the problem's unit.
-    unit : array of shape (n_problems,)
-        The root mean square norm of a centred column. In this unit float32 holds every product, whatever the uploads'
-        own; the maps do not depend on it, and objectives are multiplied by its square when they are reported.
-    means : array of shape (n_problems, p, d)
-        The mean rows b_i, which the alignment maps subtract.
-    n_participants, n_components : int
-        p and d.
-    """
+    """A batch of centred Procrustes problems of one shape."""
 
     blocks: Array
+    """Of shape (n_problems, r, p·d): D: the centred anchor representations, side by side, divided by the problem's
+    unit."""
     unit: Array
+    """Of shape (n_problems,): the root mean square norm of a centred column. In this unit float32 holds every product,
+    whatever the uploads' own; the maps do not depend on it, and objectives are multiplied by its square when they are
+    reported."""
     means: Array
+    """Of shape (n_problems, p, d): the mean rows b_i, which the alignment maps subtract."""
     n_participants: int
     n_components: int
+    """p and d."""
 
     @property
     def n_problems(self) -> int:

@@ -97,22 +97,16 @@ class Alignment:
 
 @dataclass(frozen=True, eq=False)
 class BatchSolution:
-    """What every solver returns for a batch of problems; `alignments` makes it public.
-
-    Attributes
-    ----------
-    maps : array of shape (n_problems, p, d, d)
-    iterations, step : numpy.ndarray of shape (n_problems,)
-        As in `Alignment`.
-    gap : numpy.ndarray of shape (n_problems,)
-        Fixed-point gap; not a number where the solver did not compute it.
-    """
+    """What every solver returns for a batch of problems; `alignments` makes it public."""
 
     maps: Array
+    """Of shape (n_problems, p, d, d)."""
     terminations: list[Termination]
     iterations: npt.NDArray[np.int64]
     step: npt.NDArray[np.float64]
+    """Of shape (n_problems,): as in `Alignment`."""
     gap: npt.NDArray[np.float64]
+    """Of shape (n_problems,): fixed-point gap; not a number where the solver did not compute it."""
 
     @classmethod
     def in_one_step(cls, maps: Array, termination: Termination) -> BatchSolution:

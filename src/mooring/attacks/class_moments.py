@@ -14,19 +14,14 @@ from mooring.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class ClassMoments:
-    """First and second moments of each class.
-
-    Attributes
-    ----------
-    counts : numpy.ndarray of shape (K,)
-    means : array of shape (K, h)
-    covariances : array of shape (K, h, h)
-        With divisor n_k; zero for a class of one row.
-    """
+    """First and second moments of each class."""
 
     counts: npt.NDArray[np.float64]
+    """Of shape (K,)."""
     means: Array
+    """Of shape (K, h)."""
     covariances: Array
+    """Of shape (K, h, h): with divisor n_k; zero for a class of one row."""
 
     @classmethod
     def of(cls, rows: Array, codes: Codes, n_classes: int) -> ClassMoments:

@@ -106,22 +106,15 @@ def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, uni
 
 @dataclass(frozen=True, eq=False)
 class RecordDecoder:
-    """The attacker's one or two decoders from projected rows to records: the pseudoinverse, and a learned one.
-
-    Attributes
-    ----------
-    projection : Projection
-        Its pseudoinverse is a decoder that needs no records.
-    learned : LearnedDecoder or None
-        None where the projection loses nothing, or the attacker has fewer than two records.
-    trusts_learned : bool
-        Whether the attacker would choose the learned one: learnt from two thirds of the attacker's records, it came
-        nearer to the other third.
-    """
+    """The attacker's one or two decoders from projected rows to records: the pseudoinverse, and a learned one."""
 
     projection: Projection
+    """Its pseudoinverse is a decoder that needs no records."""
     learned: LearnedDecoder | None = None
+    """None where the projection loses nothing, or the attacker has fewer than two records."""
     trusts_learned: bool = False
+    """Whether the attacker would choose the learned one: learnt from two thirds of the attacker's records, it came nearer
+    to the other third."""
 
     def decode_all(self, rows: Matrix) -> tuple[Matrix, ...]:
         """Rows decoded in every way: by the pseudoinverse, then by the learned decoder where there is one."""

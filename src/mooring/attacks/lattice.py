@@ -42,20 +42,14 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Simplex:
-    """A one-hot group: as many points as columns, whose squared distances are sums of two squared steps.
-
-    Attributes
-    ----------
-    vertices : array of shape (k, h)
-        The points, within the part's own span.
-    squared_steps : array of shape (k,)
-    vertex_of : array of shape (n,)
-        Where each row stands.
-    """
+    """A one-hot group: as many points as columns, whose squared distances are sums of two squared steps."""
 
     vertices: Matrix
+    """Of shape (k, h): the points, within the part's own span."""
     squared_steps: Matrix
+    """Of shape (k,)."""
     vertex_of: Codes
+    """Of shape (n,): where each row stands."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,24 +43,16 @@ _OF_A_DRAW = ("pull", "_precision", "_shift_precision", "anchor_shift", "turn_cu
 
 @dataclass(frozen=True, eq=False)
 class AnchorEvidence:
-    """What each of n draws of the noisy anchor says of the target's map.
-
-    Attributes
-    ----------
-    cross : array of shape (n, h, h)
-        Āᵀ B̄, with A orthonormal.
-    mean : array of shape (n, h)
-        b, the uploaded anchor's mean: Ψ plus noise.
-    noise_scale : numpy.ndarray of shape (n,)
-        v, positive.
-    n_rows : int
-        r.
-    """
+    """What each of n draws of the noisy anchor says of the target's map."""
 
     cross: Array
+    """Of shape (n, h, h): Āᵀ B̄, with A orthonormal."""
     mean: Array
+    """Of shape (n, h): b, the uploaded anchor's mean: Ψ plus noise."""
     noise_scale: npt.NDArray[np.float64]
+    """Of shape (n,): v, positive."""
     n_rows: int
+    """r."""
 
 
 class MomentMatch:

@@ -42,36 +42,25 @@ class MomentRows:
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """Where the minimisations of n draws ended.
-
-    Attributes
-    ----------
-    orthogonal, shift : arrays of shapes (n, h, h) and (n, h)
-    value : numpy.ndarray of shape (n,)
-    """
+    """Where the minimisations of n draws ended."""
 
     orthogonal: Array
     shift: Array
+    """Of shape (n, h, h) and (n, h)."""
     value: npt.NDArray[np.float64]
+    """Of shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """The best match of every draw.
-
-    Attributes
-    ----------
-    match : MomentMatch
-        In its finest form, of all draws.
-    found : Minima
-        Where the descents ended.
-    starts : tuple of str
-        Which start won.
-    """
+    """The best match of every draw."""
 
     match: MomentMatch
+    """In its finest form, of all draws."""
     found: Minima
+    """Where the descents ended."""
     starts: tuple[str, ...]
+    """Which start won."""
 
 
 def best_matches(population: MomentRows, target: MomentRows, anchor: AnchorEvidence | None) -> Matches:

@@ -99,24 +99,16 @@ def centred_anchor_pair(view: CollusionView) -> tuple[Array, Array, Array, Array
 
 @dataclass(frozen=True, eq=False)
 class AnchorDraws:
-    """Targets' rows and anchor representations of D views with one anchor, stacked for the closed-form attacks.
-
-    Attributes
-    ----------
-    anchor : array of shape (r, h)
-        A, which is centred by construction.
-    centred : array of shape (D, r, h)
-        B̄.
-    means : array of shape (D, h)
-        b.
-    rows : array of shape (n, h) or (D, n, h)
-        Y: one matrix where all views show the same.
-    """
+    """Targets' rows and anchor representations of D views with one anchor, stacked for the closed-form attacks."""
 
     anchor: Array
+    """Of shape (r, h): A, which is centred by construction."""
     centred: Array
+    """Of shape (D, r, h): B̄."""
     means: Array
+    """Of shape (D, h): b."""
     rows: Array
+    """Of shape (n, h) or (D, n, h): Y: one matrix where all views show the same."""
 
     @classmethod
     def of(cls, views: Sequence[CollusionView]) -> AnchorDraws:

@@ -49,20 +49,14 @@ _UNWATCHED = 4  # iterations that a GPU does before the host looks, and an eight
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What an objective says of a point of every problem.
-
-    Attributes
-    ----------
-    value : array of shape (n_problems,)
-    gradient : array of shape (n_problems, size)
-        In the Lie algebra. Its precision is the one that directions are computed in.
-    extra : tuple of arrays, the first axis counting problems
-        Whatever the objective's `curvature` or a stopping rule needs of this point.
-    """
+    """What an objective says of a point of every problem."""
 
     value: Array
+    """Of shape (n_problems,)."""
     gradient: Array
+    """Of shape (n_problems, size): in the Lie algebra. Its precision is the one that directions are computed in."""
     extra: tuple[Array, ...] = ()
+    """Whatever the objective's `curvature` or a stopping rule needs of this point."""
 
 
 class Objective(Protocol):

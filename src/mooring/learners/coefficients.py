@@ -26,27 +26,18 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True)
 class Coefficient:
-    """What the prediction changes by.
-
-    Attributes
-    ----------
-    name : str
-        Of the feature.
-    per : str
-        For which change of it.
-    value : float
-        In units of the label, or of the second class's probability.
-    standard_error : float
-        Over other rows and other noise.
-    noise_error : float
-        The part of it that the study's noise makes.
-    """
+    """What the prediction changes by."""
 
     name: str
+    """Of the feature."""
     per: str
+    """For which change of it."""
     value: float
+    """In units of the label, or of the second class's probability."""
     standard_error: float
+    """Over other rows and other noise."""
     noise_error: float
+    """The part of it that the study's noise makes."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

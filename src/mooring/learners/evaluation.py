@@ -52,48 +52,33 @@ class CalibrationBin(Serializable):
 
 @dataclass(frozen=True)
 class ModelEvaluation(Serializable):
-    """How well one model predicts the classes of labelled rows.
-
-    Attributes
-    ----------
-    confusion : tuple of tuples of int
-        Rows of each class (outer) by what was predicted (inner).
-    auc : Estimate or None
-        Area under the ROC curve: of the second of two classes; of more, the mean over classes of each against the others.
-        None without probabilities, or where the rows are all of one class.
-    sensitivity, specificity : Estimate or None
-        Of two classes: the share of the second, and of the first, that is recognised.
-    brier : float
-        Mean squared error of the second class's probability, or of more classes the sum over them; NaN without any.
-    calibration : tuple of CalibrationBin
-        Of the second of two classes; of more, of the class predicted.
-    """
+    """How well one model predicts the classes of labelled rows."""
 
     confusion: tuple[tuple[int, ...], ...]
+    """Rows of each class (outer) by what was predicted (inner)."""
     auc: Estimate | None
+    """Area under the ROC curve: of the second of two classes; of more, the mean over classes of each against the others.
+    None without probabilities, or where the rows are all of one class."""
     sensitivity: Estimate | None
     specificity: Estimate | None
+    """Of two classes: the share of the second, and of the first, that is recognised."""
     brier: float
+    """Mean squared error of the second class's probability, or of more classes the sum over them; NaN without any."""
     calibration: tuple[CalibrationBin, ...]
+    """Of the second of two classes; of more, of the class predicted."""
 
 
 @dataclass(frozen=True)
 class Evaluation(Serializable):
-    """The joint model beside one trained alone, on the same labelled rows.
-
-    Attributes
-    ----------
-    threshold : float
-        From which probability on the second of two classes is predicted.
-    auc_gain : Estimate or None
-        The joint model's AUC less that of training alone, paired by row.
-    """
+    """The joint model beside one trained alone, on the same labelled rows."""
 
     classes: tuple[str, ...]
     threshold: float
+    """From which probability on the second of two classes is predicted."""
     joint: ModelEvaluation
     alone: ModelEvaluation | None = None
     auc_gain: Estimate | None = None
+    """The joint model's AUC less that of training alone, paired by row."""
 
 
 @dataclass(frozen=True)

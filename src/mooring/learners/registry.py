@@ -32,25 +32,17 @@ _MOST_LEAVES, _DEEPEST = 2000, 40  # of a tree: a forest of many rows must still
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Logistic regression for classes and ridge regression for numbers, on rows or on features of them.
-
-    Attributes
-    ----------
-    C : float
-        Inverse strength of the logistic regression's penalty.
-    alpha : float
-        Strength of the ridge regression's penalty, for numbers of unit variance.
-    max_iter : int
-        Of the logistic regression.
-    features : callable, optional
-        From a seed to a scikit-learn transformer; None for the rows themselves. Rows come to it centred and with unit mean
-        variance, of which the width "scale" of a Gaussian kernel is γ = 1/h.
-    """
+    """Logistic regression for classes and ridge regression for numbers, on rows or on features of them."""
 
     C: float = 1.0
+    """Inverse strength of the logistic regression's penalty."""
     alpha: float = 1.0
+    """Strength of the ridge regression's penalty, for numbers of unit variance."""
     max_iter: int = 2000
+    """Of the logistic regression."""
     features: Callable[[int], Any] | None = None
+    """From a seed to a scikit-learn transformer; None for the rows themselves. Rows come to it centred and with unit mean
+    variance, of which the width "scale" of a Gaussian kernel is γ = 1/h."""
 
     def estimator(self, kind: Kind, *, n_rows: int, seed: int) -> Any:
         """An untrained scikit-learn estimator."""

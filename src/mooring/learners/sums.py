@@ -32,30 +32,20 @@ _LEAST_VALUE, _RIDGE_OF_NUMBERS = 1e-3, 1e-2
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """The total of everybody's sums, in the units of features and outcomes.
-
-    Attributes
-    ----------
-    products : array of shape (D, D)
-        S; the constant is the last feature.
-    outcomes : array of shape (D, K)
-        T: K is 1 for two classes (±1) and for a number, else the number of classes (e_k − 1/K).
-    constant_share : float
-        c₀.
-    n_classes : int
-        0 for a number.
-    noise_scales : tuple of float, default (0, 0)
-        σ_S and σ_T on the total.
-    unit_length : bool, default False
-        Whether every row has ‖φ‖ = 1, so that the trace of S counts rows, too.
-    """
+    """The total of everybody's sums, in the units of features and outcomes."""
 
     products: Matrix
+    """Of shape (D, D): S; the constant is the last feature."""
     outcomes: Matrix
+    """Of shape (D, K): T: K is 1 for two classes (±1) and for a number, else the number of classes (e_k − 1/K)."""
     constant_share: float
+    """c₀."""
     n_classes: int
+    """0 for a number."""
     noise_scales: tuple[float, float] = (0.0, 0.0)
+    """σ_S and σ_T on the total."""
     unit_length: bool = False
+    """Whether every row has ‖φ‖ = 1, so that the trace of S counts rows, too."""
 
     def __post_init__(self) -> None:
         D = self.products.shape[0]
@@ -98,23 +88,17 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class SumModel:
-    """A linear model of features.
-
-    Attributes
-    ----------
-    weights : array of shape (D − 1, K)
-    intercept : array of shape (K,)
-    n_classes : int
-        0 for a number.
-    is_logistic : bool
-        Whether scores are log-odds, or log-probabilities but for a constant a row: those of discriminant analysis are. Least
-        squares has none: with noise, its scores are shrunk so far that no probability can be read off them.
-    """
+    """A linear model of features."""
 
     weights: Matrix
+    """Of shape (D − 1, K)."""
     intercept: Matrix
+    """Of shape (K,)."""
     n_classes: int
+    """0 for a number."""
     is_logistic: bool = False
+    """Whether scores are log-odds, or log-probabilities but for a constant a row: those of discriminant analysis are. Least
+    squares has none: with noise, its scores are shrunk so far that no probability can be read off them."""
 
     def scores(self, features: Matrix) -> Matrix:
         """Return the scores of rows of features, constant included, of shape (n, K)."""

@@ -22,34 +22,24 @@ Whole = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Trees, node after node and tree after tree.
-
-    Attributes
-    ----------
-    roots : array of shape (trees,)
-        Where each tree begins.
-    feature, limit, left, right : arrays of shape (nodes,)
-        A row whose number in column `feature` is at most `limit` goes to node `left`, any other to `right`. A leaf leads to
-        itself.
-    slot : array of shape (nodes,)
-        Where a leaf's value stands in `values`; 0 for other nodes.
-    values : array of shape (leaves, outputs), or (leaves,) with `turns`
-        What leaves add to the outputs.
-    turns : array of shape (rounds, outputs), optional
-        Where each tree adds to one output only: the tree of each round for each output.
-    depth : int
-        Steps from a root to the deepest leaf.
-    """
+    """Trees, node after node and tree after tree."""
 
     roots: npt.NDArray[np.int64]
+    """Of shape (trees,): where each tree begins."""
     feature: Whole
     limit: npt.NDArray[np.float32]
     left: Whole
     right: Whole
+    """Of shape (nodes,): A row whose number in column `feature` is at most `limit` goes to node `left`, any other to
+    `right`. A leaf leads to itself."""
     slot: Whole
+    """Of shape (nodes,): where a leaf's value stands in `values`; 0 for other nodes."""
     values: npt.NDArray[np.float32]
+    """Of shape (leaves, outputs), or (leaves,) with `turns`: what leaves add to the outputs."""
     turns: Whole | None
+    """Of shape (rounds, outputs): where each tree adds to one output only: the tree of each round for each output."""
     depth: int
+    """Steps from a root to the deepest leaf."""
 
 
 def forest_trees(model: Any) -> Trees:

@@ -29,16 +29,12 @@ _MOST_IN_ROSTER = 1000  # of a class: assignments take the cube
 
 @dataclass(frozen=True, eq=False)
 class Densities:
-    """Gaussian densities f_k of rows with their error.
-
-    Attributes
-    ----------
-    means : array of shape (K, h)
-    covariances : array of shape (K, h, h)
-    """
+    """Gaussian densities f_k of rows with their error."""
 
     means: Matrix
+    """Of shape (K, h)."""
     covariances: Matrix
+    """Of shape (K, h, h)."""
 
     def log_density(self, rows: Matrix, codes: Integers) -> Matrix:
         """The logarithm of f_k at each row under its class, up to the constant (h/2) log 2π."""
@@ -53,24 +49,16 @@ class Densities:
 
 @dataclass(frozen=True, eq=False)
 class RebuiltRows:
-    """An upload as an attacker rebuilt it, ready to be compared with candidates.
-
-    Attributes
-    ----------
-    whitened : array of shape (n, h)
-        The rows, in units of their error.
-    whitening : array of shape (h, h)
-        W with W Wᵀ = E⁻¹.
-    codes : array of shape (n,)
-        The class of each row.
-    surplus : array of shape (n,)
-        What ℓ(j, c) is where the candidate is the rebuilt row itself.
-    """
+    """An upload as an attacker rebuilt it, ready to be compared with candidates."""
 
     whitened: Matrix
+    """Of shape (n, h): the rows, in units of their error."""
     whitening: Matrix
+    """Of shape (h, h): W with W Wᵀ = E⁻¹."""
     codes: Integers
+    """Of shape (n,): the class of each row."""
     surplus: Matrix
+    """Of shape (n,): what ℓ(j, c) is where the candidate is the rebuilt row itself."""
 
     @classmethod
     def of(cls, rows: Matrix, codes: Integers, *, error: Matrix, densities: Densities) -> RebuiltRows:
@@ -150,24 +138,18 @@ class RebuiltRows:
 
 @dataclass(frozen=True, eq=False)
 class RegisterSearch:
-    """What was found for each rebuilt row in a register.
-
-    Attributes
-    ----------
-    n_better, n_tied, n_others : arrays of shape (n,)
-        Records that are likelier than the true one, others that are as likely, and all but the true one.
-    posterior : array of shape (n,)
-        Of the likeliest record, where the register holds the row's with a probability of one half, every one being as
-        likely.
-    is_right : array of bool of shape (n,)
-        Whether that is the true one.
-    """
+    """What was found for each rebuilt row in a register."""
 
     n_better: Matrix
     n_tied: Matrix
     n_others: Matrix
+    """Of shape (n,): records that are likelier than the true one, others that are as likely, and all but the true
+    one."""
     posterior: Matrix
+    """Of shape (n,): of the likeliest record, where the register holds the row's with a probability of one half, every one
+    being as likely."""
     is_right: NDArray[np.bool_]
+    """Of shape (n,): whether that is the true one."""
 
     def first_ranks(self, size: int | None = None) -> Matrix:
         """How probably the true record comes first among so many drawn at random, or among all; ties share the place."""

@@ -93,19 +93,13 @@ _DATE_KINDS = ((ProblemKind.DATE_FORM, _DATE_LIKE),)
 
 @dataclass(frozen=True, eq=False)
 class InvalidCells:
-    """Cells of one column in one batch that do not fit, for one reason.
-
-    Attributes
-    ----------
-    rows : array of int
-        Their places in the batch, rising, at least one.
-    value : str
-        Which of `SENTINELS` they hold.
-    """
+    """Cells of one column in one batch that do not fit, for one reason."""
 
     kind: ProblemKind
     rows: npt.NDArray[np.int64]
+    """Their places in the batch, rising, at least one."""
     value: str = ""
+    """Which of `SENTINELS` they hold."""
 
 
 def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tuple[ProblemKind, Mask]]:
@@ -169,25 +163,18 @@ def find_invalid_numbers(
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason why a table does not fit a schema.
-
-    Attributes
-    ----------
-    column : str
-        Empty for lines of another length.
-    n_cells : int
-        How many cells, or lines; 0 where the column as a whole is meant.
-    first_rows : tuple of int
-        Numbers of the first rows, from 1, the header not counted.
-    """
+    """One reason why a table does not fit a schema."""
 
     kind: ProblemKind
     column: str
+    """Empty for lines of another length."""
     expected: str
     got: str
     suggestion: str
     n_cells: int = 0
+    """How many cells, or lines; 0 where the column as a whole is meant."""
     first_rows: tuple[int, ...] = ()
+    """Numbers of the first rows, from 1, the header not counted."""
 
     @property
     def what(self) -> str:
@@ -208,19 +195,13 @@ class Problem:
 
 @dataclass
 class RaggedLines:
-    """Lines of a text file that have another number of columns than the first: they are passed over, and counted.
-
-    Attributes
-    ----------
-    numbers : list of int
-        Of the lines, counted as rows: from 1, the header not counted.
-    n_found, n_expected : int
-        Columns of the first of them, and of the first line.
-    """
+    """Lines of a text file that have another number of columns than the first: they are passed over, and counted."""
 
     numbers: list[int] = field(default_factory=list)
+    """Of the lines, counted as rows: from 1, the header not counted."""
     n_found: int = 0
     n_expected: int = 0
+    """Columns of the first of them, and of the first line."""
 
     def add(self, number: int, n_found: int, n_expected: int) -> None:
         """Take a line."""

@@ -22,21 +22,14 @@ _MOST_ROWS, _FEWEST_ROWS, _MOST_NUMBERS = 20_000, 2_000, 2**24
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows drawn from a table, in the table's order.
-
-    Attributes
-    ----------
-    encoded : EncodedRows
-        All rows of a table that is small enough, else as many as memory should hold.
-    n_rows : int
-        How many the table has.
-    class_counts : dict of int, or None
-        Rows a class, of the whole table.
-    """
+    """Rows drawn from a table, in the table's order."""
 
     encoded: EncodedRows
+    """All rows of a table that is small enough, else as many as memory should hold."""
     n_rows: int
+    """How many the table has."""
     class_counts: dict[str, int] | None
+    """Rows a class, of the whole table."""
 
 
 def sample_rows(

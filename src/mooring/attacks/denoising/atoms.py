@@ -23,26 +23,19 @@ _OFTEN = 0.02  # of the known rows
 
 @dataclass(frozen=True, eq=False)
 class AtomGroup:
-    """One column's atoms.
-
-    Attributes
-    ----------
-    features : slice
-        Which features of the encoded rows are the column's.
-    atoms : array of shape (n_atoms, width)
-    widths : array of shape (n_atoms,)
-        Variance of the values that an atom stands for; zero but on a grid coarser than the values.
-    grid : slice
-        Which atoms are neighbours on a grid, in order; empty for a category.
-    step : float
-        Between these.
-    """
+    """One column's atoms."""
 
     features: slice
+    """Which features of the encoded rows are the column's."""
     atoms: Matrix
+    """Of shape (n_atoms, width)."""
     widths: Vector
+    """Of shape (n_atoms,): variance of the values that an atom stands for; zero but on a grid coarser than the
+    values."""
     grid: slice
+    """Which atoms are neighbours on a grid, in order; empty for a category."""
     step: float
+    """Between these."""
 
     def log_likelihoods(self, rows: Matrix, variance: float) -> Matrix:
         """Of each atom, up to a term that all share, for encoded rows with independent noise; shape (n, n_atoms)."""

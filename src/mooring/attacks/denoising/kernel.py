@@ -55,20 +55,14 @@ class Atoms:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """What one mixture says of n rows, up to a factor that all rows and mixtures share.
-
-    Attributes
-    ----------
-    log_value : array of shape (n,)
-    gradient : array of shape (n, h)
-        ∇ log p: the posterior mean less the row.
-    laplacian : array of shape (n,)
-        ∆p / p.
-    """
+    """What one mixture says of n rows, up to a factor that all rows and mixtures share."""
 
     log_value: Array
+    """Of shape (n,)."""
     gradient: Array
+    """Of shape (n, h): ∇ log p: the posterior mean less the row."""
     laplacian: Array
+    """Of shape (n,): ∆p / p."""
 
     def plus(self, other: Density) -> Density:
         """The sum of both densities."""
@@ -126,25 +120,18 @@ def denoise_by_kernels(
 
 @dataclass(frozen=True, eq=False)
 class KernelPrior:
-    """Atoms, means and covariances of every class, in coordinates in which the error's covariance is the identity.
-
-    Attributes
-    ----------
-    codes : numpy.ndarray of shape (n,)
-        Classes of the target's rows.
-    known, others : dict of Atoms
-        By class: rows that are known, and other participants' noisy ones.
-    noise : array of shape (h, h)
-        Covariance of the others' noise.
-    populations : dict of (means, covariances)
-        By fold of participants: fitted to all rows but the target's and those of the fold. −1 leaves out the target alone.
-    """
+    """Atoms, means and covariances of every class, in coordinates in which the error's covariance is the identity."""
 
     codes: Codes
+    """Of shape (n,): classes of the target's rows."""
     known: Mapping[int, Atoms]
     others: Mapping[int, Atoms]
+    """By class: rows that are known, and other participants' noisy ones."""
     noise: Array
+    """Of shape (h, h): covariance of the others' noise."""
     populations: Mapping[int, tuple[Array, Array]]
+    """By fold of participants: fitted to all rows but the target's and those of the fold. −1 leaves out the target
+    alone."""
 
     @classmethod
     def of(cls, reconstruction: Reconstruction, view: CollusionView, whiten: Array) -> KernelPrior:

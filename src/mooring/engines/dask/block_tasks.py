@@ -23,46 +23,31 @@ _AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the matrix.
-
-    Attributes
-    ----------
-    place : int
-        Whose it is.
-    fold : int
-        The fold in which that participant is left out.
-    start, stop : int
-        Which of the participant's rows it holds.
-    """
+    """A part of the matrix."""
 
     path: Path
     place: int
+    """Whose it is."""
     fold: int
+    """The fold in which that participant is left out."""
     start: int = 0
     stop: int = 0
+    """Which of the participant's rows it holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over rows.
-
-    Attributes
-    ----------
-    total : array of shape (h,)
-        Of the rows.
-    squares : float
-        Of all their entries' squares.
-    labels : array of shape (classes,)
-        How many rows there are of each class.
-    number : array of shape (2,)
-        Of the number to predict, and of its square.
-    """
+    """Sums over rows."""
 
     count: int
     total: Matrix
+    """Of shape (h,): of the rows."""
     squares: float
+    """Of all their entries' squares."""
     labels: npt.NDArray[np.int64]
+    """Of shape (classes,): how many rows there are of each class."""
     number: Matrix
+    """Of shape (2,): of the number to predict, and of its square."""
 
     @classmethod
     def none(cls, study: Study) -> Moments:

@@ -36,19 +36,13 @@ class BundleLocation:
 
 @dataclass(frozen=True, eq=False)
 class RemoteBundle(Bundle):
-    """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process.
-
-    Attributes
-    ----------
-    has_full_rank : bool
-        Whether its anchor representation spans all directions.
-    row : int
-        Where that is in the stack of its group.
-    """
+    """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process."""
 
     place: BundleLocation
     has_full_rank: bool
+    """Whether its anchor representation spans all directions."""
     row: int
+    """Where that is in the stack of its group."""
     group: int = 0
 
 

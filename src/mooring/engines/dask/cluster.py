@@ -25,17 +25,12 @@ _MARK = ".mooring-shared-"
 
 @dataclass(frozen=True)
 class Tls:
-    """Certificates for a scheduler at tls://…: who is believed, and who this is.
-
-    Attributes
-    ----------
-    ca, cert, key : Path
-        PEM files, as in Dask's own settings.
-    """
+    """Certificates for a scheduler at tls://…: who is believed, and who this is."""
 
     ca: Path
     cert: Path
     key: Path
+    """PEM files, as in Dask's own settings."""
 
     def __post_init__(self) -> None:
         for option, path in (("--tls-ca", self.ca), ("--tls-cert", self.cert), ("--tls-key", self.key)):

@@ -46,23 +46,16 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """Where the reduction came to rest: maps follow from `weighted_sum`, and `total` from the maps.
-
-    Attributes
-    ----------
-    weighted_sum : array of shape (r, h)
-        S, from which R_j = Π(B̄_jᵀ S).
-    total : Sum
-        Σ B̄_j R_j.
-    gap : float
-        How far one more step would move the maps.
-    """
+    """Where the reduction came to rest: maps follow from `weighted_sum`, and `total` from the maps."""
 
     weighted_sum: Matrix
+    """Of shape (r, h): S, from which R_j = Π(B̄_jᵀ S)."""
     total: Sum
+    """Σ B̄_j R_j."""
     iterations: int
     termination: Termination
     gap: float
+    """How far one more step would move the maps."""
 
     @property
     def objective(self) -> float:

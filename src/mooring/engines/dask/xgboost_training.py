@@ -36,26 +36,18 @@ class _LostError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Boosting:
-    """A training over workers: what it is given, besides parts and cuts.
-
-    Attributes
-    ----------
-    study, features : Future
-        Of the study and of `Features`, each sent to a worker once.
-    settings : mapping
-        XGBoost's own.
-    classes : array, optional
-        The classes that occur; None for numbers.
-    unit : (float, float)
-        What is taken from numbers before training, and what they are then divided by.
-    """
+    """A training over workers: what it is given, besides parts and cuts."""
 
     study: Future
     features: Future
+    """Of the study and of `Features`, each sent to a worker once."""
     settings: Mapping[str, Any]
+    """XGBoost's own."""
     rounds: int
     classes: npt.NDArray[np.int64] | None
+    """The classes that occur; None for numbers."""
     unit: tuple[float, float] = (0.0, 1.0)
+    """(float, float): what is taken from numbers before training, and what they are then divided by."""
 
 
 def require_xgboost(client: Client) -> None:

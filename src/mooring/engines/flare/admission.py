@@ -57,31 +57,22 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class IncomingMessage:
-    """A message as it comes in.
-
-    Attributes
-    ----------
-    way : {"server", "parent", "job", ""}
-        Over which connection: the one that the site made to its server, a job's to its site's own process, or the one that
-        this process listens on for its jobs. Empty for any other.
-    peer : str
-        The cell at the other end of that connection.
-    is_request : bool
-        Answers go only to who waits for them: FLARE numbers requests at random.
-    origin, destination : str
-        Cells, as the message says.
-    streamed : tuple of str
-        Channel and topic of what comes in pieces.
-    """
+    """A message as it comes in."""
 
     way: Way
+    """Over which connection: the one that the site made to its server, a job's to its site's own process, or the one that
+    this process listens on for its jobs. Empty for any other."""
     peer: str
+    """The cell at the other end of that connection."""
     is_request: bool
+    """Answers go only to who waits for them: FLARE numbers requests at random."""
     origin: str
     destination: str
+    """Cells, as the message says."""
     channel: str
     topic: str
     streamed: tuple[str, str] = ("", "")
+    """Channel and topic of what comes in pieces."""
 
 
 def is_job(name: object) -> bool:
@@ -168,25 +159,18 @@ def poses_as_server(origin: str, peer: str) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """What a site is asked as by an administrator.
-
-    Attributes
-    ----------
-    way, peer : str
-        As in `IncomingMessage`.
-    was_here : bool
-        Whether the site has a folder of a job of this name.
-    let_in : bool
-        Whether this process has let it be deployed.
-    """
+    """What a site is asked as by an administrator."""
 
     way: Way
     peer: str
+    """As in `IncomingMessage`."""
     topic: object
     headers: Mapping[str, Any]
     body: object
     was_here: bool = False
+    """Whether the site has a folder of a job of this name."""
     let_in: bool = False
+    """Whether this process has let it be deployed."""
 
 
 def refusal_of_request(request: Request) -> str:

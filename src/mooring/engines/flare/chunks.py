@@ -77,19 +77,13 @@ def _answer(ask: Ask, request: Message) -> Message:
 
 @dataclass(eq=False)
 class IncomingFile:
-    """A file that one site may send, once.
-
-    Parameters
-    ----------
-    path : Path
-        Where it goes when it is whole; what lies there already stays.
-    accept : callable
-        Looks at the whole file before it gets its place, and raises a RefusedError.
-    """
+    """A file that one site may send, once."""
 
     path: Path
+    """Where it goes when it is whole; what lies there already stays."""
     most: int
     accept: Callable[[Path], None]
+    """Looks at the whole file before it gets its place, and raises a RefusedError."""
     _size: int = -1
     _digest: str = ""
     _came: int = 0

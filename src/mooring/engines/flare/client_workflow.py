@@ -59,22 +59,15 @@ class NoAnchorError(StorageError):
 
 @dataclass(frozen=True)
 class ClientWorkflow:
-    """One participant in a job.
-
-    Parameters
-    ----------
-    name : str
-        What FLARE calls the site; it must be the participant's name in the roster.
-    digest : str
-        Of the study that the job says it is for.
-    tell : callable
-        Given words about progress, for the site's own log.
-    """
+    """One participant in a job."""
 
     settings: SiteSettings
     name: str
+    """What FLARE calls the site; it must be the participant's name in the roster."""
     digest: str
+    """Of the study that the job says it is for."""
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
+    """Given words about progress, for the site's own log."""
 
     def do(self, task: str, told: Message, ask: Ask) -> dict[str, Any]:
         """Do a task of the job, and say in plain values what was done."""

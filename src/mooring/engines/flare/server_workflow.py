@@ -63,23 +63,17 @@ class JobAbortedError(MooringError):
 
 @dataclass(frozen=True, eq=False)
 class ServerWorkflow:
-    """The analyst in a job.
-
-    Parameters
-    ----------
-    tell : callable
-        Given words about progress, for the server's log.
-    answers : dict
-        Of each site, what it answered to each step.
-    """
+    """The analyst in a job."""
 
     settings: ServerSettings
     study: Study
     signing_key: SigningKey = field(repr=False)
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
+    """Given words about progress, for the server's log."""
     counter: FileExchange = field(default_factory=FileExchange, repr=False)
     lock: ExitStack = field(default_factory=ExitStack, repr=False)
     answers: dict[str, Answers] = field(default_factory=dict, repr=False)
+    """Of each site, what it answered to each step."""
 
     @classmethod
     def opened(cls, folder: Path, digest: object, tell: Callable[[str], None]) -> ServerWorkflow:

@@ -35,26 +35,18 @@ _SERVER_HEAD = """\
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """A participant's own settings.
-
-    Attributes
-    ----------
-    study, vault, data : Path
-        The agreed study's file, the vault, and the table that is shared.
-    labels : bool
-        Whether the analyst may see every row's label.
-    folder : Path
-        Gets the bundle that was sent, and the result.
-    anchor : Path or None
-        A sealed anchor that came another way; None takes the one that comes through the server.
-    """
+    """A participant's own settings."""
 
     study: Path
     vault: Path
     data: Path
+    """The agreed study's file, the vault, and the table that is shared."""
     labels: bool = False
+    """Whether the analyst may see every row's label."""
     folder: Path = Path("mooring")
+    """Gets the bundle that was sent, and the result."""
     anchor: Path | None = None
+    """A sealed anchor that came another way; None takes the one that comes through the server."""
     ignore: tuple[str, ...] = ()
 
     @property
@@ -74,28 +66,20 @@ class SiteSettings:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The analyst's own settings.
-
-    Attributes
-    ----------
-    study, vault : Path
-        The agreed study's file, and the analyst's vault.
-    folder : Path
-        The work folder, as of 'mooring align'; what arrives is in its `inbox`, what goes back in its `results`.
-    least_sites : int
-        With fewer bundles there is no model.
-    late : bool
-        Once there is an alignment, admit newcomers only: everybody else keeps its map, and the model stays.
-    """
+    """The analyst's own settings."""
 
     study: Path
     vault: Path
+    """The agreed study's file, and the analyst's vault."""
     folder: Path = Path("analysis")
+    """The work folder, as of 'mooring align'; what arrives is in its `inbox`, what goes back in its `results`."""
     learner: str = "auto"
     seed: int = field(default=0, metadata={"least": 0})
     least_sites: int = field(default=2, metadata={"least": 2})
+    """With fewer bundles there is no model."""
     wait_seconds: int = field(default=3600, metadata={"least": 1})
     late: bool = False
+    """Once there is an alignment, admit newcomers only: everybody else keeps its map, and the model stays."""
 
     @classmethod
     def read(cls, folder: Path) -> ServerSettings:

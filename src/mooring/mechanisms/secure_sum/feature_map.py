@@ -274,26 +274,18 @@ class RowFeatures:
 
 @dataclass(frozen=True, eq=False)
 class CurveArrays:
-    """Features of one encoded number each: hats, or the number itself on a logarithmic scale.
-
-    Attributes
-    ----------
-    at, columns : integers of shape (n,)
-        The feature's place in φ, and the encoded number it is of.
-    centres, widths : arrays of shape (n,)
-        Of hats.
-    decades : float
-        Steps of the logarithmic scale; 0 for a linear one.
-    weight : float
-        Of the number itself; 0 for hats.
-    """
+    """Features of one encoded number each: hats, or the number itself on a logarithmic scale."""
 
     at: Indices
     columns: Indices
+    """Of shape (n,): the feature's place in φ, and the encoded number it is of."""
     centres: Matrix
     widths: Matrix
+    """Of shape (n,): of hats."""
     decades: float
+    """Steps of the logarithmic scale; 0 for a linear one."""
     weight: float
+    """Of the number itself; 0 for hats."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,18 +86,12 @@ class SumPrivacy:
 
 @dataclass(frozen=True)
 class SumNoise:
-    """The variance of the discrete Gaussian noise that one participant adds, in squares of the integers' unit.
-
-    Attributes
-    ----------
-    on_products : int
-        On the diagonal of S. Entries above it get half of it.
-    on_outcomes : int
-        On T.
-    """
+    """The variance of the discrete Gaussian noise that one participant adds, in squares of the integers' unit."""
 
     on_products: int
+    """On the diagonal of S. Entries above it get half of it."""
     on_outcomes: int
+    """On T."""
 
     def draw(self, layout: SumLayout, words: Words) -> Integers:
         """Draw the noise on the vector of sums."""

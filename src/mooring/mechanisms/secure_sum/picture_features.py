@@ -143,18 +143,13 @@ class PictureFeatures:
 
 @dataclass(frozen=True, eq=False)
 class Filters:
-    """The filters for pictures of one size.
-
-    Attributes
-    ----------
-    matrix : array of shape (pixels, 2 n_moduli + n_low)
-        Even parts, odd parts, and the picture at a low resolution; every column adds up to zero.
-    n_moduli : int
-        Wavelengths × orientations × places, in this order.
-    """
+    """The filters for pictures of one size."""
 
     matrix: Matrix
+    """Of shape (pixels, 2 n_moduli + n_low): even parts, odd parts, and the picture at a low resolution; every column adds
+    up to zero."""
     n_moduli: int
+    """Wavelengths × orientations × places, in this order."""
 
     @property
     def n_responses(self) -> int:
@@ -179,17 +174,13 @@ class Filters:
 
 @dataclass(frozen=True, eq=False)
 class PictureProjection:
-    """The linear part of the map: u = (z − z̄) P.
-
-    Attributes
-    ----------
-    mean : array of shape (n_responses,)
-    matrix : array of shape (n_responses, n_components)
-    """
+    """The linear part of the map: u = (z − z̄) P."""
 
     filters: Filters
     mean: Matrix
+    """Of shape (n_responses,)."""
     matrix: Matrix
+    """Of shape (n_responses, n_components)."""
 
     def apply(self, pictures: Matrix) -> Matrix:
         """Return u of pictures in grey."""

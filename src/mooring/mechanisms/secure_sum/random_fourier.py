@@ -29,19 +29,6 @@ from mooring.typing import Matrix
 class FourierFeatures:
     """Random Fourier features of encoded rows.
 
-    Attributes
-    ----------
-    n_inputs : int
-        Numbers of an encoded row.
-    n_frequencies : int, default 64
-        M: each gives a cosine and a sine.
-    length_scale : float, default 0
-        ℓ: rows that lie closer than this are alike. 0 is for √n_inputs.
-    seed : int, default 0
-        Public.
-    constant_share : float, default 0.05
-        c₀.
-
     Examples
     --------
     >>> features = FourierFeatures(3, n_frequencies=500)
@@ -51,10 +38,15 @@ class FourierFeatures:
     """
 
     n_inputs: int
+    """Numbers of an encoded row."""
     n_frequencies: int = 64
+    """M: each gives a cosine and a sine."""
     length_scale: float = 0.0
+    """ℓ: rows that lie closer than this are alike. 0 is for √n_inputs."""
     seed: int = 0
+    """Public."""
     constant_share: float = 0.05
+    """c₀."""
 
     def __post_init__(self) -> None:
         for name in ("n_inputs", "n_frequencies"):

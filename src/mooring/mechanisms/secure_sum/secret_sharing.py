@@ -33,15 +33,6 @@ MOST_COMBINERS = 32
 class Threshold:
     """How many combiners hold shares, and how many of them open the total.
 
-    Attributes
-    ----------
-    n_combiners : int
-        k.
-    threshold : int
-        t.
-    n_colluders : int
-        c: how many participants, combiners among them, may collude with the analyst.
-
     Notes
     -----
     t > c: colluders cannot open a contribution. 3t > 2k + c: nothing but one list's total can be opened, even if honest
@@ -49,8 +40,11 @@ class Threshold:
     """
 
     n_combiners: int
+    """k."""
     threshold: int
+    """t."""
     n_colluders: int
+    """c: how many participants, combiners among them, may collude with the analyst."""
 
     def __post_init__(self) -> None:
         k, t, c = self.n_combiners, self.threshold, self.n_colluders

@@ -37,55 +37,37 @@ MOST_DELTA = 1e-3
 
 @dataclass(frozen=True)
 class SumSettings:
-    """The entries of [method] in a study of secure sums.
-
-    Attributes
-    ----------
-    epsilon : float or None
-        For adding or removing one unit; None is no noise and no guarantee.
-    n_colluders : int
-        c.
-    combiners : tuple of str
-        Participants who hold shares; empty for the first 15 of the roster.
-    threshold : int
-        t; 0 for the least that the number of combiners allows.
-    quorum : int
-        0 for nine tenths of the participants, rounded up.
-    features : {"columns", "pictures", "fourier"}
-        The public feature map; pictures need the study's image_shape.
-    n_features : int
-        Features of pictures, or random Fourier features.
-    features_digest : str
-        SHA-256 of the file beside the study by which features of pictures are fitted to public ones; empty without.
-    n_hats : int
-        Hat functions of a number; 0 leaves each column as one feature.
-    log_scaled : tuple of str
-        Numbers that are read on a logarithmic scale.
-    person : str
-        A column that names persons, which stays at home; empty where the unit is a row.
-    rows_per_person : int or "mean"
-        The most rows a person has at one participant; "mean" for any number, of which the mean is added.
-    least_rows : int
-        Without noise, who has fewer rows does not share; with noise, not to share would tell of one row.
-    product_share : float
-        How much of the budget the products of features get.
-    """
+    """The entries of [method] in a study of secure sums."""
 
     epsilon: float | None = 1.0
+    """For adding or removing one unit; None is no noise and no guarantee."""
     delta: float = 1e-5
     n_colluders: int = 1
+    """c."""
     combiners: tuple[str, ...] = ()
+    """Participants who hold shares; empty for the first 15 of the roster."""
     threshold: int = 0
+    """t; 0 for the least that the number of combiners allows."""
     quorum: int = 0
+    """0 for nine tenths of the participants, rounded up."""
     features: FeatureName = "columns"
+    """The public feature map; pictures need the study's image_shape."""
     n_features: int = N_COMPONENTS
+    """Features of pictures, or random Fourier features."""
     features_digest: str = ""
+    """SHA-256 of the file beside the study by which features of pictures are fitted to public ones; empty without."""
     n_hats: int = 5
+    """Hat functions of a number; 0 leaves each column as one feature."""
     log_scaled: tuple[str, ...] = ()
+    """Numbers that are read on a logarithmic scale."""
     person: str = ""
+    """A column that names persons, which stays at home; empty where the unit is a row."""
     rows_per_person: int | Literal["mean"] = 1
+    """The most rows a person has at one participant; "mean" for any number, of which the mean is added."""
     least_rows: int = 10
+    """Without noise, who has fewer rows does not share; with noise, not to share would tell of one row."""
     product_share: float = PRODUCT_SHARE
+    """How much of the budget the products of features get."""
 
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
@@ -154,18 +136,13 @@ class SumSettings:
 
 @dataclass(frozen=True)
 class SumScheme:
-    """What a study's settings mean for its columns and roster.
-
-    Attributes
-    ----------
-    combiners : tuple of str
-        In the order of their points, 1 to k.
-    """
+    """What a study's settings mean for its columns and roster."""
 
     settings: SumSettings
     features: FeatureMap
     layout: SumLayout
     combiners: tuple[str, ...]
+    """In the order of their points, 1 to k."""
     threshold: Threshold
     quorum: int
     n_participants: int

@@ -38,11 +38,6 @@ _MOST_FEATURES = 4096
 class Outcome:
     """How a label becomes integers.
 
-    Attributes
-    ----------
-    n_classes : int
-        K; 0 for a number.
-
     Notes
     -----
     Two classes are ±1, which is one number. K classes are K e_k − 1, K numbers, of which each row's add up to zero. A
@@ -50,6 +45,7 @@ class Outcome:
     """
 
     n_classes: int
+    """K; 0 for a number."""
 
     @property
     def width(self) -> int:
@@ -83,19 +79,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SumLayout:
-    """Which sums are shared, and where each stands in the vector.
-
-    Attributes
-    ----------
-    n_features : int
-        D, the constant included.
-    resolution : int
-        B.
-    """
+    """Which sums are shared, and where each stands in the vector."""
 
     n_features: int
+    """D, the constant included."""
     outcome: Outcome
     resolution: int = RESOLUTION
+    """B."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_features <= _MOST_FEATURES:

@@ -39,21 +39,14 @@ _NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimal
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """What an alignment of bundles gives back.
-
-    Attributes
-    ----------
-    space : AlignmentState
-        Maps, template and record.
-    set_aside : tuple of str
-        Participants whose anchor representation does not fit the others', or cannot be aligned at all.
-    newcomers : tuple of str
-        Those who were admitted late, this time.
-    """
+    """What an alignment of bundles gives back."""
 
     space: AlignmentState
+    """Maps, template and record."""
     set_aside: tuple[str, ...]
+    """Participants whose anchor representation does not fit the others', or cannot be aligned at all."""
     newcomers: tuple[str, ...] = ()
+    """Those who were admitted late, this time."""
 
     def as_dict(self) -> dict[str, Any]:
         """The record, for JSON."""

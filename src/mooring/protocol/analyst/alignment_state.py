@@ -29,17 +29,6 @@ _ALIGN_AGAIN = "Run 'mooring align' again."
 class AlignmentState:
     """Where everybody's rows are brought to, and how.
 
-    Attributes
-    ----------
-    record : dict
-        What `alignment.json` says: of each participant its name, rows, the bundle's digest, fit and whether it came late.
-    orthogonals : array of shape (p, h, h)
-    means : array of shape (p, h)
-        The mean rows of the anchor representations.
-    template : array of shape (r, h)
-        What late joiners are aligned to.
-    origin : array of shape (h,)
-
     Notes
     -----
     Rows T of participant i become (T − mean_i) R_i + origin.
@@ -47,10 +36,16 @@ class AlignmentState:
 
     study_digest: str
     record: dict[str, Any]
+    """What `alignment.json` says: of each participant its name, rows, the bundle's digest, fit and whether it came
+    late."""
     orthogonals: Matrix
+    """Of shape (p, h, h)."""
     means: Matrix
+    """Of shape (p, h): the mean rows of the anchor representations."""
     template: Matrix
+    """Of shape (r, h): what late joiners are aligned to."""
     origin: Matrix
+    """Of shape (h,)."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -19,28 +19,23 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True, eq=False)
 class AnchorSolution:
-    """Maps of some participants, how they were found, and how well each fits the others.
-
-    Attributes
-    ----------
-    orthogonals : array of shape (p, h, h)
-    means : array of shape (p, h)
-    template : array of shape (r, h)
-    origin : array of shape (h,)
-    iterations, termination, converged, residual, misfit, certificate
-        As in `mooring.alignment.Alignment`.
-    """
+    """Maps of some participants, how they were found, and how well each fits the others."""
 
     orthogonals: Matrix
+    """Of shape (p, h, h)."""
     means: Matrix
+    """Of shape (p, h)."""
     template: Matrix
+    """Of shape (r, h)."""
     origin: Matrix
+    """Of shape (h,)."""
     iterations: int
     termination: str
     converged: bool
     residual: float
     misfit: float
     certificate: Certificate | None
+    """As in `mooring.alignment.Alignment`."""
     fits: Fits
 
 

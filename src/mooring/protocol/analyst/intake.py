@@ -35,22 +35,15 @@ class RejectedBundle(Serializable):
 
 @dataclass(frozen=True, eq=False)
 class Intake:
-    """What came.
-
-    Attributes
-    ----------
-    bundles : tuple of Bundle, or of SumBundle in a study of secure sums
-        One a participant, verified, in the roster's order.
-    missing : tuple of str
-        Participants of whom there is no bundle that could be taken.
-    gone : tuple of str
-        Those of them whose bundle was accepted before, and whose file is not there any more.
-    """
+    """What came."""
 
     bundles: tuple[AnyBundle, ...]
+    """One a participant, verified, in the roster's order."""
     set_aside: tuple[RejectedBundle, ...]
     missing: tuple[str, ...]
+    """Participants of whom there is no bundle that could be taken."""
     gone: tuple[str, ...] = ()
+    """Those of them whose bundle was accepted before, and whose file is not there any more."""
 
     @property
     def row_bundles(self) -> tuple[Bundle, ...]:
@@ -129,20 +122,14 @@ def collect(
 
 @dataclass
 class IntakeRecord:
-    """The work folder's record of bundles, which decides whose bundle counts.
-
-    Attributes
-    ----------
-    remembered : dict
-        Of each participant whose bundle was accepted, now or before, the bundle's digest.
-    copies : dict
-        Downloaded copies of accepted bundles, by their names in the work folder.
-    """
+    """The work folder's record of bundles, which decides whose bundle counts."""
 
     folder: Path
     study: Study
     remembered: dict[str, str]
+    """Of each participant whose bundle was accepted, now or before, the bundle's digest."""
     copies: dict[str, Copy]
+    """Downloaded copies of accepted bundles, by their names in the work folder."""
 
     @classmethod
     def read(cls, folder: Path, study: Study) -> IntakeRecord:

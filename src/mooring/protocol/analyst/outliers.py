@@ -44,19 +44,13 @@ _DEVIATIONS = 2.58  # of Fisher's transform: intervals of 99 %
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """How well each participant fits the others, and what garbage would reach.
-
-    Attributes
-    ----------
-    values : array of shape (p,)
-        One fit a participant, 0 to 1.
-    garbage, spread : float
-        Mean and standard deviation of garbage's fit.
-    """
+    """How well each participant fits the others, and what garbage would reach."""
 
     values: npt.NDArray[np.float64]
+    """Of shape (p,): one fit a participant, 0 to 1."""
     garbage: float
     spread: float
+    """Mean and standard deviation of garbage's fit."""
 
     def find_low(self, values: Sequence[float], honest_spread: float) -> list[bool] | None:
         """Whether each fit, among these or not, is near garbage or lower than honest ones scatter; None if none can be told.

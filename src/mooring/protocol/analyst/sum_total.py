@@ -43,27 +43,18 @@ CLOSING_FILE = "closing.json"
 
 @dataclass(frozen=True)
 class Closing:
-    """The list that was closed.
-
-    Attributes
-    ----------
-    participants : tuple of str
-        Whose bundles are on it.
-    left_out : dict of str
-        Of participants whose bundle is not, why.
-    doubted : tuple of str
-        Combiners whose confirmations contradict the others'.
-    confirmed_by : tuple of str
-        Combiners who confirmed; without any, bad shares show only when the total is opened.
-    digest : str
-        SHA-256 of the list.
-    """
+    """The list that was closed."""
 
     participants: tuple[str, ...]
+    """Whose bundles are on it."""
     left_out: dict[str, str]
+    """Of participants whose bundle is not, why."""
     doubted: tuple[str, ...]
+    """Combiners whose confirmations contradict the others'."""
     confirmed_by: tuple[str, ...]
+    """Combiners who confirmed; without any, bad shares show only when the total is opened."""
     digest: str
+    """SHA-256 of the list."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -154,25 +145,18 @@ def _contradicting(study: Study, digest: str, given: Sequence[Confirmation]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """The opened total.
-
-    Attributes
-    ----------
-    participants : tuple of str
-        Whose rows are in it.
-    wrong : tuple of str
-        Combiners whose shares do not fit the others', and were left out.
-    remarks : tuple of str
-        What about the total is not plausible.
-    checked : bool
-        Whether there were more shares than the threshold: of just as many, a wrong one shifts the total and is not told.
-    """
+    """The opened total."""
 
     sums: Sums
     participants: tuple[str, ...]
+    """Whose rows are in it."""
     wrong: tuple[str, ...]
+    """Combiners whose shares do not fit the others', and were left out."""
     remarks: tuple[str, ...]
+    """What about the total is not plausible."""
     checked: bool
+    """Whether there were more shares than the threshold: of just as many, a wrong one shifts the total and is not
+    told."""
 
 
 def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:

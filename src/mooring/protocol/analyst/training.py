@@ -49,42 +49,30 @@ Labels = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Training:
-    """What was trained, and how well it predicts.
-
-    Attributes
-    ----------
-    learner : str
-        What was trained; where "auto" was asked for, what it chose.
-    score : Score
-        Over participants: each was predicted by a learner trained on the others only.
-    participants : tuple of (name, Score)
-    alone : tuple of (name, Score)
-        What each would have of its own uploaded rows, by cross-validation within them: a stand-in for what it has at home,
-        since these rows may carry noise. Of up to 12 participants with ten rows or more.
-    gain : Gain or None
-        Of the others' model over its own, on the rows of those participants, pooled; None where no model was trained alone.
-    rows, rows_used : int
-        Rows there are of those trained on, and rows trained on.
-    model_digest : str
-        SHA-256 of the model.
-    left_out : tuple of (name, Score)
-        Participants on none of whose rows anything was trained, since models of the others do not go with their labels
-        (`find_disagreeing`), and the model's score on up to 500 of their rows.
-    release : ReleaseRisk or None
-        What the model gives away, where the study limits it and there are rows enough to tell.
-    """
+    """What was trained, and how well it predicts."""
 
     learner: str
+    """What was trained; where "auto" was asked for, what it chose."""
     kind: Kind
     score: Score
+    """Over participants: each was predicted by a learner trained on the others only."""
     participants: tuple[tuple[str, Score], ...]
     alone: tuple[tuple[str, Score], ...]
+    """What each would have of its own uploaded rows, by cross-validation within them: a stand-in for what it has at home,
+    since these rows may carry noise. Of up to 12 participants with ten rows or more."""
     rows: int
     rows_used: int
+    """Rows there are of those trained on, and rows trained on."""
     model_digest: str
+    """SHA-256 of the model."""
     gain: Gain | None = None
+    """Of the others' model over its own, on the rows of those participants, pooled; None where no model was trained
+    alone."""
     left_out: tuple[tuple[str, Score], ...] = ()
+    """Participants on none of whose rows anything was trained, since models of the others do not go with their labels
+    (`find_disagreeing`), and the model's score on up to 500 of their rows."""
     release: ReleaseRisk | None = None
+    """What the model gives away, where the study limits it and there are rows enough to tell."""
 
     @property
     def holds_rows(self) -> bool:
@@ -174,21 +162,16 @@ def train(
 
 @dataclass(frozen=True, eq=False)
 class Screened:
-    """Some rows of every participant, and who is left out of the training by what they show.
-
-    Attributes
-    ----------
-    owners : integers of shape (n,)
-    rows : array of shape (n, h)
-    labels : array of shape (n,)
-    left_out : integers
-        Places of participants.
-    """
+    """Some rows of every participant, and who is left out of the training by what they show."""
 
     owners: Indices
+    """Of shape (n,)."""
     rows: Matrix
+    """Of shape (n, h)."""
     labels: Labels
+    """Of shape (n,)."""
     left_out: Indices
+    """Places of participants."""
 
     @classmethod
     def of(cls, owners: Indices, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Screened:

@@ -32,30 +32,23 @@ WIDEST_WITHOUT_PROJECTION = 30
 
 @dataclass(frozen=True)
 class DeclaredColumns:
-    """What whoever drafts a study knows of its columns.
-
-    Attributes
-    ----------
-    ranges : mapping from name to (lowest, highest)
-    all_ranges : (lowest, highest), optional
-        Of every number that `ranges` does not name.
-    categories : mapping from name to words
-    label_range : (lowest, highest), optional
-        If the label is a number.
-    ids : sequence of str
-        Columns that name rows.
-    dates : mapping from name to (first day, last day)
-    births : mapping from name to the public day at which ages are counted
-    """
+    """What whoever drafts a study knows of its columns."""
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Mapping from name to (lowest, highest)."""
     all_ranges: tuple[float, float] | None = None
+    """(lowest, highest): of every number that `ranges` does not name."""
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Mapping from name to words."""
     classes: Sequence[str] = ()
     label_range: tuple[float, float] | None = None
+    """(lowest, highest): if the label is a number."""
     ids: Sequence[str] = ()
+    """Columns that name rows."""
     dates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Mapping from name to (first day, last day)."""
     births: Mapping[str, str] = field(default_factory=dict)
+    """Mapping from name to the public day at which ages are counted."""
     missing_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -66,37 +59,26 @@ class DeclaredColumns:
 
 @dataclass(frozen=True)
 class DraftSettings:
-    """What a draft declares besides its columns.
-
-    Attributes
-    ----------
-    components, anchor_rows : int, optional
-        Default: the width of the encoded rows, or 30 and a Gaussian projection if they are wider; four times that.
-    data_noise_scale, anchor_noise_scale : float
-        Each counts only if the method has such noise.
-    projection : {"none", "gaussian", "public-svd"}, optional
-    smallest_class, image_shape, missing_words
-        As in `Study`.
-    missing : {"refuse", "fill", "indicate"}
-        What a missing value is, in every column; people change it for single ones.
-    nonce : str, optional
-        Default: from the system's entropy.
-    sums : SumSettings, optional
-        Of the method "secure-sum", which uses none of components, anchor, noise and projection.
-    """
+    """What a draft declares besides its columns."""
 
     method: str = "aa-i-gdp-data-noise"
     components: int | None = None
     anchor_rows: int | None = None
+    """Default: the width of the encoded rows, or 30 and a Gaussian projection if they are wider; four times that."""
     data_noise_scale: float = 0.5
     anchor_noise_scale: float = 0.1
+    """Each counts only if the method has such noise."""
     projection: ProjectionName | None = None
     smallest_class: int = 3
     image_shape: Sequence[int] = ()
     missing_words: Sequence[str] = ()
+    """As in `Study`."""
     missing: MissingRule = "refuse"
+    """What a missing value is, in every column; people change it for single ones."""
     nonce: str | None = None
+    """Default: from the system's entropy."""
     sums: SumSettings | None = None
+    """Of the method "secure-sum", which uses none of components, anchor, noise and projection."""
 
 
 def draft_study(

@@ -54,22 +54,15 @@ _ABOVE = """\
 
 @dataclass(frozen=True)
 class Header:
-    """What a site says of its columns.
-
-    Attributes
-    ----------
-    columns : tuple of Column
-        With ranges and categories as the site has them.
-    ids : tuple of str
-        Columns that name rows.
-    undescribed : tuple of str
-        Columns of which nothing is said: free text, dates in another form, hardly any values.
-    """
+    """What a site says of its columns."""
 
     site: str
     columns: tuple[Column, ...]
+    """With ranges and categories as the site has them."""
     ids: tuple[str, ...] = ()
+    """Columns that name rows."""
     undescribed: tuple[str, ...] = ()
+    """Columns of which nothing is said: free text, dates in another form, hardly any values."""
 
     def __post_init__(self) -> None:
         require_name("site", self.site)
@@ -222,22 +215,15 @@ def _widen(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class MergedColumn:
-    """A column as several sites have it, and as the draft does.
-
-    Attributes
-    ----------
-    sites : dict of str
-        What each site says of it; empty where it has none.
-    conflicts : tuple of str
-        What somebody has to settle; empty where the sites agree.
-    plain : dict or None
-        Its entries in the draft, an open one being an empty list; None if it is left out.
-    """
+    """A column as several sites have it, and as the draft does."""
 
     name: str
     sites: dict[str, str]
+    """What each site says of it; empty where it has none."""
     conflicts: tuple[str, ...]
+    """What somebody has to settle; empty where the sites agree."""
     plain: dict[str, Any] | None
+    """Its entries in the draft, an open one being an empty list; None if it is left out."""
 
 
 def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:

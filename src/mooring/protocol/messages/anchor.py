@@ -37,20 +37,14 @@ _ASK_AGAIN = "Ask the dealer for it again."
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Anchor:
-    """An anchor that was opened and checked; secret.
-
-    Attributes
-    ----------
-    matrix : array of shape (r, h)
-    digest : str
-        Of the matrix; secret, and part of what noise is derived from.
-    file_digest : str
-        Of the sealed file; public.
-    """
+    """An anchor that was opened and checked; secret."""
 
     matrix: npt.NDArray[np.float64]
+    """Of shape (r, h)."""
     digest: str
+    """Of the matrix; secret, and part of what noise is derived from."""
     file_digest: str
+    """Of the sealed file; public."""
 
     def __repr__(self) -> str:
         return "Anchor(redacted)"

@@ -49,25 +49,17 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """An upload that was verified.
-
-    Attributes
-    ----------
-    member : Member
-        Who signed it.
-    digest : str
-        SHA-256 of the file.
-    anchor_digest : str
-        Of the sealed anchor file that was used: the same for all, or somebody was dealt another anchor.
-    anchor_representation : array of shape (r, h)
-        B_i, in float64.
-    """
+    """An upload that was verified."""
 
     member: Member
+    """Who signed it."""
     digest: str
+    """SHA-256 of the file."""
     n_rows: int
     anchor_digest: str
+    """Of the sealed anchor file that was used: the same for all, or somebody was dealt another anchor."""
     anchor_representation: npt.NDArray[np.float64]
+    """Of shape (r, h): B_i, in float64."""
     path: Path
     _offsets: Mapping[str, int]
     _n_components: int

@@ -26,27 +26,19 @@ _SIGNATURE = re.compile(r"[0-9a-f]{128}")
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a study, by its public keys.
-
-    Attributes
-    ----------
-    signing_key : str
-        Ed25519, in hexadecimal.
-    sealing_key : str
-        An age recipient; empty for the analyst, to whom nothing is sealed.
-    combining_key : str
-        An age recipient for shares of secure sums in one study, whose private half is destroyed once they are combined;
-        empty where there is none.
-    combining_proof : str
-        The signing key's signature of the combining key, in hexadecimal: it stands in a study's roster, so that whoever
-        writes the study cannot put a key of its own there and open what is sealed to others.
-    """
+    """A member of a study, by its public keys."""
 
     name: str
     signing_key: str
+    """Ed25519, in hexadecimal."""
     sealing_key: str = ""
+    """An age recipient; empty for the analyst, to whom nothing is sealed."""
     combining_key: str = ""
+    """An age recipient for shares of secure sums in one study, whose private half is destroyed once they are combined;
+    empty where there is none."""
     combining_proof: str = ""
+    """The signing key's signature of the combining key, in hexadecimal: it stands in a study's roster, so that whoever
+    writes the study cannot put a key of its own there and open what is sealed to others."""
 
     def __post_init__(self) -> None:
         require_name("name of a member", self.name)

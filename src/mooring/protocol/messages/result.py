@@ -61,19 +61,13 @@ def is_reasoned(override: str) -> bool:
 
 @dataclass(frozen=True)
 class Release:
-    """What may be told of the rows behind a model, where the study limits it.
-
-    Attributes
-    ----------
-    risk : float
-        The share of rows, at the false-positive rate of the limit: measured, at the worse end of its interval, or
-        guaranteed by the noise of secure sums; 1 where neither can be had.
-    override : str
-        Who delivers a model above the limit, and why; empty within the limit.
-    """
+    """What may be told of the rows behind a model, where the study limits it."""
 
     risk: float
+    """The share of rows, at the false-positive rate of the limit: measured, at the worse end of its interval, or guaranteed
+    by the noise of secure sums; 1 where neither can be had."""
     override: str = ""
+    """Who delivers a model above the limit, and why; empty within the limit."""
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], study: Study) -> Release | None:
@@ -101,26 +95,18 @@ class Release:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A participant's result, checked.
-
-    Attributes
-    ----------
-    member : Member
-        Whose it is.
-    bundle_digest : str
-        The bundle that the analyst aligned; it must be the participant's own.
-    mean : array of shape (h,)
-        The mean row of the participant's anchor representation; it must be the participant's own.
-    origin : array of shape (h,)
-    alignment_map : RigidMap
-        T ↦ (T − mean) R + origin.
-    """
+    """A participant's result, checked."""
 
     member: Member
+    """Whose it is."""
     bundle_digest: str
+    """The bundle that the analyst aligned; it must be the participant's own."""
     mean: Vector
+    """Of shape (h,): the mean row of the participant's anchor representation; it must be the participant's own."""
     origin: Vector
+    """Of shape (h,)."""
     alignment_map: RigidMap
+    """T ↦ (T − mean) R + origin."""
     model: Model | None
     model_digest: str
     release: Release | None = None

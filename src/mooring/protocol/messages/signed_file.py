@@ -69,20 +69,13 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SignedFile:
-    """A signed file that was verified.
-
-    Attributes
-    ----------
-    fields : dict
-        What its manifest says.
-    arrays : dict of arrays
-    digest : str
-        SHA-256 of the whole file.
-    """
+    """A signed file that was verified."""
 
     fields: dict[str, str | int]
+    """What its manifest says."""
     arrays: dict[str, npt.NDArray[Any]]
     digest: str
+    """SHA-256 of the whole file."""
 
 
 def encode_header(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:

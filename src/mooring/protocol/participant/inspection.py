@@ -57,40 +57,28 @@ PIXELS = (-1.0, 1.0)
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found.
-
-    Attributes
-    ----------
-    class_counts : dict of str to int, or None
-        Rows of each class of the study.
-    hazards : tuple of str
-        What in these rows makes the transform easy to break.
-    warnings : tuple of str
-        What holds whatever the rows are, and what could not be done.
-    local_only : Score or None
-        A model of one's own, on the rows as they are, cross-validated: what joining has to beat.
-    data_noise_scale, anchor_noise_scale : float
-        σ and v of the study.
-    rms : float
-        s, the root mean square of the projected rows.
-    self_attack : AuditResult
-        A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
-        in. Without points where it could not be run.
-    exceeded : tuple of str
-        Limits of the study that these rows do not keep.
-    """
+    """What was found."""
 
     n_rows: int
     class_counts: dict[str, int] | None
+    """Rows of each class of the study."""
     hazards: tuple[str, ...]
+    """What in these rows makes the transform easy to break."""
     warnings: tuple[str, ...]
+    """What holds whatever the rows are, and what could not be done."""
     local_only: Score | None
+    """A model of one's own, on the rows as they are, cross-validated: what joining has to beat."""
     data_noise_scale: float
     anchor_noise_scale: float
+    """σ and v of the study."""
     rms: float
+    """s, the root mean square of the projected rows."""
     self_attack: AuditResult
+    """A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
+    in. Without points where it could not be run."""
     verdict: str
     exceeded: tuple[str, ...] = ()
+    """Limits of the study that these rows do not keep."""
 
     @property
     def level(self) -> float | None:

@@ -50,42 +50,28 @@ _Predict = Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What the joint model says of new rows.
-
-    Attributes
-    ----------
-    values : array of shape (n,)
-        Class words, or numbers, in the order of the rows.
-    classes : tuple of str
-        Of the study; empty for a number.
-    probabilities : array of shape (n, classes), or None
-        Of each class; None for a number, and where the learner has none.
-    score : Score or None
-        Of the joint model, where the rows came with labels.
-    local_only : Score or None
-        Of a model of the participant's own rows alone on the same rows, where it was asked for.
-    gain : Gain or None
-        Of the joint model over that one, row by row.
-    ids : dict of lists of str
-        The columns of the rows that the study names as ids, as they came.
-    evaluation : Evaluation or None
-        Of classes, where the rows came with labels: both models in more detail.
-    importance : tuple of (metric, importances), or None
-        What the joint model looks at, where it was asked for and the rows came with labels.
-    release : Release or None
-        What may be told of the rows behind the model, where the study limits it.
-    """
+    """What the joint model says of new rows."""
 
     values: npt.NDArray[Any]
+    """Of shape (n,): class words, or numbers, in the order of the rows."""
     classes: tuple[str, ...]
+    """Of the study; empty for a number."""
     probabilities: Matrix | None
+    """Of shape (n, classes),: of each class; None for a number, and where the learner has none."""
     score: Score | None
+    """Of the joint model, where the rows came with labels."""
     local_only: Score | None
+    """Of a model of the participant's own rows alone on the same rows, where it was asked for."""
     gain: Gain | None = None
+    """Of the joint model over that one, row by row."""
     ids: dict[str, list[str]] = field(default_factory=dict)
+    """The columns of the rows that the study names as ids, as they came."""
     evaluation: Evaluation | None = None
+    """Of classes, where the rows came with labels: both models in more detail."""
     importance: tuple[str, tuple[Importance, ...]] | None = None
+    """What the joint model looks at, where it was asked for and the rows came with labels."""
     release: Release | None = None
+    """What may be told of the rows behind the model, where the study limits it."""
 
     def as_table(self) -> dict[str, list[Any]]:
         """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
@@ -123,18 +109,12 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Scoring:
-    """What is measured of predictions where labels are known.
-
-    Attributes
-    ----------
-    threshold : float
-        From which probability on the second of two classes counts as predicted.
-    importance : bool
-        Whether to measure what the model looks at, column by column.
-    """
+    """What is measured of predictions where labels are known."""
 
     threshold: float = 0.5
+    """From which probability on the second of two classes counts as predicted."""
     importance: bool = False
+    """Whether to measure what the model looks at, column by column."""
 
 
 DEFAULT_SCORING = Scoring()

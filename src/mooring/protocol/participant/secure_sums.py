@@ -56,23 +56,16 @@ _ROWS_AT_ONCE, _ROWS_OF_FEATURES = 2**14, 2**12
 
 @dataclass(frozen=True)
 class SumShareResult:
-    """What was shared; none of it but the digest leaves.
-
-    Attributes
-    ----------
-    reissued : bool
-        Whether this is a bundle that was made before.
-    epsilon : float or None
-        Of this study; None without noise.
-    spent : float
-        What these rows have spent in other studies of secure sums.
-    """
+    """What was shared; none of it but the digest leaves."""
 
     n_rows: int
     bundle_digest: str
     reissued: bool
+    """Whether this is a bundle that was made before."""
     epsilon: float | None
+    """Of this study; None without noise."""
     spent: float
+    """What these rows have spent in other studies of secure sums."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

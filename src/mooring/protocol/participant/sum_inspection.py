@@ -30,26 +30,19 @@ _NAMES = ("a colluder with a quarter of your rows", "your contribution, half of 
 
 @dataclass(frozen=True)
 class SumInspection:
-    """What was found.
-
-    Attributes
-    ----------
-    local_only : Score or None
-        A model of one's own, cross-validated: what joining has to beat.
-    self_attack : SumAudit or None
-        Membership with the study's noise and without any; None where it could not be run.
-    exceeded : tuple of str
-        Limits of the study that these sums do not keep.
-    """
+    """What was found."""
 
     n_rows: int
     class_counts: dict[str, int] | None
     hazards: tuple[str, ...]
     warnings: tuple[str, ...]
     local_only: Score | None
+    """A model of one's own, cross-validated: what joining has to beat."""
     self_attack: SumAudit | None
+    """Membership with the study's noise and without any; None where it could not be run."""
     verdict: str
     exceeded: tuple[str, ...] = ()
+    """Limits of the study that these sums do not keep."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the record that a report reads; no row is in it."""

@@ -66,20 +66,14 @@ _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 @dataclass(frozen=True)
 class ShareResult:
-    """What was shared.
-
-    Attributes
-    ----------
-    class_counts : dict of int, or None
-        Rows a class; the analyst sees them too.
-    reissued : bool
-        Whether this is a bundle that was made before.
-    """
+    """What was shared."""
 
     n_rows: int
     class_counts: dict[str, int] | None
+    """Rows a class; the analyst sees them too."""
     bundle_digest: str
     reissued: bool
+    """Whether this is a bundle that was made before."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

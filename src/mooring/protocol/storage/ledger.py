@@ -70,44 +70,29 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class RowSummary:
-    """What the ledger is told of the rows to be shared.
-
-    Attributes
-    ----------
-    digest : str
-        Keyed, whatever the order of the rows.
-    prints : array of uint64
-        Keyed fingerprints of the rows, sorted.
-    """
+    """What the ledger is told of the rows to be shared."""
 
     digest: str
+    """Keyed, whatever the order of the rows."""
     prints: Words
+    """Keyed fingerprints of the rows, sorted."""
     column_tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What an upload of secure sums spends.
-
-    Attributes
-    ----------
-    epsilon : float or None
-        None without noise.
-    persons : bool
-        Whether the unit is a person, of whom other rows may have been in other studies.
-    columns : str
-        A digest of the names of its columns: rows of other columns cannot be compared with these.
-    combining_key : str
-        The participant's public combining key in this study.
-    most_epsilon : float
-        The limit on what the same rows spend.
-    """
+    """What an upload of secure sums spends."""
 
     epsilon: float | None
+    """None without noise."""
     persons: bool
+    """Whether the unit is a person, of whom other rows may have been in other studies."""
     columns: str
+    """A digest of the names of its columns: rows of other columns cannot be compared with these."""
     combining_key: str
+    """The participant's public combining key in this study."""
     most_epsilon: float
+    """The limit on what the same rows spend."""
 
 
 class Ledger:

@@ -34,43 +34,29 @@ _WAIT_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Floors:
-    """The least noise that a participant accepts from any study, and the most ε from all.
-
-    Attributes
-    ----------
-    anchor_noise : float
-        Least v of a method with anchor noise.
-    data_noise : float
-        Least σ of a method with private-data noise, in the units of encoded rows, whose numbers lie between −1 and 1.
-    without_noise : bool
-        Whether a method without any noise is accepted.
-    most_epsilon : float
-        The most ε that the same rows may spend in all studies of secure sums together.
-    """
+    """The least noise that a participant accepts from any study, and the most ε from all."""
 
     anchor_noise: float = 0.01
+    """Least v of a method with anchor noise."""
     data_noise: float = 0.05
+    """Least σ of a method with private-data noise, in the units of encoded rows, whose numbers lie between −1 and 1."""
     without_noise: bool = False
+    """Whether a method without any noise is accepted."""
     most_epsilon: float = 8.0
+    """The most ε that the same rows may spend in all studies of secure sums together."""
 
 
 @dataclass(frozen=True)
 class Vault:
-    """An opened vault.
-
-    Attributes
-    ----------
-    master : Secret
-        What every random number is derived from.
-    ledger_key : Secret
-        What fingerprints of rows are keyed with.
-    """
+    """An opened vault."""
 
     folder: Path
     signing_key: SigningKey
     sealing_key: SealingKey
     master: Secret
+    """What every random number is derived from."""
     ledger_key: Secret
+    """What fingerprints of rows are keyed with."""
     floors: Floors
 
     @classmethod

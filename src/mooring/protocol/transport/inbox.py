@@ -30,43 +30,28 @@ _TIMES = ("lastmodified", "last_modified", "mtime", "updated", "modified", "crea
 
 @dataclass(frozen=True)
 class Copy(Serializable):
-    """An accepted bundle in the analyst's folder.
-
-    Attributes
-    ----------
-    object : str
-        SHA-256 of the object's path at the store.
-    mark : str
-        What the listing told of the object; empty if that was a size at most.
-    digest : str
-        SHA-256 of the bundle.
-    """
+    """An accepted bundle in the analyst's folder."""
 
     object: str
+    """SHA-256 of the object's path at the store."""
     mark: str
+    """What the listing told of the object; empty if that was a size at most."""
     digest: str
+    """SHA-256 of the bundle."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A file that may be a bundle.
-
-    Attributes
-    ----------
-    shown : str
-        Its name, as it lies at its source.
-    found : Path or str
-        Where it is, or why it cannot be looked at.
-    kept : tuple of Path
-        Accepted before from this very object, and still here.
-    origin : tuple of str
-        Object and mark, for the record; empty strings for a file that was not downloaded.
-    """
+    """A file that may be a bundle."""
 
     shown: str
+    """Its name, as it lies at its source."""
     found: Path | str
+    """Where it is, or why it cannot be looked at."""
     kept: tuple[Path, ...] = ()
+    """Accepted before from this very object, and still here."""
     origin: tuple[str, str] = ("", "")
+    """Object and mark, for the record; empty strings for a file that was not downloaded."""
 
 
 def download_bundles(

@@ -52,26 +52,18 @@ _AGAIN = "Run the same command again: it sends the same bytes."
 
 @dataclass(frozen=True)
 class Parcel:
-    """A file that may be sent.
-
-    Attributes
-    ----------
-    file : binary file
-        The one that was checked, open.
-    kind : str
-        "bundle" or "anchor".
-    digest : str
-        SHA-256 of the file.
-    checksum : str
-        MD5 of the file, which object stores answer with.
-    """
+    """A file that may be sent."""
 
     path: Path
     file: BinaryIO
+    """The one that was checked, open."""
     kind: str
+    """"bundle" or "anchor"."""
     size: int
     digest: str
+    """SHA-256 of the file."""
     checksum: str
+    """MD5 of the file, which object stores answer with."""
 
     @property
     def name(self) -> str:
@@ -98,27 +90,19 @@ class Parcel:
 
 @dataclass(frozen=True)
 class SendResult(Serializable):
-    """What was sent.
-
-    Attributes
-    ----------
-    to : str
-        Where, without anything secret.
-    digest : str
-        SHA-256 of the file.
-    confirmed : bool
-        Whether the other side told what it holds, by size or checksum, and it is the file.
-    there_before : bool
-        Whether it was there already, so that nothing was sent.
-    """
+    """What was sent."""
 
     to: str
+    """Where, without anything secret."""
     kind: str
     bytes: int
     digest: str
+    """SHA-256 of the file."""
     tries: int
     confirmed: bool
+    """Whether the other side told what it holds, by size or checksum, and it is the file."""
     there_before: bool = False
+    """Whether it was there already, so that nothing was sent."""
 
 
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:

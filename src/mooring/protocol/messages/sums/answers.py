@@ -39,18 +39,12 @@ _BUNDLES_A_SENDER = 4  # that a confirmation may speak of: whoever carries bundl
 
 @dataclass(frozen=True)
 class ClosingList:
-    """The contributions of which a total is made.
-
-    Attributes
-    ----------
-    digests : dict of str
-        From participants' signing keys to the SHA-256 of their bundles.
-    digest : str
-        SHA-256 of the list's file.
-    """
+    """The contributions of which a total is made."""
 
     digests: dict[str, str]
+    """From participants' signing keys to the SHA-256 of their bundles."""
     digest: str
+    """SHA-256 of the list's file."""
 
 
 @dataclass(frozen=True)

@@ -47,18 +47,12 @@ _BLOCK_BYTES = 2**22
 
 @dataclass(frozen=True, eq=False)
 class SumBundle:
-    """A bundle of sealed shares that was verified; nothing of it can be opened without a combiner's key.
-
-    Attributes
-    ----------
-    member : Member
-        Who signed it.
-    digest : str
-        SHA-256 of the file.
-    """
+    """A bundle of sealed shares that was verified; nothing of it can be opened without a combiner's key."""
 
     member: Member
+    """Who signed it."""
     digest: str
+    """SHA-256 of the file."""
     path: Path
     _data_start: int
 
