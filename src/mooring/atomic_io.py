@@ -79,13 +79,7 @@ def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> I
 
 @contextmanager
 def open_scratch(folder: Path, *, what: str = "a file") -> Iterator[BinaryIO]:
-    """Open a file for reading and writing that only its owner can read, and that is gone when the block or the process ends.
-
-    Parameters
-    ----------
-    folder : Path
-        The disk it takes room on.
-    """
+    """Open a nameless file on the disk of `folder` that only its owner can read, and that is gone with the block."""
     path = _partial_path(folder / "scratch")
     with explain_os_errors(what):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -113,17 +113,7 @@ class ProcrustesProblem:
 
 
 def make_problem(anchor_representations: Sequence[Array] | Array) -> ProcrustesProblem:
-    """Check one problem's anchor representations and centre them.
-
-    Parameters
-    ----------
-    anchor_representations : sequence of p arrays of shape (r, d), or one array of shape (p, r, d)
-
-    Returns
-    -------
-    ProcrustesProblem
-        A batch of one.
-    """
+    """Check one problem's anchor representations, p of shape (r, d), and centre them: a batch of one."""
     arrays = [as_float64(array) for array in anchor_representations]
     if len(arrays) < 2:
         got, cure = f"{len(arrays)}", "Alignment brings uploads together; wait for a second one."

@@ -29,16 +29,11 @@ _REST = 3e-3  # relative fixed-point gap at which the relaxation ends
 def relaxed_maps(
     problem: ProcrustesProblem, maps: Array, *, max_iterations: int
 ) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Lift maps to k dimensions, optimise there in the maps' precision, and round back to O(d).
+    """Lift maps to k dimensions, optimise there in the maps' precision, and round back to O(d); also the iterations spent.
 
     Parameters
     ----------
     maps : array of shape (n_problems, p, d, d)
-
-    Returns
-    -------
-    array of shape (n_problems, p, d, d), and numpy.ndarray of shape (n_problems,)
-        Maps to start from, and the iterations spent.
     """
     p, d = problem.n_participants, problem.n_components
     lifted_problem = _padded(problem.in_precision(maps.dtype), extra=max(2, math.ceil(d / 20)))

@@ -60,7 +60,7 @@ def _orthogonal_parts(view: CollusionView) -> tuple[list[Array], list[Array], Ar
 
 
 def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Array) -> Array:
-    """Ô_i = Π(O_c R_c) R_iᵀ (eqs. pdp_am_attack_global_rotation and pdp_am_attack_rotation).
+    """Ô_i = Π(O_c R_c) R_iᵀ (eqs. pdp_am_attack_global_rotation and pdp_am_attack_rotation), of shape (..., h, h).
 
     Parameters
     ----------
@@ -70,10 +70,6 @@ def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Ar
         R_c.
     target_maps : array of shape (..., h, h)
         R_i.
-
-    Returns
-    -------
-    array of shape (..., h, h)
     """
     effective = secrets @ colluder_maps
     if len(secrets.shape) > 2:

@@ -25,23 +25,10 @@ _MOST_SHUFFLES = 6
 
 
 def lattice_basis(rows: Matrix, *, rng: np.random.Generator) -> Matrix:
-    """A reduced basis of the lattice that the rows' differences generate.
+    """A reduced basis (q, h) of the lattice that the differences of rows (n, h) of rank q generate.
 
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    rng : numpy.random.Generator
-        Picks the few dozen differences to start from; the others are only checked, and added where they are missing.
-
-    Returns
-    -------
-    array of shape (q, h)
-        q is the rank of the centred rows.
-
-    Raises
-    ------
-    DoesNotApply
-        If the differences generate no lattice that can be told from a continuum.
+    `rng` picks the few dozen differences to start from; the others are only checked, and added where they are missing.
+    Raises DoesNotApply if the differences generate no lattice that can be told from a continuum.
     """
     differences = (rows - rows[0])[rng.permutation(rows.shape[0])]
     widest = float(np.abs(differences).max(initial=0.0))

@@ -32,16 +32,8 @@ def moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
 def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
     """Run the attack on several draws of the anchor noise at once, where everything else is the same.
 
-    Parameters
-    ----------
-    views : sequence of CollusionView
-        They share the target's rows, the colluders, the anchor and all labels; anchor representations and the scale of
-        their noise are their own.
-
-    Returns
-    -------
-    tuple of Reconstruction
-        One a view, up to rounding what `moments` gives for it.
+    The views share the target's rows, the colluders, the anchor and all labels; anchor representations and the scale of
+    their noise are their own. Each result is, up to rounding, what `moments` gives for its view.
     """
     _require_one_target(views)
     first = views[0]

@@ -39,17 +39,5 @@ def procrustes_batch(views: Sequence[CollusionView], *, rng: np.random.Generator
 
 
 def procrustes_estimate(anchor: Array, representations: Array) -> Array:
-    """Ô = Π(Āᵀ B̄) (eq. pdp_op_attack_rotation).
-
-    Parameters
-    ----------
-    anchor : array of shape (r, h)
-        Ā.
-    representations : array of shape (..., r, h)
-        B̄, for each draw.
-
-    Returns
-    -------
-    array of shape (..., h, h)
-    """
+    """Ô = Π(Āᵀ B̄) (eq. pdp_op_attack_rotation) of Ā (r, h) and, for each draw, B̄ (..., r, h)."""
     return polar_factor(transpose(anchor) @ representations)

@@ -21,16 +21,12 @@ _LEAST_PROBABILITY = 1e-12
 
 
 def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask:
-    """Which rows each model is trained on: halves at random, models 2j and 2j + 1 complement each other.
+    """Which rows each model is trained on, (n_models, n_rows): halves at random; models 2j and 2j + 1 complement each other.
 
     Parameters
     ----------
     n_models : int
         Even, and six or more.
-
-    Returns
-    -------
-    array of bool of shape (n_models, n_rows)
     """
     if n_models < 6 or n_models % 2:
         raise InputError("n_models", expected="even, and 6 or more", got=str(n_models), cure="16 is usual.")
@@ -39,13 +35,7 @@ def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask
 
 
 def confidence_in(probabilities: Matrix, codes: npt.NDArray[np.integer]) -> Matrix:
-    """The log-odds that a model gives to the class of each row.
-
-    Parameters
-    ----------
-    probabilities : array of shape (n, classes)
-    codes : integers of shape (n,)
-        The rows' classes.
+    """The log-odds that a model gives to the class of each row, from probabilities (n, classes).
 
     Examples
     --------
@@ -60,14 +50,10 @@ def confidence_in(probabilities: Matrix, codes: npt.NDArray[np.integer]) -> Matr
 
 
 def score_members(confidences: Matrix, included: Mask) -> Matrix:
-    """The log-likelihood ratio of membership of every row in every model.
+    """The log-likelihood ratio of membership of every row in every model, (n_models, n_rows).
 
-    Parameters
-    ----------
-    confidences : array of shape (n_models, n_rows)
-        Of each model in each row's label: log-odds of a class, or the residual of a number.
-    included : array of bool of shape (n_models, n_rows)
-        As `draw_halves` gives them.
+    From each model's confidence in each row's label, log-odds of a class or the residual of a number, and what `draw_halves`
+    gave.
     """
     pairs = confidences.reshape(-1, 2, confidences.shape[1])
     inside = included.reshape(pairs.shape)

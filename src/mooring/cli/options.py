@@ -113,13 +113,7 @@ class SumOptions:
     ] = None
 
     def settings(self, *, pictures: bool) -> Any:
-        """As the study's settings; None of them given leaves all at their defaults.
-
-        Parameters
-        ----------
-        pictures : bool
-            Whether rows are images.
-        """
+        """As the study's settings, of `pictures` or columns; none given leaves all at their defaults."""
         from mooring.mechanisms.secure_sum.settings import settings_from
 
         given = {

@@ -20,7 +20,7 @@ from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 
 
 def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, float] = (-1.0, 1.0)) -> bytes:
-    """Write a model of sums as ONNX.
+    """Write a model of sums as ONNX, from encoded rows to what `mooring.learners.onnx_export.to_onnx` says.
 
     Parameters
     ----------
@@ -28,11 +28,6 @@ def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, 
         What the sums are of.
     limits : (float, float)
         Of a number: predictions are clipped to them.
-
-    Returns
-    -------
-    bytes
-        As `mooring.learners.onnx_export.to_onnx`, from encoded rows.
     """
     graph = Graph()
     blocks = _blocks(graph, features, graph.add("Cast", INPUT, to=DOUBLE))

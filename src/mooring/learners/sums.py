@@ -140,12 +140,7 @@ def check_sums(sums: Sums) -> list[str]:
 
 
 def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
-    """Fit ridge regression of the outcome.
-
-    Parameters
-    ----------
-    shrink : bool, default True
-        Whether to shrink correlations by what noise makes of them; False for features that are dense and decorrelated.
+    """Fit ridge regression of the outcome; `shrink` correlations by what noise makes of them, unless features are dense.
 
     Examples
     --------
@@ -162,14 +157,7 @@ def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
 def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     """Fit linear discriminant analysis; for two classes `scores` are the log-odds of the second.
 
-    For more they are log-probabilities, but for a constant a row.
-
-    Parameters
-    ----------
-    sums : Sums
-        Of classes.
-    shrink : bool, default True
-        As for `fit_least_squares`.
+    For more they are log-probabilities, but for a constant a row. `shrink` is as for `fit_least_squares`.
     """
     K = sums.n_classes
     if K < 2:

@@ -53,18 +53,9 @@ def forest_trees(model: Any) -> Trees:
 
 
 def boosted_trees(document: bytes) -> tuple[Trees, npt.NDArray[np.float64]]:
-    """The trees of an XGBoost model, and the scores that they are added to, one an output.
+    """The trees of an XGBoost model as it writes it in JSON, and the scores that they are added to, one an output.
 
-    Parameters
-    ----------
-    document : bytes
-        The model as XGBoost writes it in JSON.
-
-    Returns
-    -------
-    trees : Trees
-        XGBoost asks x < t of single-precision numbers, which says x ≤ the next number below t.
-    base : array of shape (outputs,)
+    XGBoost asks x < t of single-precision numbers, which says x ≤ the next number below t.
     """
     learner = json.loads(document)["learner"]
     booster, objective = learner["gradient_booster"], learner["objective"]["name"]

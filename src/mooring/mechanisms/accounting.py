@@ -88,10 +88,6 @@ def calibrate_gaussian(
         The norm that `clip_rows` enforces. Choose it from public knowledge: chosen from the data it leaks.
     neighboring : NeighboringRelation, default REPLACE_ONE
 
-    Returns
-    -------
-    Guarantee
-
     Notes
     -----
     The smallest σ comes from `dp_accounting`'s exact analysis of the Gaussian mechanism.

@@ -124,12 +124,7 @@ class Figure(Serializable):
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:
     """What the strongest of several attacks finds: the highest value, or the lowest of an error; NaN where none has one.
 
-    Parameters
-    ----------
-    values : array of shape (n_attacks, …)
-        NaN where an attack was not run.
-    higher_is_worse : bool
-        Whether a higher value means that more leaks.
+    Values are of shape (n_attacks, …), NaN where an attack was not run.
     """
     strongest = np.fmax if higher_is_worse else np.fmin  # unlike nanmax, silent where no attack has a value
     return np.asarray(strongest.reduce(values, axis=0, initial=math.nan), dtype=np.float64)

@@ -111,13 +111,10 @@ def infer_column(name: str, values: Values | str) -> tuple[Column | None, str]:
 
 
 def fit_scale(schema: Schema, columns: Any) -> Schema:
-    """The same inferred schema with its numbers standardised, and filled, by these rows.
+    """The same inferred schema with its numbers standardised, and filled, by these rows of clean columns.
 
-    Parameters
-    ----------
-    columns : pyarrow.Table
-        Clean columns. One that is constant is centred only, and one that is missing throughout becomes 0 for all rows:
-        nothing is known of its scale.
+    A column that is constant is centred only, and one that is missing throughout becomes 0 for all rows: nothing is known of
+    its scale.
     """
     fitted = []
     for column in schema.columns:

@@ -26,17 +26,9 @@ _ROUNDS = 30
 def denoise_by_gaussians(
     reconstruction: Reconstruction, view: CollusionView, *, rng: np.random.Generator
 ) -> Reconstruction:
-    """Replace the rebuilt rows by their posterior mean under a Gaussian for each class.
+    """Replace the rebuilt rows by their posterior mean under a Gaussian for each class; see `Denoiser`.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Not used.
-
-    Raises
-    ------
-    DoesNotApply
-        If there is no error to take out, or no rows to learn the population from.
+    It does not apply where there is no error to take out, or there are no rows to learn the population from.
     """
     require_generator(rng)
     rows, error = reconstruction.rows, error_covariance(reconstruction, view)
@@ -54,13 +46,7 @@ def denoise_by_gaussians(
 
 
 def error_covariance(reconstruction: Reconstruction, view: CollusionView) -> Array:
-    """σ² I + E: private-data noise that is left in the rebuilt rows, and what a wrong map adds.
-
-    Raises
-    ------
-    DoesNotApply
-        If there is none.
-    """
+    """σ² I + E: private-data noise left in the rebuilt rows, and what a wrong map adds; raises DoesNotApply if 0."""
     rows = reconstruction.rows
     xp = namespace_of(rows)
     left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
@@ -75,13 +61,9 @@ def error_covariance(reconstruction: Reconstruction, view: CollusionView) -> Arr
 def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple[Codes, Array, Array]:
     """The class of each of the target's rows, and the mean and covariance of every class, without noise.
 
-    As the attack learnt them, else from the rows that the attacker has. A class of which nothing is known has the moments of
-    all rows; all are one class where the population was learnt without regard to classes.
-
-    Raises
-    ------
-    DoesNotApply
-        If there are no rows to learn the population from.
+    As the attack learnt them, else from the rows that the attacker has; raises DoesNotApply if there are none. A class of
+    which nothing is known has the moments of all rows; all are one class where the population was learnt without regard to
+    classes.
     """
     codes, population = view.codes_of([view.target]), reconstruction.population
     variance = view.data_noise_scale**2

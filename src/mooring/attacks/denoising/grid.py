@@ -40,18 +40,9 @@ _fitted: WeakKeyDictionary[CollusionView, tuple[float, LatentClasses]] = WeakKey
 def denoise_by_grids(
     reconstruction: Reconstruction, view: CollusionView, *, rng: np.random.Generator
 ) -> Reconstruction:
-    """Replace the rebuilt rows by their posterior mean under a latent-class model of the declared columns.
+    """Replace the rebuilt rows by their posterior mean under a latent-class model of the declared columns; see `Denoiser`.
 
-    Parameters
-    ----------
-    reconstruction : Reconstruction
-    view : CollusionView
-    rng : numpy.random.Generator
-
-    Raises
-    ------
-    DoesNotApply
-        If no columns are declared, there is no error to take out, or nothing is known of the population.
+    It does not apply where no columns are declared, there is no error to take out, or nothing is known of the population.
     """
     require_generator(rng)
     if not view.columns:

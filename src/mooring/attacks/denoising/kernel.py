@@ -86,17 +86,9 @@ class Density:
 def denoise_by_kernels(
     reconstruction: Reconstruction, view: CollusionView, *, rng: np.random.Generator
 ) -> Reconstruction:
-    """Replace the rebuilt rows by their posterior mean under a mixture of Gaussians for each class.
+    """Replace the rebuilt rows by their posterior mean under a mixture of Gaussians for each class; see `Denoiser`.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Not used.
-
-    Raises
-    ------
-    DoesNotApply
-        If there is no error to take out, or no rows to make atoms of.
+    It does not apply where there is no error to take out, or there are no rows to make atoms of.
     """
     require_generator(rng)
     rows = reconstruction.rows

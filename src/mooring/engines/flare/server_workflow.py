@@ -121,14 +121,9 @@ class ServerWorkflow:
         return self.settings.folder / INBOX / f"{name}{SUFFIXES[kind]}"
 
     def run(self, connected: Iterable[str], ask: AskSites) -> None:
-        """Do the whole job with the sites that are connected, and write down what each answered.
+        """Do the whole job with the connected sites that are in the roster, and write down what each answered.
 
-        Parameters
-        ----------
-        connected : iterable of str
-            Names of sites; those that are not in the study's roster are not asked.
-        ask : callable
-            Raises JobAbortedError if the job is aborted.
+        `ask` raises JobAbortedError if the job is aborted.
         """
         sites = self.known(connected)
         self.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")

@@ -221,15 +221,12 @@ def filters_of(height: int, width: int) -> Filters:
 def draw_glyphs(height: int, width: int, seed: int) -> Matrix:
     """Return synthetic pictures: glyphs of two or three random Bézier curves, each in copies that are bent and shifted.
 
+    They are of shape (glyphs × copies, height × width), in [−1, 1]; the copies of a glyph follow each other.
+
     Parameters
     ----------
     seed : int
         Public.
-
-    Returns
-    -------
-    array of shape (glyphs × copies, height × width)
-        In [−1, 1]; the copies of a glyph follow each other.
     """
     words = np.random.PCG64(seed)
 
@@ -272,15 +269,10 @@ def _project_glyphs(height: int, width: int, n_components: int, seed: int) -> Pi
 
 
 def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeatures:
-    """Return features whose projection is fitted to public pictures of the kind in question, instead of glyphs.
+    """Return features whose projection is fitted to public pictures (n, n_inputs) of the kind in question, not to glyphs.
 
     Their whitened principal components: where all pictures are much alike, as aligned faces are, glyphs leave a large mean
-    in φ, which says nothing and takes its share of the norm.
-
-    Parameters
-    ----------
-    pictures : array of shape (n, n_inputs)
-        Public: nobody's records that the study protects.
+    in φ, which says nothing and takes its share of the norm. Public: nobody's records that the study protects.
     """
     require_width(pictures, features)
     filters = filters_of(features.height, features.width)
@@ -298,12 +290,7 @@ def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeature
 def discriminating_directions(z: Matrix, n_components: int) -> Matrix:
     """Return the directions in which glyphs differ most, against their copies: B v = μ (W + κI) v, as columns.
 
-    Parameters
-    ----------
-    z : array of shape (glyphs × copies, n)
-        The copies of a glyph follow each other.
-    n_components : int
-        How many, those of the largest μ first.
+    The copies of a glyph follow each other in z (glyphs × copies, n); directions of the largest μ come first.
     """
     copies = z.reshape(-1, _COPIES, z.shape[1])
     means = copies.mean(axis=1)

@@ -93,16 +93,9 @@ def expand(words: Words, size: int) -> Elements:
 
 
 def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
-    """Return the secret from shares that all lie on one polynomial.
+    """Return the secret from shares, by combiner 1 to k, that all lie on one polynomial.
 
-    Parameters
-    ----------
-    shares : mapping from combiner, 1 to k, to its share
-
-    Raises
-    ------
-    InputError
-        If there are fewer than t shares, or if they lie on no polynomial of degree t − 1 (`find_wrong` names whose).
+    Fewer than t shares, and shares that lie on no polynomial of degree t − 1 (`find_wrong` names whose), are refused.
     """
     t, points = threshold.threshold, sorted(shares)
     _require_shares(shares, threshold)
@@ -138,11 +131,7 @@ def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Word
 def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[int] | None:
     """Return the combiners whose single numbers do not lie on one polynomial with the others', or None if it cannot be told.
 
-    Parameters
-    ----------
-    values : mapping from combiner, 1 to k, to an element
-    threshold : Threshold
-        Of t numbers or fewer, none is wrong.
+    Of t numbers or fewer, none is wrong.
     """
     t, points = threshold.threshold, sorted(values)
     if _fits(points, values, t):

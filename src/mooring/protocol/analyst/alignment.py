@@ -166,17 +166,7 @@ def _set_outliers_aside(
 
 
 def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float]) -> list[bool] | None:
-    """Which of these do not fit the participants that `fits` is of; None where noise does not let that be told.
-
-    Parameters
-    ----------
-    fits : Fits
-        Of participants who were aligned to each other.
-    template : array of shape (r, h)
-        Theirs.
-    values : sequence of float
-        Fits to it.
-    """
+    """Which of these fits to a template do not go with those of the participants who were aligned to it; None if untold."""
     v = study.anchor_noise_scale
     if v >= transition_scale(fits.values.size, study.n_components, study.n_anchor_rows):
         return None

@@ -155,15 +155,7 @@ class IntakeRecord:
         return cls(folder, study, remembered, _read_copies(plain, remembered))
 
     def settle(self, valid: Iterable[tuple[str, AnyBundle]], aside: Sequence[RejectedBundle]) -> Intake:
-        """Take one bundle a participant, and remember it.
-
-        Parameters
-        ----------
-        valid : iterable of (str, Bundle)
-            Files and their bundles, verified.
-        aside : sequence of RejectedBundle
-            Those that do not hold up.
-        """
+        """Take one bundle a participant, of files and their verified bundles, and remember it; `aside` does not hold up."""
         theirs: dict[str, list[tuple[str, AnyBundle]]] = {member.name: [] for member in self.study.participants}
         for file, bundle in valid:
             theirs[bundle.member.name].append((file, bundle))

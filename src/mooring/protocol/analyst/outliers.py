@@ -53,13 +53,7 @@ class Fits:
     """Mean and standard deviation of garbage's fit."""
 
     def find_low(self, values: Sequence[float], honest_spread: float) -> list[bool] | None:
-        """Whether each fit, among these or not, is near garbage or lower than honest ones scatter; None if none can be told.
-
-        Parameters
-        ----------
-        honest_spread : float
-            What `measure_honest_spread` gave.
-        """
+        """Whether each fit is near garbage, or lower than honest ones scatter (`measure_honest_spread`); None if untold."""
         median = float(np.median(self.values))
         near = self.garbage + _NEAR_GARBAGE * (median - self.garbage)
         if median - self.garbage <= _CLEAR * self.spread or median - near <= _CLEAR * honest_spread:

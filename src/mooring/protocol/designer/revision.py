@@ -26,13 +26,7 @@ _MOST_PICTURES = 10_000
 
 
 def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
-    """Check cards and enter them in the roster of a study's file, which is written again.
-
-    Parameters
-    ----------
-    cards : sequence of Path
-        The analyst's may be among them.
-    """
+    """Check cards, the analyst's among them, and enter them in the roster of a study's file, which is written again."""
     read = [read_card(card) for card in cards]
     study = Study.read(path).with_members([member for role, member in read if role == "participant"])
     for role, member in read:
@@ -78,10 +72,6 @@ def project_study(
         A table of public rows, never a participant's, with the study's columns. Its labels are not read.
     components : int, optional
         Default: what the study says.
-
-    Returns
-    -------
-    Study
     """
     path = Path(path)
     plain = read_plain(path)

@@ -108,13 +108,7 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningK
 
 
 def read_card(path: str | Path) -> tuple[Role, Member]:
-    """Read a card and check its proof.
-
-    Raises
-    ------
-    RefusedError
-        If whoever wrote the card does not hold its signing key, or it has been changed since.
-    """
+    """Read a card; one whose writer does not hold its signing key, or that was changed since, is refused."""
     content = read_bounded(Path(path), _MOST_BYTES, what=f"the card {Path(path).name!r}")
     try:
         plain = tomllib.loads(content.decode())

@@ -23,12 +23,7 @@ _LARGEST = 1e6  # of a number in the file: none that is made comes near
 def study_projection(study: Study) -> Projection:
     """The study's public projection: none, Gaussian by its nonce, or the file beside the study, checked by its digest.
 
-    Raises
-    ------
-    StorageError
-        If there is no such file.
-    RefusedError
-        If it is not the one that the study names, or holds no orthonormal matrix.
+    A file that is not the one that the study names, or holds no orthonormal matrix, is refused.
     """
     m, h = study.n_features, study.n_components
     if study.projection == "none":
@@ -47,13 +42,7 @@ def study_projection(study: Study) -> Projection:
 
 
 def study_features(study: Study) -> FeatureMap:
-    """The public feature map of a study of secure sums; fitted to public pictures by the file beside it, if it names one.
-
-    Raises
-    ------
-    StorageError, RefusedError
-        As `study_projection`.
-    """
+    """The public feature map of a study of secure sums; fitted to public pictures by the file beside it, if it names one."""
     assert study.sums is not None
     features = make_features(study.sums, study.schema, study.image_shape)
     if not (isinstance(features, PictureFeatures) and study.sums.features_digest):

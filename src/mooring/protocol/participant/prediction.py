@@ -218,17 +218,8 @@ def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Rel
 def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
     """A local folder with a participant's result: the one that is named, or a temporary one with what is at a URL.
 
-    Parameters
-    ----------
-    address : str or path
-        Of a participant's own folder of results.
-    study : Study
-        Tells how large its files may be.
-
-    Notes
-    -----
-    Nothing is checked here but names and sizes: `read_result` does that. A temporary folder is readable by its owner
-    only, and removed.
+    Nothing is checked here but names and sizes: `read_result` does that. A temporary folder is readable by its owner only,
+    and removed.
     """
     if not is_url(address):
         place, signed = local_path(address), MAP_FILE if study.sums is None else SUM_FILE

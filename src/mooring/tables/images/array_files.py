@@ -58,15 +58,8 @@ def find_idx_labels(images: Path) -> Path | None:
 
 
 def read_idx(path: Path, *, n_dimensions: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes.
+    """Read an IDX file of unsigned bytes, whose array may have so many dimensions.
 
-    Parameters
-    ----------
-    n_dimensions : tuple of int
-        How many dimensions the array may have.
-
-    Notes
-    -----
     The header is checked against the size of the file before anything of that size is set aside.
     """
     require_file(path)

@@ -47,10 +47,6 @@ def read_images(
         the classes, and which participant or person an image belongs to. All other columns of numbers and words become
         attributes.
 
-    Returns
-    -------
-    Records
-
     Examples
     --------
     >>> import tempfile

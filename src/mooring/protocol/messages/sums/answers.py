@@ -83,11 +83,7 @@ def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], sig
 def read_closing_list(path: Path, study: Study) -> ClosingList:
     """Read the analyst's list, or refuse one that could open something else than the total of a quorum.
 
-    Raises
-    ------
-    RefusedError
-        If it is not the analyst's, names somebody who is not in the roster or somebody twice, one bundle for two, or fewer
-        than the quorum.
+    It must be the analyst's and name members of the roster, each once and with its own bundle; no fewer than the quorum.
     """
     study.require_roster()
     analyst = study.analyst.signing_key if study.analyst else ""
