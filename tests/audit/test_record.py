@@ -33,7 +33,8 @@ from mooring.audit.hazards import (
     warn_of_linkage,
     warn_of_linked_rows,
 )
-from mooring.audit.plan import Plan, _Search
+from mooring.audit.planning import Plan
+from mooring.audit.planning.search import PointSearch
 from mooring.audit.result import AttackOutcome, AuditResult, References
 from mooring.audit.simulation import simulate
 from mooring.learners import Gain, Score
@@ -64,7 +65,7 @@ def search(
     r: int | None = None,
     scored: bool = True,
     n_public: int | None = None,
-) -> _Search:
+) -> PointSearch:
     """A search over audits whose error is a function of the point; more noise and fewer components score less."""
 
     def audit(at: OperatingPoint) -> PointResult:
@@ -78,8 +79,10 @@ def search(
 
     public = None if n_public is None else np.zeros((n_public, m))
     partition, settings = SimpleNamespace(n_features=m, public=public), SimpleNamespace(projection="auto")
-    auditor: Any = SimpleNamespace(partition=partition, settings=settings, title=str, audit=audit)
-    return _Search(auditor, LeakageLimit.parse(limit), None, r)
+    alone = References(Score("balanced accuracy", 0.7, 0.6, 0.8, 60) if scored else None, None, 1)
+    more = {"rms": lambda h: 2.0, "references": lambda: alone}
+    auditor: Any = SimpleNamespace(partition=partition, settings=settings, title=str, audit=audit, **more)
+    return PointSearch(auditor, LeakageLimit.parse(limit), None, r)
 
 
 LANDSCAPES: dict[str, tuple[Callable[[OperatingPoint], float], dict[str, Any]]] = {
@@ -106,14 +109,14 @@ def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
     found.progress = lambda *words: told.append(words[:2])
     found.over_noise(8 if options.get("m", 40) > 8 else 4)
     found.over_shape(widen=True)
-    alone = Score("balanced accuracy", 0.7, 0.6, 0.8, 60)
-    best, recommended, words = found.conclude(alone if options.get("scored", True) else None)
+    reported, recommended, words = found.conclude(found.auditor)
     found.finish()
+    assert "nan" not in words  # intervals are unknown here
     places = list(found.tried.values())
     plan = Plan(found.limit, SimpleNamespace(points=tuple(places)), recommended, words)  # type: ignore[arg-type]
     frontier = [places.index(one) for one in plan.frontier]
     tried = [list(vars(point).values())[1:] for point in found.tried]
-    chosen = [None if one is None else places.index(one) for one in (best, recommended)]
+    chosen = [None if one is None else places.index(one) for one in (found.best(), reported, recommended)]
     check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, told, gist(words)])
 
 

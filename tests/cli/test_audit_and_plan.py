@@ -45,11 +45,11 @@ def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_search() -> Iterator[None]:
     """The same search over fewer noises."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mooring.audit.plan._DATA_LEVELS", (0.5,))
-        patch.setattr("mooring.audit.plan._ANCHOR_SCALES", (0.3,))
-        patch.setattr("mooring.audit.plan._BOTH", ((0.05, 0.4), (0.1, 0.4)))
-        patch.setattr("mooring.audit.plan._MOST_NOISE", 1.0)
-        patch.setattr("mooring.audit.plan._HALVINGS", 0)
+        patch.setattr("mooring.audit.planning.search._DATA_LEVELS", (0.5,))
+        patch.setattr("mooring.audit.planning.search._ANCHOR_SCALES", (0.3,))
+        patch.setattr("mooring.audit.planning.search._BOTH", ((0.05, 0.4), (0.1, 0.4)))
+        patch.setattr("mooring.audit.planning.search._MOST_NOISE", 1.0)
+        patch.setattr("mooring.audit.planning.search._HALVINGS", 0)
         yield
 
 
@@ -86,12 +86,13 @@ def test_a_plan_prints_its_verdict_and_names_the_page_to_open(planned: tuple[Res
     for words in ("Frontier", "local only", "pooled raw", "Open", "report.html"):
         assert words in printed
     assert plain["target"] == "error at least 0.2"
-    assert [one["point"]["epsilon"] for one in plain["audit"]["sums"]["results"]] == [None, 8.0, 2.0, 1.0]
+    assert [one["point"]["epsilon"] for one in plain["search"]["sums"]["results"]] == [None, 8.0, 2.0, 1.0]
+    assert "on the half of the rows that was searched" in printed
 
 
 def attacks_named(plain: dict[str, Any]) -> set[str]:
     """The strongest attack of every point by error."""
-    points = plain.get("audit", plain)["points"]
+    points = plain.get("search", plain)["points"]
     return {
         min(
             (o["figures"]["centred_error"]["value"], o["attack"])
@@ -403,7 +404,9 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     table = columns()
     del table["ill"]  # without utility to weigh, the plan recommends the least noise that keeps to the limit
     path = write_csv(tmp_path / "p.csv", table)
-    printed = run("plan", "--study", study, path, *PLAN[-2:], "--participants", 2, "--output", out).stdout
+    printed = run(
+        "plan", "--study", study, path, "--limit", "mean error at least 0.2", "--participants", 2, "--output", out
+    ).stdout
     plain = json.loads((out / "plan.json").read_text(encoding="utf-8"))
     assert {one["point"]["n_components"] for one in plain["audit"]["points"]} == {5}
     assert {one["point"]["n_anchor_rows"] for one in plain["audit"]["points"]} == {11}

@@ -212,6 +212,30 @@ def test_parts_are_split_within_each_participant(sizes: list[int], test_share: f
     assert np.array_equal(dealt.public, public)
 
 
+@given(st.lists(st.integers(6, 10).map(lambda n: 2 * n), min_size=1, max_size=4), st.booleans(), st.integers(0, 99))
+def test_halves_share_nobodys_rows_and_have_as_many_of_each_class(sizes: list[int], grouped: bool, seed: int) -> None:
+    starts, rng = np.cumsum([0, *sizes]), np.random.default_rng(seed)
+    datasets = [np.arange(float(start), start + n)[:, None] for start, n in zip(starts[:-1], sizes, strict=True)]
+    whole = Partition.from_parts(datasets, [np.arange(n) % 2 for n in sizes], rng=rng, public=[[100.0]], test_share=0.3)
+    groups = np.arange(sum(sizes) + 1) // 2 if grouped else None
+    halves = whole.halves(rng=rng, groups=groups)
+    indices = [np.concatenate([*half.train_indices, *half.test_indices]) for half in halves]
+    assert sorted(np.concatenate(indices)) == list(range(sum(sizes)))
+    for half, own in zip(halves, indices, strict=True):
+        check_every_row_is_in_one_place(half, sum(sizes) + 1)
+        assert np.array_equal(np.concatenate([*half.train, *half.test])[:, 0], own)
+    if grouped:
+        assert not set(groups[indices[0]]) & set(groups[indices[1]])
+    else:
+        for both in zip(halves[0].train_labels, halves[1].train_labels, strict=True):
+            assert max(abs(np.subtract(*(np.bincount(labels, minlength=2) for labels in both)))) <= 1
+
+
+def test_rows_that_are_too_few_are_not_halved(refused: Refused) -> None:
+    few = Partition.from_parts([np.eye(4), np.eye(4)[:3]], rng=np.random.default_rng(0), test_share=0)
+    refused(lambda: few.halves(rng=np.random.default_rng(0)), "a participant's rows to train on", "at least 4", "1 in")
+
+
 @pytest.mark.parametrize("n_test", [4, 0])
 def test_parts_with_test_rows_are_kept_as_they_are(n_test: int) -> None:
     train, test = [np.ones((3, 2)), np.ones((1, 2))], [np.zeros((2, 2)), np.zeros((n_test, 2))]

@@ -5,7 +5,7 @@ from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.identification import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.leakage import Attempt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
-from mooring.audit.plan import Plan, plan_study
+from mooring.audit.planning import Plan, plan_study
 from mooring.audit.result import (
     HEADLINE,
     AttackOutcome,

@@ -258,6 +258,8 @@ class AuditResult(Serializable):
             return f"At worst ({one.title}, a method that no study can use)"
         if self.description.get("contrast"):
             return f"For contrast, where rows are uploaded ({one.title})"
+        if self.description.get("safest"):
+            return f"At the safest setting that was tried ({one.title})"
         if self.chosen is not None or len(self.points) == 1:
             return f"At the chosen setting ({one.title})"
         n_usable = sum(other.point.usable for other in self.points)

@@ -349,17 +349,16 @@ class LeakageLimit:
         rate = f" at {'1' if known == self.measure else '0.1'}%" if "membership" in name else ""
         return f"{name} at most {100 * self.bound:.6g}%{rate}"
 
-    def met_by(self, figure: Figure) -> bool:
-        """Whether a figure keeps to the limit even at the worse end of its interval."""
-        interval = figure.interval
-        if self.at_least:
-            return (interval.low if interval.known else figure.value) >= self.bound
-        return (interval.high if interval.known else figure.value) <= self.bound
+    def met_by(self, figure: Figure, *, room: float = 1.0) -> bool:
+        """Whether a figure keeps to the limit at the worse end of its interval, or so many times as far away."""
+        worse = figure.interval.low if self.at_least else figure.interval.high
+        value = figure.value + room * (worse - figure.value if figure.interval.known else 0.0)
+        return value >= self.bound if self.at_least else value <= self.bound
 
-    def met_at(self, result: PointResult) -> bool:
+    def met_at(self, result: PointResult, *, room: float = 1.0) -> bool:
         """Whether the strongest attack at a point keeps to it; no attack, no trust."""
         worst = result.worst(self.measure)
-        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1])
+        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1], room=room)
 
     def met_by_sums(self, result: SumResult) -> bool:
         """Whether secure sums carry a guarantee within a limit of ε, or keep to one of membership; others are about rows."""

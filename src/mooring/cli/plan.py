@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,8 @@ def plan(
 ) -> None:
     """Search methods, noise and sizes on rows like yours; recommend a point that keeps to the limit, or say that none pays.
 
+    One half of the rows is searched; the figures of the recommended point are of the other half.
+
     Example: mooring plan patients.csv --label outcome --participants 8 --limit "error at least 0.5"
 
     Example: mooring plan --study study.toml patients.csv --limit "error at least 0.5"
@@ -44,6 +47,8 @@ def plan(
         from mooring.cli.inputs import read_and_partition
         from mooring.report import render_plan
 
+        if options.rows_each is not None:
+            options = replace(options, rows_each=2 * options.rows_each)  # so many in each half
         given = read_and_partition(data, options)
         with count_progress() as tell:
             found = plan_study(
@@ -58,12 +63,12 @@ def plan(
         if format == "json":
             typer.echo(found.to_json())
             return
-        title = "Frontier: no point tried beats these in both"
+        title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
         if found.frontier:
-            console.print(points_table(found.audit, only=found.frontier, title=title))
+            console.print(points_table(found.tried, only=found.frontier, title=title))
         print_findings(console, found.audit, notes=given.records.notes)
-        if found.audit.sums is not None:
-            console.print(sums_table(found.audit))
+        if found.tried.sums is not None:
+            console.print(sums_table(found.tried))
         style = "bold red" if found.method is None else "bold green" if found.answer == "pays" else "bold yellow"
         console.print(found.verdict, style=style, markup=False)
         if (against := warn_of_linked_rows(found.recommended)) is not None:

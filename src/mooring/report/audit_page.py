@@ -98,6 +98,7 @@ def describe_audit(
     chosen = None if result.chosen is None else result.headline_point
     detailed = best or chosen or _least_protected_that_hides_something(result)
     drawn = result if drawn is None else drawn
+    tried = drawn.tried if isinstance(drawn, Plan) else result
     return {
         "setting": state_setting(result),
         "membership": None if result.headline_point is None else state_membership(result.headline_point),
@@ -106,20 +107,21 @@ def describe_audit(
         "release": None if result.release is None else str(result.release),
         "noise_unit": result.noise_unit.words,
         "charts": draw_audit(drawn),
-        "errors": tabulate_errors(result),
-        "images": describe_images(result),
-        "points": [describe_point(one) for one in order_points(result)],
-        "percent": not any(one.gain is not None and one.gain.metric == "R²" for one in result.points),
+        "errors": tabulate_errors(tried),
+        "images": describe_images(tried),
+        "points": [describe_point(one) for one in order_points(tried)],
+        "percent": not any(one.gain is not None and one.gain.metric == "R²" for one in tried.points),
+        "searched": tried is not result,
         "references": {
-            "local only": describe_score(result.references.local_only),
-            "pooled raw": describe_score(result.references.pooled_raw),
+            "local only": describe_score(tried.references.local_only),
+            "pooled raw": describe_score(tried.references.pooled_raw),
         },
         "attribute": result.description.get("attribute"),
         "detailed": None if detailed is None or detailed.worst() is None else _detail(detailed),
         "rows": describe_rows(detailed),
-        "sums": None if result.sums is None else describe_sums(result.sums),
+        "sums": None if tried.sums is None else describe_sums(tried.sums),
         "leading": state_own_sums(result),
-        "has_examples": any(one.examples is not None for one in result.points),
+        "has_examples": any(one.examples is not None for one in tried.points),
         "warnings": list(result.warnings),
     }
 

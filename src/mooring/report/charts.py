@@ -44,12 +44,13 @@ _SCORE_COLOURS = {"joint": BLUE, "local only": "#d1615d", "pooled raw": QUIET}
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
     """Charts by name, which a notebook shows; those that have nothing to show are left out.
 
-    `frontier` (of a plan, with its best point and the limit marked), `envelope` and `membership`.
+    `frontier`, `envelope` and `membership`. Of a plan, frontier and envelope are of the points tried; the limit is marked,
+    and the best point, where it is on the rows that were not searched.
     """
-    result = audit.audit if isinstance(audit, Plan) else audit
+    result, tried = (audit.audit, audit.tried) if isinstance(audit, Plan) else (audit, audit)
     made = {
         "frontier": _frontier(audit),
-        "envelope": _envelope_at_one_point(result.points[0]) if len(result.points) == 1 else _envelope(result),
+        "envelope": _envelope_at_one_point(tried.points[0]) if len(tried.points) == 1 else _envelope(tried),
         "membership": _membership(result),
     }
     return {name: chart for name, chart in made.items() if chart is not None}
@@ -70,7 +71,7 @@ def _whiskers(area: Area, one: Figure | Score, at: float, *, upright: bool = Fal
 
 def _frontier(audit: AuditResult | Plan) -> Chart | None:
     """Utility as deployed against what the strongest attack leaves unrecovered, a mark a point."""
-    result, plan = (audit.audit, audit) if isinstance(audit, Plan) else (audit, None)
+    result, plan = (audit.tried, audit) if isinstance(audit, Plan) else (audit, None)
     limit = plan.limit if plan is not None and plan.limit.at_least else None
     measure = _ERROR if limit is None else limit.measure
     shown = [
@@ -82,6 +83,8 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
         return None
     references = {"local only": result.references.local_only, "pooled raw": result.references.pooled_raw}
     scores = [score for _, score, *_ in shown]
+    best = None if plan is None else plan.recommended
+    scores += [] if best is None or best.deployed is None else [best.deployed]
     known = [one for one in references.values() if one is not None and not math.isnan(one.value)]
     whose = "error of the most exposed tenth of rows" if measure == "exposed_tenth" else "error"
     far = max([1.0, *(min(error.value, 2.0) for *_, error in shown), *([] if limit is None else [limit.bound])])
@@ -98,7 +101,6 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
         shapes.append(area.line([(limit.bound, area.y.low), (limit.bound, area.y.high)], CALM, dash=DASHED))
         shapes.append(area.text(limit.bound, area.y.low, "limit", CALM))
     legend = _place_points(area, shown, shapes)
-    best = None if plan is None else plan.recommended
     if best is not None and best.deployed is not None and (worst := best.worst(measure)) is not None:
         shapes.append(area.mark(worst[1].value, best.deployed.value, CALM, "ring"))
         legend.append(("recommended" if plan.answer in ("pays", None) else "best within the limit", shapes[-1]))  # type: ignore[union-attr]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from mooring.randomness import require_generator
 from mooring.tables.records import LabelKind, Labels, Records, as_labels, as_rows, label_kind_of
 from mooring.tables.sampling import make_strata, owners_of_groups, round_robin, share_of, split_stratified
 from mooring.typing import Indices, Matrix
+
+_FEWEST_HALVED = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +142,63 @@ class Partition:
             test=test_indices,
             public=None if public is None else numbers[-1],
             names=_default_names(p) if names is None else tuple(names),
+        )
+
+    def halves(
+        self, *, rng: np.random.Generator, groups: npt.NDArray[np.int64] | None = None
+    ) -> tuple[Partition, Partition]:
+        """Two partitions with half of every participant's rows each, class by class; public rows are in both.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        groups : array of int, optional
+            Whose row each record is (one value a record): all rows of one person go to one half.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> whole = Partition.from_parts([np.eye(8)], [[0, 1] * 4], rng=rng, test_share=0)
+        >>> [half.train_labels[0].tolist() for half in whole.halves(rng=rng)]
+        [[0, 1, 0, 1], [0, 1, 0, 1]]
+        """
+        require_generator(rng)
+        parts, p = (*self.train_indices, *self.test_indices), self.n_participants
+        rows = np.concatenate(parts)
+        part = np.repeat(np.arange(2 * p), [own.size for own in parts])
+        labels = None if self.train_labels is None else np.concatenate([*self.train_labels, *(self.test_labels or ())])
+        _, first, unit = np.unique(rows if groups is None else groups[rows], return_index=True, return_inverse=True)
+        order = np.lexsort((rng.random(first.size), make_strata(labels, rows.size)[first], part[first]))
+        side = np.empty(first.size, dtype=np.int64)
+        side[order] = np.arange(first.size) % 2
+        first_half = np.split(side[unit] == 0, np.cumsum([own.size for own in parts])[:-1])
+        fewest = min(int(min(own.sum(), own.size - own.sum())) for own in first_half[:p])
+        _require(
+            fewest >= _FEWEST_HALVED,
+            "a participant's rows to train on",
+            expected=f"at least {2 * _FEWEST_HALVED}{'' if groups is None else ', of several persons'}, to halve them",
+            got=f"{fewest} in one half",
+            cure="Give it more rows, or leave it out; 'mooring audit' takes any number.",
+        )
+        return self._take(first_half), self._take([~own for own in first_half])
+
+    def _take(self, masks: Sequence[npt.NDArray[np.bool_]]) -> Partition:
+        """The same partition with these rows alone: one mask a matrix, to train on and then to test on."""
+        p = self.n_participants
+
+        def some(arrays: tuple[Any, ...], masks: Sequence[npt.NDArray[np.bool_]]) -> tuple[Any, ...]:
+            return tuple(array[mask] for array, mask in zip(arrays, masks, strict=True))
+
+        left = [own[~mask] for own, mask in zip((*self.train_indices, *self.test_indices), masks, strict=True)]
+        return replace(
+            self,
+            train=some(self.train, masks[:p]),
+            train_labels=None if self.train_labels is None else some(self.train_labels, masks[:p]),
+            test=some(self.test, masks[p:]),
+            test_labels=None if self.test_labels is None else some(self.test_labels, masks[p:]),
+            train_indices=some(self.train_indices, masks[:p]),
+            test_indices=some(self.test_indices, masks[p:]),
+            unused_indices=np.sort(np.concatenate([self.unused_indices, *left])),
         )
 
 

@@ -122,7 +122,7 @@ def test_a_number_is_learnt_and_attacked_as_well() -> None:
     assert found.deployed.metric == "R²"
     assert found.deployed.value > 0.3
     assert found.worst()[1].value > 0.52
-    unlabelled = Partition.from_parts([np.eye(4)] * 3, rng=np.random.default_rng(0))
+    unlabelled = Partition.from_parts([np.eye(6)] * 3, rng=np.random.default_rng(0))
     assert Auditor.of(unlabelled, None, AuditSettings(sums=spec())).sum_auditor() is None
     with raising(InputError, "limit", expected="labels"):
         planned(unlabelled, limit="epsilon at most 2")

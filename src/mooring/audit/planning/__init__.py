@@ -1,0 +1,6 @@
+"""The plan: points are searched on one half of the rows, and the chosen one is reported on the other."""
+
+from mooring.audit.planning.plan import Plan
+from mooring.audit.planning.planner import plan_study
+
+__all__ = ["Plan", "plan_study"]

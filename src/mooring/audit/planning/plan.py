@@ -1,0 +1,112 @@
+"""What a plan found: every point that was tried, what is reported of the chosen one, and what to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from mooring.audit.result import AuditResult, PointResult, SumResult
+from mooring.audit.specification import LeakageLimit
+from mooring.learners import Answer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was searched, and what to do.
+
+    Attributes
+    ----------
+    limit : LeakageLimit
+    audit : AuditResult
+        What is reported, on the half of the rows that the search did not see, with draws of its own: the chosen point, or
+        the safest one where none keeps to the limit; and secure sums.
+    recommended : PointResult or None
+        That point, if it keeps to the limit there and is not shown to be no better than training alone. Whether it is shown
+        to be better, `answer` says.
+    verdict : str
+        The same in words.
+    method : dict or None
+        What is recommended, as the [method] table of a study. `data_noise_scale` is None where the rows were not encoded
+        by a study, and do not tell its unit.
+    sums : SumResult or None
+        Secure sums that are recommended instead of a point, where the limit is of ε.
+    search : AuditResult or None
+        Every point that was tried, on the other half; None where the limit is of ε.
+    """
+
+    limit: LeakageLimit
+    audit: AuditResult
+    recommended: PointResult | None
+    verdict: str
+    method: dict[str, Any] | None = None
+    sums: SumResult | None = None
+    search: AuditResult | None = None
+
+    @property
+    def tried(self) -> AuditResult:
+        """Every point that was tried; what is reported, where nothing was searched."""
+        return self.audit if self.search is None else self.search
+
+    @property
+    def answer(self) -> Answer | None:
+        """Whether joining pays at the recommended point; None where that was not measured, or nothing is recommended."""
+        best = self.recommended or self.sums
+        gain = None if best is None else best.gain
+        return None if gain is None else gain.answer
+
+    def method_lines(self) -> str | None:
+        """The [method] table as lines to paste into a study's file; None where nothing is recommended."""
+        if self.method is None:
+            return None
+        entries = {
+            name: f'"{value}"' if isinstance(value, str) else f"{value:.6g}"
+            for name, value in self.method.items()
+            if value is not None
+        }
+        lines = ["[method]", *(f"{name} = {value}" for name, value in entries.items())]
+        if self.recommended is not None and self.method["data_noise_scale"] is None:
+            scale = self.recommended.data_noise_scale
+            lines.append(f"# data_noise_scale: {scale:.3g} here. {self.audit.noise_unit.words}")
+        return "\n".join(lines)
+
+    @property
+    def frontier(self) -> tuple[PointResult, ...]:
+        """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
+        points = self.tried.points
+        known = [one for one in points if one.deployed is not None and one.worst(self.limit.measure) is not None]
+        best = [one for one in known if not any(_dominates(other, one, self.limit) for other in known)]
+        return tuple(sorted(best, key=lambda one: find_safety(one, self.limit)))
+
+    def to_json(self) -> str:
+        """Everything, as JSON text."""
+        plain = {
+            "target": str(self.limit),
+            "verdict": self.verdict,
+            "answer": self.answer,
+            "method": self.method,
+            "recommended": None if self.recommended is None else self.recommended.as_dict(),
+            "sums": None if self.sums is None else self.sums.as_dict(),
+            "frontier": [
+                {"title": one.title, **one.point.as_dict(), "data_noise_scale": one.data_noise_scale}
+                for one in self.frontier
+            ],
+            "audit": self.audit.as_dict(),
+            "search": None if self.search is None else self.search.as_dict(),
+        }
+        return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def find_safety(one: PointResult, limit: LeakageLimit) -> float:
+    """A number that is higher where the strongest attack recovers less."""
+    worst = one.worst(limit.measure)
+    if worst is None:
+        return -1.0
+    return worst[1].value if limit.at_least else -worst[1].value
+
+
+def _dominates(one: PointResult, other: PointResult, limit: LeakageLimit) -> bool:
+    if one.deployed is None or other.deployed is None:
+        return False
+    score, safety = one.deployed.value - other.deployed.value, find_safety(one, limit) - find_safety(other, limit)
+    return score >= 0 and safety >= 0 and (score > 0 or safety > 0)
