@@ -32,19 +32,14 @@ _MOST_TOGETHER = 8
 
 @dataclass(frozen=True, eq=False)
 class LearnedDecoder:
-    """An affine way back from projected rows to records.
-
-    Attributes
-    ----------
-    matrix : array of shape (n_components, n_features)
-    offset : array of shape (n_features,)
-    penalty : float
-        The penalty that leaving one record out chose, in units of the mean variance of the projected rows.
-    """
+    """An affine way back from projected rows to records."""
 
     matrix: Matrix = field(repr=False)
+    """Of shape (n_components, n_features)."""
     offset: Matrix = field(repr=False)
+    """Of shape (n_features,)."""
     penalty: float
+    """The penalty that leaving one record out chose, in units of the mean variance of the projected rows."""
 
     def decode(self, projected: Array) -> Matrix:
         """The likeliest records of rows of shape (…, n_components), as far as a linear rule can tell."""

@@ -26,38 +26,29 @@ class DoesNotApply(MooringError):
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """An attacker's estimate of the target's map and rows.
-
-    Attributes
-    ----------
-    rows : array of shape (n_i, h)
-        The target's rows, rebuilt, after the public projection; in the order of the upload.
-    rigid_map : RigidMap
-        The estimated map. For the one attack that does not keep to orthogonal matrices, the nearest rigid map.
-    row_error : array of shape (h, h) or None
-        Covariance of the rows' error as far as the attacker can tell, without private-data noise: what a denoiser needs.
-    population : ClassMoments or None
-        What the attacker learnt of the population on the way, with private-data noise in it; None if no more than the
-        colluders' rows say.
-    data_noise_scale : float or None
-        Private-data noise left in the rows, where the attack averaged some of it out; None for what the upload carries.
-    notes : tuple of str
-        What a reader should know, such as which start won.
-    records : array of shape (n_i, n_features) or None
-        The target's records, each cell the likeliest value of its column, where a denoiser knows the columns.
-    evidence : array of shape (n_i,) or None
-        Log density of the rebuilt rows, before they were denoised, in the population as the denoiser models it, up to a
-        constant.
-    """
+    """An attacker's estimate of the target's map and rows."""
 
     rows: Array
+    """Of shape (n_i, h): the target's rows, rebuilt, after the public projection; in the order of the upload."""
     rigid_map: RigidMap
+    """The estimated map. For the one attack that does not keep to orthogonal matrices, the nearest rigid map."""
     row_error: Array | None = None
+    """Of shape (h, h): covariance of the rows' error as far as the attacker can tell, without private-data noise: what a
+    denoiser needs."""
     population: ClassMoments | None = None
+    """What the attacker learnt of the population on the way, with private-data noise in it; None if no more than the
+    colluders' rows say."""
     data_noise_scale: float | None = None
+    """Private-data noise left in the rows, where the attack averaged some of it out; None for what the upload
+    carries."""
     notes: tuple[str, ...] = field(default=())
+    """What a reader should know, such as which start won."""
     records: Array | None = None
+    """Of shape (n_i, n_features): the target's records, each cell the likeliest value of its column, where a denoiser knows
+    the columns."""
     evidence: Array | None = None
+    """Of shape (n_i,): log density of the rebuilt rows, before they were denoised, in the population as the denoiser models
+    it, up to a constant."""
 
 
 def reconstruct(

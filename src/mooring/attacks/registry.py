@@ -29,27 +29,19 @@ from mooring.randomness import require_generator
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack, described.
-
-    Attributes
-    ----------
-    summary : str
-        What it uses, in a few words.
-    function : callable
-        Takes a `CollusionView` and, by keyword, a `numpy.random.Generator`; returns a `Reconstruction` or raises
-        `DoesNotApply`.
-    in_paper : bool
-        Whether the paper has it.
-    batch : callable or None
-        The same for many views at once, where the attack has such a form: takes the views, returns one `Reconstruction` a
-        view. What the views must share is the attack's to say.
-    """
+    """One attack, described."""
 
     name: str
     summary: str
+    """What it uses, in a few words."""
     function: Callable[..., Reconstruction]
+    """Takes a `CollusionView` and, by keyword, a `numpy.random.Generator`; returns a `Reconstruction` or raises
+    `DoesNotApply`."""
     in_paper: bool = False
+    """Whether the paper has it."""
     batch: Callable[..., tuple[Reconstruction, ...]] | None = None
+    """The same for many views at once, where the attack has such a form: takes the views, returns one `Reconstruction` a
+    view. What the views must share is the attack's to say."""
 
     def __call__(self, view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
         """Run the attack."""

@@ -30,41 +30,28 @@ _FEW_VALUES = 20
 
 @dataclass(frozen=True, eq=False)
 class Colluder:
-    """One colluding participant: all that it knows, it tells.
-
-    Attributes
-    ----------
-    index : int
-        Which participant.
-    records : array of shape (n_c, n_features)
-        Its rows as they are.
-    rows : array of shape (n_c, h)
-        Its rows after the public projection.
-    secret : RigidMap
-        Its own map.
-    """
+    """One colluding participant: all that it knows, it tells."""
 
     index: int
+    """Which participant."""
     records: Array
+    """Of shape (n_c, n_features): its rows as they are."""
     rows: Array
+    """Of shape (n_c, h): its rows after the public projection."""
     secret: RigidMap = field(repr=False)
+    """Its own map."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicRows:
-    """Rows that belong to nobody and that everybody has: those that a study's public projection was made from.
-
-    Attributes
-    ----------
-    records : array of shape (n, n_features)
-    rows : array of shape (n, h)
-        The same after the public projection.
-    labels : array of shape (n,) or None
-    """
+    """Rows that belong to nobody and that everybody has: those that a study's public projection was made from."""
 
     records: Array
+    """Of shape (n, n_features)."""
     rows: Array
+    """Of shape (n, h): the same after the public projection."""
     labels: Array | None = None
+    """Of shape (n,)."""
 
 
 def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> None:

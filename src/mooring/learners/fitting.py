@@ -24,22 +24,16 @@ Labels = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained learner, with the one centre and scale that its rows are brought to.
-
-    Attributes
-    ----------
-    learner : str
-        Its name in `LEARNERS`.
-    centre : array of shape (h,)
-    model : a scikit-learn estimator
-        Trained on (rows − centre) / scale.
-    """
+    """A trained learner, with the one centre and scale that its rows are brought to."""
 
     learner: str
+    """Its name in `LEARNERS`."""
     kind: Kind
     centre: Matrix
+    """Of shape (h,)."""
     scale: float
     model: Any
+    """Trained on (rows − centre) / scale."""
 
     def predict(self, rows: Matrix) -> Labels:
         """Predict the labels of rows of shape (n, h)."""

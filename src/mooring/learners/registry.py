@@ -52,28 +52,20 @@ class LinearModel:
 
 @dataclass(frozen=True)
 class Learner:
-    """One learner.
-
-    Attributes
-    ----------
-    make : callable, optional
-        From the kind of label, `n_rows` and `seed` to an untrained scikit-learn estimator; None where only another engine
-        trains it.
-    stores_rows : bool
-        Whether its model holds rows that it was trained on. Whoever has its own secret and map can turn the common space
-        back, so such a model would hand every participant the others' rows: `deliver` refuses it unless told otherwise.
-    linear : LinearModel or None
-        What `mooring.engines.dask` needs to train it in pieces.
-    automatic : bool
-        Whether `auto` may choose it.
-    """
+    """One learner."""
 
     name: str
     description: str
     make: Callable[..., Any] | None
+    """From the kind of label, `n_rows` and `seed` to an untrained scikit-learn estimator; None where only another engine
+    trains it."""
     stores_rows: bool = False
+    """Whether its model holds rows that it was trained on. Whoever has its own secret and map can turn the common space
+    back, so such a model would hand every participant the others' rows: `deliver` refuses it unless told otherwise."""
     linear: LinearModel | None = None
+    """What `mooring.engines.dask` needs to train it in pieces."""
     automatic: bool = False
+    """Whether `auto` may choose it."""
 
     @property
     def in_pieces(self) -> bool:

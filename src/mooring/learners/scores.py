@@ -24,23 +24,16 @@ Answer = Literal["pays", "does not pay", "cannot tell"]
 
 @dataclass(frozen=True)
 class Score(Serializable):
-    """A learner's score on test rows.
-
-    Attributes
-    ----------
-    metric : str
-        "balanced accuracy" (the mean over classes of the share recognised) or "R²".
-    value, low, high : float
-        The score and its 95 % interval over test rows.
-    n : int
-        Test rows.
-    """
+    """A learner's score on test rows."""
 
     metric: str
+    """"balanced accuracy" (the mean over classes of the share recognised) or "R²"."""
     value: float
     low: float
     high: float
+    """The score and its 95 % interval over test rows."""
     n: int
+    """Test rows."""
 
     def __str__(self) -> str:
         return self.written(self.value)
@@ -56,27 +49,19 @@ class Score(Serializable):
 
 @dataclass(frozen=True)
 class Gain(Serializable):
-    """How much better the joint model is than training alone, from paired differences on the same rows.
-
-    Attributes
-    ----------
-    metric : str
-        As of `Score`.
-    value, low, high : float
-        The joint model's score less the mean score of the models trained alone, and its 95 % interval.
-    n : int
-        Rows that all of them scored.
-    n_needed : int or None
-        About how many rows like these would show a difference of this size with a probability of 80 %; None where there
-        is no difference, or the rows cannot say how much it varies.
-    """
+    """How much better the joint model is than training alone, from paired differences on the same rows."""
 
     metric: str
+    """As of `Score`."""
     value: float
     low: float
     high: float
+    """The joint model's score less the mean score of the models trained alone, and its 95 % interval."""
     n: int
+    """Rows that all of them scored."""
     n_needed: int | None = None
+    """About how many rows like these would show a difference of this size with a probability of 80 %; None where there is
+    no difference, or the rows cannot say how much it varies."""
 
     @property
     def answer(self) -> Answer:

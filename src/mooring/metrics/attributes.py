@@ -30,68 +30,47 @@ _MAX_ITERATIONS = 1000
 
 @dataclass(frozen=True)
 class AttributeInference:
-    """How well an attribute was inferred, from the reconstruction and from the label alone.
-
-    Attributes
-    ----------
-    attack : Figure
-        Balanced accuracy (categories) or R² (numbers) of the inference from the reconstruction; its control is the
-        value of `baseline`.
-    baseline : Figure
-        The same measure of the inference from the label alone.
-    advantage : float
-        What the reconstruction adds: attack less baseline.
-    advantage_interval : Interval
-        Its bootstrap interval; both are measured on the same resampled rows.
-    """
+    """How well an attribute was inferred, from the reconstruction and from the label alone."""
 
     attack: Figure
+    """Balanced accuracy (categories) or R² (numbers) of the inference from the reconstruction; its control is the value of
+    `baseline`."""
     baseline: Figure
+    """The same measure of the inference from the label alone."""
     advantage: float
+    """What the reconstruction adds: attack less baseline."""
     advantage_interval: Interval
+    """Its bootstrap interval; both are measured on the same resampled rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """The colluder's rows, with their attribute and labels.
-
-    Attributes
-    ----------
-    rows : array of shape (r, m)
-    attribute, labels : array of shape (r,)
-    """
+    """The colluder's rows, with their attribute and labels."""
 
     rows: ArrayLike
+    """Of shape (r, m)."""
     attribute: ArrayLike
     labels: ArrayLike
+    """Of shape (r,)."""
 
 
 @dataclass(frozen=True)
 class InferenceSettings:
-    """How an attribute is inferred.
-
-    Attributes
-    ----------
-    kind : {"category", "number"}
-        A category is inferred by logistic regression and scored by balanced accuracy, a number by ridge regression and
-        scored by R²; either on standardised rows.
-    attribute_column : int, optional
-        The column of the rows that is the attribute itself: then nothing is learned, and the reconstructed value is
-        the inference. For a category it goes to the category whose rows, in the population, have the nearest mean in
-        that column, so that the column may be scaled. A number must be in the units of the column.
-    with_labels : bool
-        Whether the attacker learns from its labels as well as from its rows.
-    regularisation : float
-        Strength of the ridge, or of the same penalty in logistic regression.
-    name : str
-        The attribute's name in the figures.
-    """
+    """How an attribute is inferred."""
 
     kind: Literal["category", "number"] = "category"
+    """A category is inferred by logistic regression and scored by balanced accuracy, a number by ridge regression and
+    scored by R²; either on standardised rows."""
     attribute_column: int | None = None
+    """The column of the rows that is the attribute itself: then nothing is learned, and the reconstructed value is the
+    inference. For a category it goes to the category whose rows, in the population, have the nearest mean in that column,
+    so that the column may be scaled. A number must be in the units of the column."""
     with_labels: bool = False
+    """Whether the attacker learns from its labels as well as from its rows."""
     regularisation: float = 1.0
+    """Strength of the ridge, or of the same penalty in logistic regression."""
     name: str = "attribute"
+    """The attribute's name in the figures."""
     level: float = 0.95
     n_resamples: int = 2000
 

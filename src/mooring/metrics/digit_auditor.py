@@ -24,21 +24,14 @@ _BATCH = 1024
 
 @dataclass(frozen=True, eq=False)
 class DigitAuditor:
-    """The digit auditor's frozen embedding of 128 values; made by `train_digit_auditor`.
-
-    Attributes
-    ----------
-    image_side : int
-        Images are of image_side × image_side pixels.
-    validation_accuracy : float
-        Balanced accuracy of the kept checkpoint on the images held out.
-    best_epoch : int
-        The epoch of the kept checkpoint, counted from 1.
-    """
+    """The digit auditor's frozen embedding of 128 values; made by `train_digit_auditor`."""
 
     image_side: int
+    """Images are of image_side × image_side pixels."""
     validation_accuracy: float
+    """Balanced accuracy of the kept checkpoint on the images held out."""
     best_epoch: int
+    """The epoch of the kept checkpoint, counted from 1."""
     device: str
     _network: Any = field(repr=False)
 

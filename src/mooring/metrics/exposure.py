@@ -36,20 +36,15 @@ _NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Carriers:
-    """Who carries which value: one question for each value that at most half of the rows hold.
-
-    Attributes
-    ----------
-    columns, values : array of shape (q,)
-    sides : array of shape (q,)
-        1 for the largest value of a column, −1 for the smallest, 0 for one between.
-    carried : array of bool of shape (n, q)
-    """
+    """Who carries which value: one question for each value that at most half of the rows hold."""
 
     columns: Integers
     values: Matrix
+    """Of shape (q,)."""
     sides: Integers
+    """Of shape (q,): 1 for the largest value of a column, −1 for the smallest, 0 for one between."""
     carried: NDArray[np.bool_]
+    """Of shape (n, q)."""
 
     @classmethod
     def of(cls, rows: Matrix) -> Carriers:

@@ -18,27 +18,18 @@ from mooring.metrics.validation import Integers, require_length, require_minimum
 
 @dataclass(frozen=True, eq=False)
 class Galleries:
-    """Which candidates each query is shown with.
-
-    Attributes
-    ----------
-    queries : array of shape (q,)
-        The row of the query, among the reconstructed rows.
-    candidates : array of shape (q, k)
-        The rows of the gallery, among the clean rows.
-    answers : array of shape (q,)
-        The position of the true match in its gallery.
-    n_dropped : int
-        Queries left out because no gallery could be filled for them.
-    seed : int
-        What the galleries were drawn from.
-    """
+    """Which candidates each query is shown with."""
 
     queries: Integers
+    """Of shape (q,): the row of the query, among the reconstructed rows."""
     candidates: Integers
+    """Of shape (q, k): the rows of the gallery, among the clean rows."""
     answers: Integers
+    """Of shape (q,): the position of the true match in its gallery."""
     n_dropped: int
+    """Queries left out because no gallery could be filled for them."""
     seed: int
+    """What the galleries were drawn from."""
 
     def __post_init__(self) -> None:
         shape = np.shape(self.candidates)

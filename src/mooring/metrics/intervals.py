@@ -71,24 +71,6 @@ class Interval:
 class Figure(Serializable):
     """One figure of leakage, with what it must be read against.
 
-    Parameters
-    ----------
-    name : str
-        What was measured.
-    value : float
-        The measurement; NaN where it is undefined.
-    chance : float or None
-        What guessing scores.
-    control : float or None
-        What an attacker scores that has the colluder's data but not the upload.
-    floor : float or None
-        What the exact projected rows score, where only the projection protects. On records it depends on the decoder,
-        and a better one may do better.
-    n : int
-        How many independent rows, images or queries stand behind the value.
-    higher_is_worse : bool
-        Whether a higher value means that more leaks.
-
     Examples
     --------
     >>> figure = Figure("linkage", 0.5, wilson(5, 10), chance=0.1, control=None, floor=None, n=10, higher_is_worse=True)
@@ -99,13 +81,21 @@ class Figure(Serializable):
     """
 
     name: str
+    """What was measured."""
     value: float
+    """The measurement; NaN where it is undefined."""
     interval: Interval
     chance: float | None
+    """What guessing scores."""
     control: float | None
+    """What an attacker scores that has the colluder's data but not the upload."""
     floor: float | None
+    """What the exact projected rows score, where only the projection protects. On records it depends on the decoder, and a
+    better one may do better."""
     n: int
+    """How many independent rows, images or queries stand behind the value."""
     higher_is_worse: bool
+    """Whether a higher value means that more leaks."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", float(self.value))

@@ -33,29 +33,21 @@ _RIGHT_ANGLE = 2.0**0.5  # the distance of two unit vectors whose cosine is 0
 
 @dataclass(frozen=True, eq=False)
 class Linkage:
-    """How often the true match was named.
-
-    Attributes
-    ----------
-    accuracy : float
-        The mean of `hits`.
-    interval : Interval
-        Wilson's where every query has one gallery; where queries have several, which are not independent, a bootstrap
-        over queries.
-    chance : float
-        1/k.
-    hits : array of shape (q,)
-        1 where the true match was nearest, 0 where it was not, 1/t where it shared that place with t − 1 others.
-    n_dropped : int
-        Queries without a gallery.
-    """
+    """How often the true match was named."""
 
     accuracy: float
+    """The mean of `hits`."""
     interval: Interval
+    """Wilson's where every query has one gallery; where queries have several, which are not independent, a bootstrap over
+    queries."""
     chance: float
+    """1/k."""
     hits: Matrix
+    """Of shape (q,): 1 where the true match was nearest, 0 where it was not, 1/t where it shared that place with t − 1
+    others."""
     n_queries: int
     n_dropped: int
+    """Queries without a gallery."""
 
     def figure(self, name: str = "linkage", *, control: float | None = None, floor: float | None = None) -> Figure:
         """Return the accuracy as a figure, beside a control and a floor measured elsewhere."""

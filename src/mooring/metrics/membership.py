@@ -35,11 +35,6 @@ _N_ON_CURVE = 40
 class Membership:
     """How well scores tell members from others.
 
-    Attributes
-    ----------
-    members, others : array of shape (m,) and (n,)
-        Scores of rows that are behind what the attacker saw, and of rows that are not.
-
     Examples
     --------
     >>> found = Membership(np.array([3.0, 2.0, 1.0]), np.array([2.5, 0.5]))
@@ -49,6 +44,7 @@ class Membership:
 
     members: Matrix
     others: Matrix
+    """Of shape (m,) and (n,): scores of rows that are behind what the attacker saw, and of rows that are not."""
     level: float = 0.95
 
     def __post_init__(self) -> None:
@@ -117,39 +113,27 @@ class Membership:
 
 @dataclass(frozen=True)
 class EpsilonBound(Serializable):
-    """What measured rates say of ε, at the stated confidence.
-
-    Attributes
-    ----------
-    epsilon : float
-        ε is at least this, whatever the noise is.
-    gaussian : float
-        ε is at least this if the score's noise is Gaussian: the ε at δ of a Gaussian mechanism that is told apart as well as
-        this one was. Much nearer the truth, since tails too rare to be observed are not left out.
-    n : int
-        Independent scores behind it, of both kinds together; half of them choose thresholds.
-    """
+    """What measured rates say of ε, at the stated confidence."""
 
     epsilon: float
+    """ε is at least this, whatever the noise is."""
     gaussian: float
+    """ε is at least this if the score's noise is Gaussian: the ε at δ of a Gaussian mechanism that is told apart as well as
+    this one was. Much nearer the truth, since tails too rare to be observed are not left out."""
     delta: float
     level: float
     n: int
+    """Independent scores behind it, of both kinds together; half of them choose thresholds."""
 
 
 @dataclass(frozen=True)
 class EpsilonAudit(Serializable):
-    """The ε that a study claims beside the one that its noise was measured to have at least.
-
-    Attributes
-    ----------
-    reachable : float
-        What the bound tends to with ever more runs, if the noise is as it should be: the exact ε of Gaussian noise of this
-        scale. The claim is above it, since its accounting holds for discrete noise, too.
-    """
+    """The ε that a study claims beside the one that its noise was measured to have at least."""
 
     claimed: float
     reachable: float
+    """What the bound tends to with ever more runs, if the noise is as it should be: the exact ε of Gaussian noise of this
+    scale. The claim is above it, since its accounting holds for discrete noise, too."""
     measured: EpsilonBound
 
     @property

@@ -33,31 +33,22 @@ _MOST_HINTS = 20  # names are compared with all others: of a wide table by other
 
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """Some rows of a table, encoded.
-
-    Attributes
-    ----------
-    rows : array of shape (n, m)
-        In the order of `Schema.feature_names`. Laid out column by column.
-    labels : array of shape (n,) or None
-        Positions among the classes, or numbers as they are.
-    values : array of shape (n, n_columns) or (n, n_columns + 1)
-        One number a column of the table, and last the label if it was read: for fingerprints of records. It depends on
-        the cell alone (`cell_value`): no kind, range, category, missing word or rule that a study declares enters.
-    first_row : int
-        Number of the first of them in the file, from 1, the header not counted.
-    persons : array of shape (n,) or None
-        Equal numbers for rows of one person, where a column that names persons was asked for.
-    ids : dict of lists of str
-        By column, where they were asked for.
-    """
+    """Some rows of a table, encoded."""
 
     rows: npt.NDArray[np.float64]
+    """Of shape (n, m): in the order of `Schema.feature_names`. Laid out column by column."""
     labels: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None
+    """Of shape (n,): positions among the classes, or numbers as they are."""
     values: npt.NDArray[np.float64]
+    """Of shape (n, n_columns) or (n, n_columns + 1): one number a column of the table, and last the label if it was read:
+    for fingerprints of records. It depends on the cell alone (`cell_value`): no kind, range, category, missing word or rule
+    that a study declares enters."""
     first_row: int
+    """Number of the first of them in the file, from 1, the header not counted."""
     persons: npt.NDArray[np.float64] | None = None
+    """Of shape (n,): equal numbers for rows of one person, where a column that names persons was asked for."""
     ids: dict[str, list[str]] = field(default_factory=dict)
+    """By column, where they were asked for."""
 
 
 def encoded_batches(
@@ -122,22 +113,15 @@ def encoded_batches(
 
 @dataclass(frozen=True)
 class TableFit:
-    """Whether a table fits a schema, and every reason why it does not.
-
-    Attributes
-    ----------
-    n_rows : int
-        That were read, lines of another length not counted.
-    class_counts : dict of int
-        Rows a class, where everything fits.
-    stopped : str
-        Why the rest of the table could not be read; else empty.
-    """
+    """Whether a table fits a schema, and every reason why it does not."""
 
     n_rows: int
+    """That were read, lines of another length not counted."""
     problems: tuple[Problem, ...]
     class_counts: dict[str, int]
+    """Rows a class, where everything fits."""
     stopped: str = ""
+    """Why the rest of the table could not be read; else empty."""
 
     @property
     def fits(self) -> bool:

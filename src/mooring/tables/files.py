@@ -30,29 +30,20 @@ _GROUP_BYTES, _GROWTH = 2**28, 1000  # a row group is at most so large, or so ma
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table of which only the header has been read.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Of its columns, all different.
-    separator : str
-        Empty for Parquet.
-    schema : pyarrow.Schema or None
-        Of Parquet.
-    longest_line : int
-        Length of the header in bytes, as a hint at that of the rows.
-    n_skipped : int
-        Lines before the first row: 1, or 0 where the first line of a text file is a row.
-    """
+    """A table of which only the header has been read."""
 
     path: Path
     names: tuple[str, ...]
+    """Of its columns, all different."""
     separator: str = ""
+    """Empty for Parquet."""
     schema: Any = None
+    """Of Parquet."""
     longest_line: int = 0
+    """Length of the header in bytes, as a hint at that of the rows."""
     encoding: str = "utf-8"
     n_skipped: int = 1
+    """Lines before the first row: 1, or 0 where the first line of a text file is a row."""
 
 
 def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:

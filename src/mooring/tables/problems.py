@@ -31,57 +31,52 @@ MANY_WORDS = 50
 
 
 class ProblemKind(StrEnum):
-    """What is wrong: with cells, with lines, or with a column as a whole."""
+    """What is wrong, with cells, with lines, or with a column as a whole; of cells what came, and what to do about it."""
 
-    MISSING = "missing"
-    DECIMAL_COMMA = "decimal-comma"
-    DATE = "date"
-    NUMBER_WITH_UNIT = "number-with-unit"
-    NOT_A_NUMBER = "not-a-number"
-    DATE_FORM = "date-form"
-    NOT_A_DATE = "not-a-date"
-    INFINITE = "infinite"
-    NOT_WHOLE = "not-whole"
-    SENTINEL = "sentinel"
-    FAR_OUTSIDE = "far-outside"
-    OUTSIDE = "outside"
-    LETTER_CASE = "letter-case"
-    CODE = "code"
-    FREE_TEXT = "free-text"
-    UNKNOWN_CATEGORY = "unknown-category"
-    ENCODING = "encoding"
+    got: str
+    suggestion: str
+
+    def __new__(cls, value: str, got: str = "", suggestion: str = "") -> ProblemKind:
+        """A kind by its name in JSON."""
+        kind = str.__new__(cls, value)
+        kind._value_, kind.got, kind.suggestion = value, got, suggestion
+        return kind
+
+    MISSING = "missing", "nothing", 'Fill it in, or declare missing = "fill" or "indicate" for the column.'
+    DECIMAL_COMMA = "decimal-comma", "a number with a comma", "Write a decimal point, and no mark for thousands."
+    DATE = "date", "a date", 'Declare kind = "date", or "age" for a date of birth; or leave the column out.'
+    NUMBER_WITH_UNIT = (
+        "number-with-unit",
+        "a number with a unit or sign",
+        "Write the number alone, in the study's unit.",
+    )
+    NOT_A_NUMBER = (
+        "not-a-number",
+        "text that is no number",
+        "Correct it, or declare it in missing_words or as a category.",
+    )
+    DATE_FORM = "date-form", "a date in another form", "Write it as YEAR-MONTH-DAY: 2026-01-31."
+    NOT_A_DATE = "not-a-date", "what is no date", "Write dates as 2026-01-31, or declare it in missing_words."
+    INFINITE = "infinite", "an infinite one", "Correct it, or leave the cell empty."
+    NOT_WHOLE = "not-whole", "one that is not whole", 'Correct it, or declare kind = "number".'
+    SENTINEL = (
+        "sentinel",
+        "{value}, which often stands for a missing value",
+        'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; else correct the range.',
+    )
+    FAR_OUTSIDE = "far-outside", "one outside, by more than the range's width", "Check its unit, or correct the range."
+    OUTSIDE = "outside", "one outside", 'Correct it or the declared range, or declare outside = "clip".'
+    LETTER_CASE = "letter-case", "a declared word in other letter case", "Write it as it is declared."
+    CODE = "code", "a number", "Write the declared words in place of codes, or declare the codes."
+    FREE_TEXT = "free-text", "many different words: free text or identifiers", "Leave the column out of the study."
+    UNKNOWN_CATEGORY = "unknown-category", "another word", "Correct its spelling, or declare it."
+    ENCODING = "encoding", "text that is not UTF-8", "Save the table again, in UTF-8."
     LINE_LENGTH = "line-length"
     ABSENT_COLUMN = "absent-column"
     UNKNOWN_COLUMN = "unknown-column"
     UNREADABLE = "unreadable"
 
 
-# What came, and what to do about it.
-_WORDS: dict[ProblemKind, tuple[str, str]] = {
-    ProblemKind.MISSING: ("nothing", 'Fill it in, or declare missing = "fill" or "indicate" for the column.'),
-    ProblemKind.DECIMAL_COMMA: ("a number with a comma", "Write a decimal point, and no mark for thousands."),
-    ProblemKind.DATE: ("a date", 'Declare kind = "date", or "age" for a date of birth; or leave the column out.'),
-    ProblemKind.NUMBER_WITH_UNIT: ("a number with a unit or sign", "Write the number alone, in the study's unit."),
-    ProblemKind.NOT_A_NUMBER: (
-        "text that is no number",
-        "Correct it, or declare it in missing_words or as a category.",
-    ),
-    ProblemKind.DATE_FORM: ("a date in another form", "Write it as YEAR-MONTH-DAY: 2026-01-31."),
-    ProblemKind.NOT_A_DATE: ("what is no date", "Write dates as 2026-01-31, or declare it in missing_words."),
-    ProblemKind.INFINITE: ("an infinite one", "Correct it, or leave the cell empty."),
-    ProblemKind.NOT_WHOLE: ("one that is not whole", 'Correct it, or declare kind = "number".'),
-    ProblemKind.SENTINEL: (
-        "{value}, which often stands for a missing value",
-        'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; else correct the range.',
-    ),
-    ProblemKind.FAR_OUTSIDE: ("one outside, by more than the range's width", "Check its unit, or correct the range."),
-    ProblemKind.OUTSIDE: ("one outside", 'Correct it or the declared range, or declare outside = "clip".'),
-    ProblemKind.LETTER_CASE: ("a declared word in other letter case", "Write it as it is declared."),
-    ProblemKind.CODE: ("a number", "Write the declared words in place of codes, or declare the codes."),
-    ProblemKind.FREE_TEXT: ("many different words: free text or identifiers", "Leave the column out of the study."),
-    ProblemKind.UNKNOWN_CATEGORY: ("another word", "Correct its spelling, or declare it."),
-    ProblemKind.ENCODING: ("text that is not UTF-8", "Save the table again, in UTF-8."),
-}
 _DATE_LIKE = r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{2}|[0-9]{4}))([T ].*)?$"
 _TEXT_KINDS = (
     (ProblemKind.DECIMAL_COMMA, r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"),
@@ -287,7 +282,7 @@ class ProblemLog:
     def _describe(self, place: int, kind: ProblemKind, value: str, tally: _Tally) -> Problem:
         column = self._columns[place]
         is_label = column is self._label
-        got, suggestion = (words.format(value=value) for words in _WORDS[kind])
+        got, suggestion = (words.format(value=value) for words in (kind.got, kind.suggestion))
         if is_label and kind is ProblemKind.MISSING:
             suggestion = "Correct the row, or leave it out."
         expected = describe_expected(column, is_label=is_label)

@@ -34,47 +34,33 @@ _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u20
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table, as every participant encodes it.
-
-    Attributes
-    ----------
-    kind : {"number", "integer", "category", "date", "age"}
-        An integer is a number that must be whole. A date becomes days since `day`, or the age in years at `day`.
-    low, high : float
-        The declared range of a number: it becomes −1 … 1. Declared, not measured: nobody sees the others' rows.
-    categories : tuple of str
-        Of a category; each becomes a column of zeros and ones.
-    missing : {"refuse", "fill", "indicate"}
-        What a missing value is: an error; the middle of the range (for a category, none of them); or that and a further
-        column of zeros and ones that tells.
-    outside : {"refuse", "clip"}
-        What a number outside the range is: an error, or the nearer end of it.
-    inferred : bool
-        Whether this describes the rows at hand and not a declaration. Such a number has no range but a scale: it is
-        encoded as (x − centre) / spread. A study takes declared columns only.
-    centre, spread : float
-        The middle and half the width of the range, unless given.
-    fill : float or str, optional
-        What a missing value is taken for, in place of the middle, or of no category.
-    missing_words : tuple of str
-        What stands for a missing value in this column, besides what does so in all.
-    day : str
-        Of a date or an age: a public day, "2026-01-31".
-    """
+    """One column of the table, as every participant encodes it."""
 
     name: str
     kind: ColumnKind
+    """An integer is a number that must be whole. A date becomes days since `day`, or the age in years at `day`."""
     low: float = 0.0
     high: float = 0.0
+    """The declared range of a number: it becomes −1 … 1. Declared, not measured: nobody sees the others' rows."""
     categories: tuple[str, ...] = ()
+    """Of a category; each becomes a column of zeros and ones."""
     missing: MissingRule = "refuse"
+    """What a missing value is: an error; the middle of the range (for a category, none of them); or that and a further
+    column of zeros and ones that tells."""
     outside: OutsideRule = "refuse"
+    """What a number outside the range is: an error, or the nearer end of it."""
     inferred: bool = False
+    """Whether this describes the rows at hand and not a declaration. Such a number has no range but a scale: it is encoded
+    as (x − centre) / spread. A study takes declared columns only."""
     centre: float = math.nan
     spread: float = math.nan
+    """The middle and half the width of the range, unless given."""
     fill: float | str | None = None
+    """What a missing value is taken for, in place of the middle, or of no category."""
     missing_words: tuple[str, ...] = ()
+    """What stands for a missing value in this column, besides what does so in all."""
     day: str = ""
+    """Of a date or an age: a public day, "2026-01-31"."""
 
     def __post_init__(self) -> None:
         if self.inferred:
@@ -154,22 +140,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Label:
-    """What is predicted, and is visible to the analyst.
-
-    Attributes
-    ----------
-    column : str
-        Empty if there is none.
-    kind : {"classes", "number", "none"}
-    low, high : float
-        The declared range of a number.
-    """
+    """What is predicted, and is visible to the analyst."""
 
     column: str = ""
+    """Empty if there is none."""
     kind: LabelKind = "none"
     classes: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 0.0
+    """The declared range of a number."""
 
     def __post_init__(self) -> None:
         require_choice("kind of label", self.kind, get_args(LabelKind), cure="Correct the study.")
@@ -203,15 +182,6 @@ class Label:
 class Schema:
     """What every row of a table holds.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        In the order of the encoded rows.
-    missing_words : tuple of str
-        What stands for a missing value besides `MISSING_WORDS`.
-    ids : tuple of str
-        Columns that name rows: they stay at home, are never features, and come back beside predictions.
-
     Examples
     --------
     >>> schema = Schema((Column("age", "number", 0, 100), Column("sex", "category", categories=("f", "m"))))
@@ -220,9 +190,12 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    """In the order of the encoded rows."""
     label: Label = field(default_factory=Label)
     missing_words: tuple[str, ...] = ()
+    """What stands for a missing value besides `MISSING_WORDS`."""
     ids: tuple[str, ...] = ()
+    """Columns that name rows: they stay at home, are never features, and come back beside predictions."""
 
     @property
     def n_features(self) -> int:

@@ -145,22 +145,15 @@ def read_table(
 
 @dataclass(frozen=True, eq=False)
 class InferredTable:
-    """A table in memory with its inferred schema.
-
-    Attributes
-    ----------
-    columns : pyarrow.Table
-        Clean columns of the rows that have a label and a group.
-    keys : RowKeys
-        Labels and groups.
-    left_out : tuple of str
-        Which columns are left out, and why.
-    """
+    """A table in memory with its inferred schema."""
 
     schema: Schema
     columns: Any
+    """Clean columns of the rows that have a label and a group."""
     keys: RowKeys
+    """Labels and groups."""
     left_out: tuple[str, ...]
+    """Which columns are left out, and why."""
 
     def records(self) -> Records:
         """The encoded rows."""

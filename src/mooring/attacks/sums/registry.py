@@ -18,20 +18,14 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True)
 class SumAttack:
-    """One attack on sums, described.
-
-    Attributes
-    ----------
-    summary : str
-        What it uses, in a few words.
-    function : callable
-        Takes a `SumView` and the candidates' `LabelledFeatures`; returns one score a candidate, higher for those taken for
-        members and NaN for those it says nothing about, or raises `DoesNotApply`.
-    """
+    """One attack on sums, described."""
 
     name: str
     summary: str
+    """What it uses, in a few words."""
     function: Callable[[SumView, LabelledFeatures], Matrix]
+    """Takes a `SumView` and the candidates' `LabelledFeatures`; returns one score a candidate, higher for those taken for
+    members and NaN for those it says nothing about, or raises `DoesNotApply`."""
 
 
 SUM_ATTACKS: Mapping[str, SumAttack] = MappingProxyType(

@@ -17,18 +17,12 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True, eq=False)
 class LabelledFeatures:
-    """Rows as they enter the sums, in the units of `SumLayout.unpack`.
-
-    Attributes
-    ----------
-    features : array of shape (n, D)
-        φ, quantised.
-    outcomes : array of shape (n, K)
-        y.
-    """
+    """Rows as they enter the sums, in the units of `SumLayout.unpack`."""
 
     features: Matrix
+    """Of shape (n, D): φ, quantised."""
     outcomes: Matrix
+    """Of shape (n, K): y."""
 
     @classmethod
     def encode(cls, layout: SumLayout, features: Matrix, labels: Matrix) -> LabelledFeatures:

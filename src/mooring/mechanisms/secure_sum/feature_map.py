@@ -57,17 +57,6 @@ class FeatureMap(Protocol):
 class TableFeatures:
     """The features of a table's declared columns.
 
-    Attributes
-    ----------
-    schema : Schema
-        Of declared columns; the label plays no part.
-    log_scaled : frozenset of str
-        Names of numbers that are read on a logarithmic scale, from the lower end of their range on.
-    n_hats : int, default 5
-        Hat functions of a number; 0 leaves its linear feature alone.
-    constant_share : float, default 0.3
-        c₀.
-
     Examples
     --------
     >>> schema = Schema((Column("age", "number", 0, 100), Column("sex", "category", categories=("f", "m"))))
@@ -78,9 +67,13 @@ class TableFeatures:
     """
 
     schema: Schema
+    """Of declared columns; the label plays no part."""
     log_scaled: frozenset[str] = frozenset()
+    """Names of numbers that are read on a logarithmic scale, from the lower end of their range on."""
     n_hats: int = 5
+    """Hat functions of a number; 0 leaves its linear feature alone."""
     constant_share: float = 0.3
+    """c₀."""
 
     def __post_init__(self) -> None:
         numbers = {column.name for column in self.schema.columns if column.kind != "category"}
@@ -240,18 +233,12 @@ class TableFeatures:
 
 @dataclass(frozen=True)
 class RowFeatures:
-    """Encoded rows themselves as features, scaled to one length.
-
-    Attributes
-    ----------
-    n_inputs : int
-        Numbers of an encoded row.
-    constant_share : float, default 0.3
-        c₀.
-    """
+    """Encoded rows themselves as features, scaled to one length."""
 
     n_inputs: int
+    """Numbers of an encoded row."""
     constant_share: float = 0.3
+    """c₀."""
 
     @property
     def n_features(self) -> int:

@@ -43,28 +43,19 @@ _ORDERS = 1 + np.geomspace(1e-2, 1e4, 600)
 
 @dataclass(frozen=True)
 class SumPrivacy:
-    """What a study of sums promises, and to whom.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        For adding or removing one unit.
-    quorum : int
-        The least number of contributions in a total that is opened.
-    n_colluders : int
-        c: how many participants may collude with the analyst and leave their noise out.
-    rows_per_person : int, default 1
-        m: with 1, and no column that names persons, the unit is a row.
-    product_share : float, default 0.4
-        a.
-    """
+    """What a study of sums promises, and to whom."""
 
     epsilon: float
     delta: float
+    """For adding or removing one unit."""
     quorum: int
+    """The least number of contributions in a total that is opened."""
     n_colluders: int
+    """c: how many participants may collude with the analyst and leave their noise out."""
     rows_per_person: int = 1
+    """m: with 1, and no column that names persons, the unit is a row."""
     product_share: float = PRODUCT_SHARE
+    """a."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):

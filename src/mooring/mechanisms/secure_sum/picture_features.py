@@ -58,17 +58,6 @@ _BLOCK = 512
 class PictureFeatures:
     """Features of pictures of one size.
 
-    Attributes
-    ----------
-    n_channels : int, default 1
-        Numbers a pixel, which lie side by side; their mean is looked at.
-    n_components : int, default 200
-        Features beside the constant.
-    seed : int, default 0
-        Public, of the synthetic glyphs.
-    fitted : PictureProjection, optional
-        Of public pictures, by `fit_to_public`; without it, of glyphs.
-
     Examples
     --------
     >>> features = PictureFeatures(8, 8, n_components=16)
@@ -80,9 +69,13 @@ class PictureFeatures:
     height: int
     width: int
     n_channels: int = 1
+    """Numbers a pixel, which lie side by side; their mean is looked at."""
     n_components: int = N_COMPONENTS
+    """Features beside the constant."""
     seed: int = 0
+    """Public, of the synthetic glyphs."""
     fitted: PictureProjection | None = field(default=None, repr=False, compare=False)
+    """Of public pictures, by `fit_to_public`; without it, of glyphs."""
 
     def __post_init__(self) -> None:
         for name, least, most in (("height", 4, 256), ("width", 4, 256), ("n_channels", 1, 4), ("seed", 0, 2**63)):
