@@ -162,10 +162,16 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interva
     (0.0, 0.0362)
     """
     _require_counts(successes, trials, level)
+    low, high = clopper_pearson_bounds(np.array(successes), trials, level)
+    return Interval(float(low), float(high), level)
+
+
+def clopper_pearson_bounds(successes: Matrix, trials: int, level: float) -> tuple[Matrix, Matrix]:
+    """Both bounds of Clopper and Pearson's interval for each of many counts."""
     tail = (1 - level) / 2
-    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
-    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
-    return Interval(low, high, level)
+    low = betaincinv(np.maximum(successes, 1), trials - successes + 1, tail)
+    high = betaincinv(successes + 1, np.maximum(trials - successes, 1), 1 - tail)
+    return np.where(successes == 0, 0.0, low), np.where(successes == trials, 1.0, high)
 
 
 def bootstrap_mean(

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import rankdata
 
 from mooring.errors import InputError
-from mooring.metrics.intervals import Figure, Interval, clopper_pearson
+from mooring.metrics.intervals import Figure, Interval, clopper_pearson, clopper_pearson_bounds
 from mooring.metrics.validation import finite_vector
 from mooring.serialization import Serializable
 from mooring.typing import Matrix
@@ -170,11 +170,12 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float, lev
     if not 0 <= delta < 1:
         raise InputError("delta", expected="from 0 to 1", got=str(delta), cure="Pass the δ of the claim.")
 
-    def ratio(true: float, false: float) -> float:
-        return math.log((true - delta) / false) if true > delta else -math.inf
+    def ratio(true: Matrix, false: Matrix) -> Matrix:
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(true - delta, 0.0)) - np.log(false)
 
-    def separation(true: float, false: float) -> float:
-        return float(ndtri(true) - ndtri(false))
+    def separation(true: Matrix, false: Matrix) -> Matrix:
+        return np.asarray(ndtri(true) - ndtri(false))
 
     n = sum(one.size for one in runs)
     tails = np.geomspace(min(0.5, _LEAST_IN_TAIL / n), 0.5, _N_THRESHOLDS)
@@ -204,21 +205,20 @@ def gaussian_epsilon(separation: float, delta: float) -> float:
 
 
 def _highest(
-    statistic: Callable[[float, float], float], runs: tuple[Matrix, Matrix], tails: Matrix, level: float
+    statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, Matrix], tails: Matrix, level: float
 ) -> float:
     """The bound of a statistic of two rates, at the tail and the claim that half of the scores choose."""
     included, excluded = runs
     sides = (included, excluded), (-excluded, -included)  # claiming that the record is in; claiming that it is not
 
-    def bounded(side: int, threshold: float, half: int, level: float) -> float:
-        counts = [(int((one[half::2] > threshold).sum()), one[half::2].size) for one in sides[side]]
-        return statistic(clopper_pearson(*counts[0], level).low, clopper_pearson(*counts[1], level).high)
+    def bounded(side: int, thresholds: Matrix, half: int, level: float) -> Matrix:
+        """The statistic's bound at each threshold, by Clopper and Pearson's bounds of both rates."""
+        scores = [np.sort(one[half::2]) for one in sides[side]]
+        (true, m), (false, n) = [(one.size - np.searchsorted(one, thresholds, "right"), one.size) for one in scores]
+        return statistic(clopper_pearson_bounds(true, m, level)[0], clopper_pearson_bounds(false, n, level)[1])
 
     cautious = 1 - (1 - level) / (2 * len(tails))  # the best of so many: else chance in a tail would choose
-    tried = [
-        (bounded(side, threshold, 0, cautious), side, float(threshold))
-        for side in (0, 1)
-        for threshold in np.quantile(np.concatenate([one[::2] for one in sides[side]]), 1 - tails)
-    ]
-    _, side, threshold = max(tried)
-    return bounded(side, threshold, 1, level)
+    tried = [np.quantile(np.concatenate([one[::2] for one in both]), 1 - tails) for both in sides]
+    found = [bounded(side, thresholds, 0, cautious) for side, thresholds in enumerate(tried)]
+    _, side, threshold = max((one.max(), side, tried[side][one == one.max()].max()) for side, one in enumerate(found))
+    return float(bounded(side, np.array([threshold]), 1, level)[0])
