@@ -27,25 +27,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
 
 
-# Denoisers fit and draw less, except where they are tested themselves: audits of a few rows are most of the tests' time.
+# Searches of attacks end earlier, denoisers draw less and intervals resample less, except where attacks are tested
+# themselves: audits of a few rows are most of the tests' time.
 _SHORTER = {
-    "grid._SWEEPS": 6,
-    "grid._SHORT": 4,
-    "grid._REFITS": 1,
-    "latent_classes._ROUNDS": 4,
-    "kernel._SHARES_OF_KNOWN": (0.0, 0.65),
-    "kernel._SHARES_OF_OTHERS": (0.0, 0.8),
+    "attacks.denoising.grid._SWEEPS": 6,
+    "attacks.denoising.grid._SHORT": 4,
+    "attacks.denoising.grid._REFITS": 1,
+    "attacks.denoising.latent_classes._ROUNDS": 4,
+    "attacks.denoising.kernel._SHARES_OF_KNOWN": (0.0, 0.65),
+    "attacks.denoising.kernel._SHARES_OF_OTHERS": (0.0, 0.8),
+    "attacks.moment_search._FIRST_LOOK": 8,
+    "attacks.moment_search._STAGE_ITERATIONS": 10,
+    "attacks.moment_search._MAX_ITERATIONS": 20,
+    "attacks.moment_search._SIGN_ROUNDS": 1,
+    "attacks.joint_moments._ROUNDS": 1,
+    "attacks.joint_moments._ITERATIONS": 8,
+    "attacks.joint_moments._LAST_ITERATIONS": 20,
+    "audit.evaluator._N_RESAMPLES": 100,
+    "audit.specification._MOST_TARGETS": 1,
 }
-_AS_SHIPPED = ("test_denoisers", "test_contract", "test_constants")
+_AS_SHIPPED = ("tests.attacks.", "tests.architecture.", "tests.audit.test_record")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shorter_denoising(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Shorten the denoisers of audits; their own tests have them as they are shipped."""
+def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Shorten audits; the tests of attacks have them as they are shipped."""
     with pytest.MonkeyPatch.context() as patch:
-        if not request.module.__name__.endswith(_AS_SHIPPED):
+        if not request.module.__name__.startswith(_AS_SHIPPED):
             for name, fewer in _SHORTER.items():
-                patch.setattr(f"mooring.attacks.denoising.{name}", fewer)
+                patch.setattr(f"mooring.{name}", fewer)
         yield
 
 

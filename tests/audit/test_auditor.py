@@ -111,7 +111,12 @@ def test_attackers_and_the_control_have_the_public_rows() -> None:
     given = partition(few, n_participants=5, rows_each=12, public_share=0.5, rng=np.random.default_rng(0))
     projection = public_svd_projection(given.public, 5, rng=np.random.default_rng(0))
     attribute = few.rows[:, 0] > 0
-    options = {"projection": projection, "attacks": ["moments"], "evaluation": EvaluationSpec(attribute=attribute)}
+    options = {
+        "projection": projection,
+        "attacks": ["moments"],
+        "targets": [1, 2, 3],
+        "evaluation": EvaluationSpec(attribute=attribute),
+    }
     found, unlabelled, private = (
         audited(replace(given, **changes), methods=["aa-i-gdp-both-noise"], anchor_noise_scales=[0.5], **options)
         for changes in ({}, {"public_labels": None}, {"public": None, "public_labels": None})
