@@ -15,6 +15,8 @@ BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 # Python compiles what is imported; pip would compile everything.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
+PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
+
 .PHONY: demo test test-distributed lint types unit fuzz mutants bench docs figures clean
 
 demo: .venv/.demo
@@ -81,8 +83,10 @@ figures: .venv/.dev
 	$(PIP) --editable '.[dev,bench]' --editable ./studies
 	@touch $@ .venv/.dev .venv/.demo
 
-.venv-distributed/.ready: pyproject.toml studies/pyproject.toml constraints.txt
+# On top of .venv, whose packages it finds through a .pth file: the extras are installed here, and nothing twice.
+.venv-distributed/.ready: .venv/.dev
 	$(PYTHON) -m venv .venv-distributed
+	$(BIN)/python -c "$(PACKAGES)" > "$$($(BIN_DISTRIBUTED)/python -c "$(PACKAGES)")/mooring-base.pth"
 	$(subst $(BIN),$(BIN_DISTRIBUTED),$(PIP)) --editable '.[distributed]'
 	@touch $@
 
