@@ -110,19 +110,25 @@ def refused() -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Open a page in headless Chromium: $CHROMIUM, or one on the path. Without one, tests fail in CI and skip elsewhere."""
+def chromium() -> str:
+    """The program: $CHROMIUM, or one on the path. Without one, tests fail in CI and skip elsewhere."""
     names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
     program = next((found for name in names if name and (found := shutil.which(name))), None)
     if program is None:
         say = pytest.fail if os.environ.get("CI") else pytest.skip
         say("Chromium is not installed: pages were not opened in a browser. Install it, or name it in $CHROMIUM.")
+    return str(program)
+
+
+@pytest.fixture(scope="session")
+def browse(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Open a page in headless Chromium."""
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     flags += " --disable-component-update --disable-sync --hide-scrollbars"
 
     def open_page(path: Path, *options: str, width: int = 1200) -> subprocess.CompletedProcess[str]:
         profile = tmp_path_factory.mktemp("profile")
-        command = [program, *flags.split(), f"--user-data-dir={profile}", f"--window-size={width},900"]
+        command = [chromium, *flags.split(), f"--user-data-dir={profile}", f"--window-size={width},900"]
         command += [*options, path.resolve().as_uri()]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 

@@ -16,6 +16,7 @@ from mooring.cli.combine import combine
 from mooring.cli.deal import deal
 from mooring.cli.deliver import deliver
 from mooring.cli.demo import demo
+from mooring.cli.desk import desk
 from mooring.cli.export import export
 from mooring.cli.flare import flare_app
 from mooring.cli.invite import invite
@@ -52,6 +53,7 @@ COMMANDS = (
     (deliver, ANALYST),
     (predict, USE),
     (report, AFTERWARDS),
+    (desk, AFTERWARDS),
     (demo, AFTERWARDS),
 )
 

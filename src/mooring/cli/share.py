@@ -14,7 +14,6 @@ from mooring.cli.send import AllowHttp, describe_sent
 from mooring.errors import InputError, RefusedError, StorageError
 
 if TYPE_CHECKING:
-    from mooring.protocol.messages.study import Study
     from mooring.protocol.participant.secure_sums import SumShareResult
     from mooring.protocol.participant.upload import ShareResult
     from mooring.protocol.transport.transfer import SendResult
@@ -52,7 +51,7 @@ def share(
     """
     with execution.run_command(format) as console:
         from mooring.protocol.messages.study import Study
-        from mooring.protocol.participant.role import Participant
+        from mooring.protocol.participant.role import Participant, describe_share
         from mooring.protocol.participant.upload import require_label_consent
         from mooring.protocol.transport.addresses import read_address
         from mooring.protocol.transport.transfer import require_address
@@ -77,11 +76,8 @@ def share(
         sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 
         again = " again, the same bytes as before" if shared.reissued else ""
-        what = f"{shared.n_rows} rows, shuffled"
-        to_whom = " Send it to the analyst, and to nobody else: other participants know the anchor."
-        if agreed.sums is not None:
-            what, to_whom = _describe_sums(agreed, shared), " Send it to the analyst."
-        to_whom = to_whom if sent is None else ""
+        what, to_whom = describe_share(agreed, shared)
+        to_whom = f" {to_whom}" if sent is None else ""
         result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
         console.show(
             result if sent is None else {**result, "sent": sent.as_dict()},
@@ -90,15 +86,6 @@ def share(
             f"Its SHA-256 is {shared.bundle_digest}.",
             f"It is for the study with the fingerprint {agreed.fingerprint}.",
         )
-
-
-def _describe_sums(study: Study, shared: ShareResult | SumShareResult) -> str:
-    settings, in_all = study.sum_scheme.settings, shared.as_dict()["epsilon_in_all"]
-    sums = f"sums over {shared.n_rows} rows, sealed to {len(study.sum_scheme.combiners)} combiners, "
-    if settings.epsilon is None:
-        return sums + "without noise and without a guarantee"
-    spent = "" if in_all is None else f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
-    return sums + f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}{spent}"
 
 
 def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendResult:

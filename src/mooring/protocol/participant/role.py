@@ -90,8 +90,8 @@ class Participant:
 
     def keep_record(
         self, step: Literal["check", "share", "predict"], found: Mapping[str, Any], *, command: str
-    ) -> None:
-        """Keep what a step found in the vault, for the report.
+    ) -> dict[str, Any]:
+        """Keep what a step found in the vault, for the report; returns what is kept.
 
         Parameters
         ----------
@@ -106,6 +106,7 @@ class Participant:
         if step == "predict" and found["score"] is None and path.exists():
             record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
         self.vault.write(self.study.folder_name, path.name, json.dumps(record).encode())
+        return record
 
     def share_sums(
         self, data: Path, *, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
@@ -179,3 +180,17 @@ def check_table_fit(
     return fit, [
         f"Class {name!r} has fewer than {study.smallest_class} rows: the study refuses such a table." for name in small
     ]
+
+
+def describe_share(study: Study, shared: ShareResult | SumShareResult) -> tuple[str, str]:
+    """What a bundle holds, in words, and whom to send it to."""
+    if study.sums is None:
+        to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
+        return f"{shared.n_rows} rows, shuffled", to_whom
+    settings, in_all = study.sum_scheme.settings, shared.as_dict()["epsilon_in_all"]
+    sums = f"sums over {shared.n_rows} rows, sealed to {len(study.sum_scheme.combiners)} combiners, "
+    if settings.epsilon is None:
+        return sums + "without noise and without a guarantee", "Send it to the analyst."
+    spent = "" if in_all is None else f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
+    noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}{spent}"
+    return sums + noise, "Send it to the analyst."

@@ -1,0 +1,101 @@
+"""One long step at a time, in a thread, with the library's own progress."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import Any
+
+from mooring.errors import MooringError, RefusedError, explain_error
+from mooring.geometry.backend import is_out_of_memory
+from mooring.typing import Progress
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step did.
+
+    Attributes
+    ----------
+    lines : tuple of str
+    head, rows
+        A table beneath them.
+    page : str
+        A page that the step wrote, by name.
+    command : str
+        What does the same in a terminal, in the desk's folder.
+    is_whole : bool
+        False where something was set aside or does not keep to a limit: where a command's exit code would not be 0.
+    """
+
+    lines: tuple[str, ...]
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    page: str = ""
+    command: str = ""
+    is_whole: bool = True
+
+
+@dataclass
+class Job:
+    """A step that runs or has ended."""
+
+    title: str
+    done: float = 0.0
+    total: float = 0.0
+    what: str = ""
+    outcome: Outcome | None = None
+    problem: MooringError | None = None
+    thread: Thread | None = field(default=None, repr=False)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has neither an outcome nor a problem yet."""
+        return self.outcome is None and self.problem is None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What an error consists of, as the commands print it: expected, got, reason, cure."""
+        names = ("expected", "got", "reason", "cure")
+        return {name: str(getattr(self.problem, name)) for name in names if hasattr(self.problem, name)}
+
+    def tell(self, done: float, total: float, what: str = "", /) -> None:
+        """Take progress from the step."""
+        self.done, self.total, self.what = done, total, what or self.what
+
+
+@dataclass
+class JobRunner:
+    """Runs one job at a time; the last one is kept to be shown."""
+
+    last: Job | None = None
+    _starting: Lock = field(default_factory=Lock, repr=False)
+
+    def start(self, title: str, run: Callable[[Progress], Outcome]) -> Job:
+        """Start a step, unless one runs."""
+        with self._starting:
+            if self.last is not None and self.last.is_running:
+                raise RefusedError(
+                    "the step", reason=f"another one runs: {self.last.title}", cure="Wait until it has ended."
+                )
+            job = self.last = Job(title)
+            job.thread = Thread(target=_work, args=(job, run), name="mooring-desk", daemon=True)
+            job.thread.start()
+        return job
+
+    def show(self, ended: Job) -> None:
+        """Show what needed no thread, or could not start; what runs is not disturbed."""
+        with self._starting:
+            if self.last is None or not self.last.is_running:
+                self.last = ended
+
+
+def _work(job: Job, run: Callable[[Progress], Outcome]) -> None:
+    try:
+        job.outcome = run(job.tell)
+    except Exception as problem:
+        job.problem = explain_error(problem, is_out_of_memory=is_out_of_memory(problem))
+        if not isinstance(problem, MooringError | OSError) and os.environ.get("MOORING_TRACEBACK"):
+            raise

@@ -1,0 +1,303 @@
+"""A participant's steps, and those that every role has: join, unlock, enrol, report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from mooring.atomic_io import require_writable, write_atomically
+from mooring.desk.jobs import Outcome
+from mooring.desk.steps import Desk, Field, Step, Values, spell_command, split_columns
+from mooring.desk.workspace import ANCHOR_FILES, CARD_FILES, TABLE_FILES
+from mooring.errors import InputError
+from mooring.protocol.designer.revision import enrol_cards
+from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, SUM_FILE
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.answers import LIST_FILE
+from mooring.protocol.participant.membership import issue_card
+from mooring.protocol.participant.role import Participant, check_table_fit, describe_share
+from mooring.protocol.participant.secure_sums import SumShareResult
+from mooring.protocol.participant.upload import ShareResult, require_label_consent
+from mooring.protocol.storage.vault import Vault
+from mooring.typing import Progress
+
+_FLOORS = {
+    "anchor_noise": "Refuse studies with less anchor noise than",
+    "data_noise": "Refuse studies with less private-data noise than",
+    "most_epsilon": "Refuse secure sums beyond this epsilon",
+}
+_IGNORE = Field("ignore", "Columns to leave out", is_optional=True, is_rare=True, hint="names between commas")
+_PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
+
+
+def joining(desk: Desk) -> Step:
+    """Make a vault and a card."""
+    numbers = [Field(name, label, "number", is_optional=True, is_rare=True) for name, label in _FLOORS.items()]
+    fields = (
+        Field("name", "Your name in the study", hint="lower-case letters, digits, hyphens: st-mary"),
+        Field("role", "You are", "choice", ("participant", "analyst")),
+        Field("passphrase", "Passphrase of the vault", "password", is_optional=True, hint="none: it is not encrypted"),
+        Field("again", "The passphrase again", "password", is_optional=True),
+        *numbers,
+        Field("without_noise", "Accept methods without any noise", "tick", is_optional=True, is_rare=True),
+    )
+    explanation = (
+        "Makes keys and secrets in the folder's vault, which stays with you, and a public card for the roster."
+    )
+    return Step("join", "Join", explanation, partial(_join, desk), fields)
+
+
+def _join(desk: Desk, values: Values, progress: Progress) -> Outcome:
+    if values["passphrase"] != values["again"]:
+        raise InputError("passphrase", expected="the same twice", got="two", cure="Type it again.")
+    floors: dict[str, float | bool] = {name: float(values[name]) for name in _FLOORS if values[name]}
+    floors |= {"without_noise": True} if values["without_noise"] else {}
+    name, is_analyst = values["name"], values["role"] == "analyst"
+    vault, _ = Vault.open_or_create(desk.workspace.vault, passphrase=values["passphrase"] or None, floors=floors)
+    desk.opened = vault
+    card = desk.workspace.root / f"{name}.card.toml"
+    issue_card(vault, card, name=name, is_analyst=is_analyst)
+    lines = (
+        "The vault is in the folder 'vault': keep it, back it up, show it to nobody.",
+        f"Send the card {card.name} to whoever keeps the study's file; it holds no secret.",
+    )
+    return Outcome(lines, command=spell_command("join", "--name", name, *(["--analyst"] if is_analyst else [])))
+
+
+def unlocking(desk: Desk) -> Step:
+    """Open a vault that has a passphrase."""
+    fields = (Field("passphrase", "Passphrase of the vault", "password"),)
+    return Step("unlock", "Unlock the vault", "It is encrypted.", partial(_unlock, desk), fields)
+
+
+def _unlock(desk: Desk, values: Values, progress: Progress) -> Outcome:
+    desk.opened = Vault.open(desk.workspace.vault, passphrase=values["passphrase"])
+    return Outcome(("The vault is open for as long as the desk runs.",))
+
+
+def enrolling(desk: Desk) -> Step:
+    """Enter cards in a draft's roster."""
+    cards = tuple(desk.workspace.list_files(CARD_FILES))
+    explanation = (
+        "For whoever keeps the study's file: enters members' cards in the roster. The fingerprint changes with each."
+    )
+    fields = (Field("cards", "Cards", "many", cards),)
+    return Step("enrol", "Enrol members", explanation, partial(_enrol, desk), fields)
+
+
+def _enrol(desk: Desk, values: Values, progress: Progress) -> Outcome:
+    names = values["cards"].split("\n")
+    study = enrol_cards(desk.workspace.study, [desk.workspace.root / name for name in names])
+    told = f"Send study.toml to everybody, and compare this by telephone: {study.fingerprint}"
+    if not study.is_complete:
+        told = "Not complete yet: a study has two participants or more and an analyst."
+    return Outcome((told,), command=spell_command("study", "enrol", *names))
+
+
+def reporting(desk: Desk, study: Study, records: Path) -> Step:
+    """Turn the records of a role into a page."""
+    explanation = "One page to read, print and sign: who took part, what joining gives, what it gives away."
+    done = (desk.workspace.root / "report.html").exists()
+    return Step("report", "Read the report", explanation, partial(_report, desk, study, records), is_done=done)
+
+
+def _report(desk: Desk, study: Study, folder: Path, values: Values, progress: Progress) -> Outcome:
+    from mooring.report import collect_records, render_report, summarise
+
+    records = collect_records(folder)
+    if not records:
+        raise InputError("records", expected="at least one", got="none", cure="Take another step first.")
+    page = render_report(summarise(study, records))
+    write_atomically(desk.workspace.root / "report.html", page.encode(), mode=0o600, what="the page")
+    command = spell_command("report", folder.relative_to(desk.workspace.root).parts[0])
+    return Outcome(("Wrote report.html.",), page="report.html", command=command)
+
+
+def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
+    """The steps of somebody in a complete roster, in the order in which a study takes them."""
+    person = Participant(study, desk.vault)
+    records = desk.vault.study_folder(study.folder_name)
+    done = {one: (records / f"{one}.json").exists() for one in ("check", "share", "predict")}
+    tables = tuple(desk.workspace.list_files(TABLE_FILES))
+    table = Field("data", "Your table", "choice", tables)
+    is_rotated = study.sums is None
+    steps = [replace(fitting(desk, study), is_done=done["check"] or done["share"])]
+    if is_rotated and study.dealing_member.name == name:
+        steps.append(_dealing(desk, person))
+    look = "Your own rows attack each other at the study's noise, with every attack that mooring knows. Nothing leaves."
+    if not is_rotated:
+        look = "What attackers would get of your sums, with the study's noise and without any. Nothing leaves."
+    steps.append(
+        Step(
+            "check",
+            "See what would be given away",
+            look,
+            partial(_check, desk, person),
+            (table, _IGNORE),
+            is_done=done["check"],
+        )
+    )
+    steps.append(_sharing(desk, person, table, is_done=done["share"]))
+    if not is_rotated and name in study.sum_scheme.combiners:
+        steps += _combining(desk, person)
+    predicts = Step(
+        "predict",
+        "Predict",
+        "Scores new rows with the joint model, on this machine; with labels, it measures how well.",
+        partial(_predict, desk, person),
+        (
+            Field("new", "New rows", "choice", tables),
+            Field("beside", "Rows that you shared", "choice", tables, is_optional=True, hint="to compare"),
+            Field("importance", "Measure what the model looks at", "tick", is_optional=True, is_rare=True),
+            Field("force", "Overwrite predictions.csv", "tick", is_optional=True),
+            _IGNORE,
+        ),
+        _wait_for(desk.workspace.result / (MAP_FILE if is_rotated else SUM_FILE), f"your result, with {MODEL_FILE}"),
+        done["predict"],
+    )
+    return [*steps, predicts, reporting(desk, study, records)]
+
+
+def fitting(desk: Desk, study: Study) -> Step:
+    """See whether a table fits; needs neither a vault nor a roster."""
+    tables = tuple(desk.workspace.list_files(TABLE_FILES))
+    explanation = (
+        "Reads your table and lists everything that does not fit the study. Nothing is kept, and nothing leaves."
+    )
+    fields = (Field("data", "Your table", "choice", tables), _IGNORE)
+    return Step("fit", "Fit your table", explanation, partial(_fit, desk, study), fields)
+
+
+def _fit(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
+    name, ignore = values["data"], split_columns(values["ignore"])
+    fit, warnings = check_table_fit(study, desk.workspace.root / name, ignore=ignore, progress=progress)
+    told = f"{fit.n_rows} rows fit the study {study.name!r}."
+    if not fit.fits:
+        told = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
+    stopped = (f"Not read to its end: {fit.stopped}",) if fit.stopped else ()
+    rows = tuple(
+        (one.column, one.got, one.suggestion, one.expected, one.n_cells or "", ", ".join(map(str, one.first_rows)))
+        for one in fit.problems
+    )
+    command = spell_command("check", name, "--fit-only", *_ignored(ignore))
+    return Outcome((told, *stopped, *warnings), _PROBLEMS, rows, command=command, is_whole=fit.fits and not warnings)
+
+
+def _dealing(desk: Desk, person: Participant) -> Step:
+    path = desk.workspace.root / f"{person.study.name}.anchor"
+
+    def run(values: Values, progress: Progress) -> Outcome:
+        person.deal(path)
+        told = f"Wrote {path.name}, sealed to {len(person.study.participants)} participants. Send it to each of them."
+        return Outcome((told,), command=spell_command("deal"))
+
+    explanation = (
+        "You are the dealer: make the secret anchor, sealed to every participant. Dealing again gives the same."
+    )
+    return Step("deal", "Deal the anchor", explanation, run, is_done=path.exists())
+
+
+def _check(desk: Desk, person: Participant, values: Values, progress: Progress) -> Outcome:
+    from mooring.report import render_check
+
+    name, ignore = values["data"], split_columns(values["ignore"])
+    page, command = desk.workspace.root / "check.html", spell_command("check", name, *_ignored(ignore))
+    require_writable(page, what="the page")
+    found = person.check(desk.workspace.root / name, ignore=ignore, progress=progress)
+    record = person.keep_record("check", found.as_dict(), command=command)
+    write_atomically(page, render_check(person.study, record).encode(), mode=0o600, what="the page")
+    others = f"Hazards and warnings on the page: {len(found.hazards) + len(found.warnings)}."
+    return Outcome((found.verdict, others), page=page.name, command=command, is_whole=not found.exceeded)
+
+
+def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) -> Step:
+    study, fields = person.study, [table, _IGNORE]
+    if study.sums is None:
+        fields.append(Field("anchor", "Anchor", "choice", tuple(desk.workspace.list_files(ANCHOR_FILES))))
+        if study.label.kind != "none":
+            consent = f"Yes, the analyst may see the column {study.label.column!r} of every row as it is"
+            fields.append(Field("labels", consent, "tick", is_optional=True))
+
+    def run(values: Values, progress: Progress) -> Outcome:
+        require_label_consent(study, bool(values.get("labels")))
+        data, path = desk.workspace.root / values["data"], desk.workspace.root / f"{person.member.name}.bundle"
+        ignore = split_columns(values["ignore"])
+        words = ["share", values["data"], *_ignored(ignore)]
+        shared: ShareResult | SumShareResult
+        if study.sums is not None:
+            shared = person.share_sums(data, output=path, ignore=ignore, progress=progress)
+        else:
+            anchor = desk.workspace.root / values["anchor"]
+            shared = person.share(data, anchor=anchor, output=path, ignore=ignore, progress=progress)
+            words += ["--anchor", values["anchor"], *(["--labels"] if values.get("labels") else [])]
+        person.keep_record("share", shared.as_dict(), command=spell_command(*words))
+        what, to_whom = describe_share(study, shared)
+        again = " again, the same bytes as before" if shared.reissued else ""
+        lines = (f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}.")
+        return Outcome(lines, command=spell_command(*words))
+
+    explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
+    return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done)
+
+
+def _combining(desk: Desk, person: Participant) -> list[Step]:
+    place, name = desk.workspace, person.member.name
+    listed, confirmation, share = (place.root / one for one in (LIST_FILE, f"{name}.confirmation", f"{name}.share"))
+
+    def confirm(values: Values, progress: Progress) -> Outcome:
+        found = person.confirm(place.inbox, output=confirmation)
+        bad = [f"Your box in the bundle of {one} does not hold up." for one in found.unopened]
+        told = f"Wrote {confirmation.name}, about {found.n_bundles} bundles. Send it to the analyst."
+        return Outcome((told, *bad), command=spell_command("combine", "--bundles", "inbox"), is_whole=not bad)
+
+    def combine(values: Values, progress: Progress) -> Outcome:
+        found = person.combine(place.inbox, listed, output=share, progress=progress)
+        told = (
+            f"Wrote {share.name}, your share of the total of {found.n_bundles} contributions. Send it to the analyst."
+        )
+        destroyed = "Your combining key of this study is destroyed; remove copies of the vault that still hold it."
+        return Outcome((told, destroyed), command=spell_command("combine", "--bundles", "inbox", "--list", LIST_FILE))
+
+    bundles = "" if place.list_files((".bundle",), folder=place.inbox) else "Waits for everybody's bundles, in 'inbox'."
+    first = "You are a combiner: tells the analyst whether everybody's shares fit, before the study is closed."
+    then = "Your share of the total, for one list, once. Your combining key is destroyed then."
+    waits = bundles or _wait_for(listed, "the analyst's list of contributions")
+    return [
+        Step("confirm", "Confirm bundles", first, confirm, (), bundles, confirmation.exists()),
+        Step("combine", "Combine", then, combine, (), waits, share.exists()),
+    ]
+
+
+def _predict(desk: Desk, person: Participant, values: Values, progress: Progress) -> Outcome:
+    from mooring.protocol.participant.prediction import Scoring
+
+    root, ignore, output = desk.workspace.root, split_columns(values["ignore"]), desk.workspace.root / "predictions.csv"
+    beside = root / values["beside"] if values["beside"] else None
+    data, scoring = root / values["new"], Scoring(importance=bool(values["importance"]))
+    require_writable(output, what="the predictions", inputs=(data, beside))
+    if output.exists() and not values["force"]:
+        cure = "Tick 'overwrite', or move it away."
+        raise InputError("predictions.csv", expected="not there yet", got="one that is", cure=cure)
+    found = person.predict(
+        data, result=desk.workspace.result, own_rows=beside, scoring=scoring, ignore=ignore, progress=progress
+    )
+    found.write(output)
+    words = ["predict", data.name, "--result", "result", *(["--beside", beside.name] if beside else [])]
+    words += [*(["--importance"] if scoring.importance else []), *_ignored(ignore)]
+    person.keep_record("predict", found.as_dict(), command=spell_command(*words))
+    lines = [f"Wrote {found.values.size} predictions to {output.name}."]
+    if found.score is not None:
+        lines.append(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
+    if found.local_only is not None:
+        lines.append(f"Your own rows alone: {found.local_only.with_interval()}.")
+    lines += [found.gain.sentence()] if found.gain is not None else []
+    return Outcome((*lines, "All that was measured is on the report."), command=spell_command(*words))
+
+
+def _wait_for(path: Path, what: str) -> str:
+    return "" if path.is_file() else f"Waits for {what}: put {path.name} in below."
+
+
+def _ignored(columns: tuple[str, ...]) -> list[str]:
+    return [word for name in columns for word in ("--ignore", name)]
