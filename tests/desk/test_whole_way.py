@@ -99,7 +99,7 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
         tabs[role].submit("#report form")
         tabs[role].find("document.querySelector('#outcome a').removeAttribute('target')")
         tabs[role].find("document.querySelector('#outcome a').click()")
-        assert tabs[role].wait_for("document.querySelector('.main-svg') && document.title.startsWith('mooring: ')")
+        assert tabs[role].wait_for("!!document.querySelector('svg') && document.title.startsWith('mooring: ')")
         assert tabs[role].find("window.origin") == "null"
     north = place / "north"
     assert (north / "predictions.csv").read_text().startswith("prediction,probability_no,probability_yes\n")

@@ -62,11 +62,7 @@ def check(
             participant.open_anchor(execution.find_anchor(anchor, agreed.name))
         with execution.count_progress() as moved:
             found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
-<<<<<<< HEAD
-        participant.keep_record("check", found.as_dict(), command=execution.quote_command())
-=======
-        record = participant.keep_record("check", found.as_dict(), command=quote_command())
->>>>>>> d0f8879 (A desk: the steps of a study as a page on 127.0.0.1, over the functions that the commands call)
+        record = participant.keep_record("check", found.as_dict(), command=execution.quote_command())
         page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
         write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
 

@@ -103,7 +103,7 @@ class DeskApplication:
             "pages": [name for name in PAGES if place.find_page(name)],
             "watches": "watch" in request.query_params,
         }
-        page = render_page("desk.html.jinja", values, package=__package__, charts=False)
+        page = render_page("desk.html.jinja", values, package=__package__)
         is_running = job is not None and job.is_running
         pause = "1" if is_running else "5" if values["watches"] else ""
         return HTMLResponse(page, headers={"refresh": pause} if pause else {})

@@ -20,14 +20,10 @@ from mooring.errors import RefusedError
 
 COOKIE = "mooring-desk"
 MOST_UPLOAD_BYTES, MOST_FORM_BYTES = 2**30, 2**16
-_ALWAYS = "base-uri 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'; default-src 'none'"
-_PAGE_POLICY = f"{_ALWAYS}; img-src data:; form-action 'self'"
-# The pages' own policy allows its scripts by their digests; without allow-same-origin they have no origin, and no cookies.
-DOCUMENT_POLICY = (
-    f"sandbox allow-scripts; {_ALWAYS}; script-src 'unsafe-inline'; img-src data: blob:; form-action 'none'"
-)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+DOCUMENT_POLICY = f"sandbox; {_POLICY}; form-action 'none'"
 _HEADERS = {
-    "content-security-policy": _PAGE_POLICY,
+    "content-security-policy": f"{_POLICY}; form-action 'self'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",  # with none, forms would be sent with the Origin 'null'
