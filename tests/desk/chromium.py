@@ -79,7 +79,7 @@ class Tab:
         end = time.monotonic() + seconds
         while not (found := self.find(f"document.readyState === 'complete' && ({script})")):
             assert time.monotonic() < end, (script, self.find("document.body.innerText"))
-            time.sleep(0.05)
+            time.sleep(0.1)
         return found
 
     def submit(self, form: str, **values: str | bool) -> str:
@@ -92,11 +92,12 @@ class Tab:
         self.find(f"window.isOld = true; document.querySelector('{form} button').click()")
         return str(self.wait_for("!window.isOld && (document.querySelector('#outcome, #problem') || {}).innerText"))
 
-    def attach(self, *paths: Path) -> None:
-        """Choose files in the form for uploads."""
+    def upload(self, *paths: Path, replace: bool = False) -> str:
+        """Put files in by the form for it."""
         root = self.send("DOM.getDocument")["root"]["nodeId"]
         node = self.send("DOM.querySelector", nodeId=root, selector="#upload [type=file]")["nodeId"]
         self.send("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
+        return self.submit("#upload", replace=replace)
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,67 +39,91 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@dataclass(frozen=True)
-class Desks:
-    """A desk for each role, opened in a browser of its own, and the folders between which files are carried by hand."""
-
-    place: Path
-    tabs: Mapping[str, Tab]
-
-    def carry(self, pattern: str, source: str, *roles: str) -> None:
-        """Put files of one role into the desks of others, through their pages."""
-        for role in roles:
-            tab = self.tabs[role]
-            tab.attach(*sorted((self.place / source).glob(pattern)))
-            assert "Took" in tab.submit("#upload", replace=True)
+def copy(place: Path, source: str, *targets: str) -> None:
+    """Carry files by hand, as the roles do: a pattern below the folder of all, to other folders."""
+    for path in sorted(place.glob(source)):
+        for target in targets:
+            (place / target).mkdir(exist_ok=True)
+            shutil.copy(path, place / target)
 
 
 @pytest.fixture
-def desks(place: Path, chromium: str, tmp_path: Path) -> Iterator[Desks]:
+def tabs(place: Path, chromium: str, tmp_path: Path) -> Iterator[Mapping[str, Tab]]:
+    """A desk for each role, opened in a browser of its own."""
     with ExitStack() as stack:
         browser = stack.enter_context(open_chromium(chromium, tmp_path / "profile"))
         running = {role: stack.enter_context(serving(place / role)) for role in ROLES}
-        yield Desks(place, {role: browser.open(one.application.session.address) for role, one in running.items()})
+        yield {role: browser.open(one.application.session.address) for role, one in running.items()}
 
 
 @pytest.mark.posix  # Chromium is driven over pipes that it inherits
-def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chromium(desks: Desks) -> None:
-    place, tabs, analyst = desks.place, desks.tabs, desks.tabs["analyst"]
+def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chromium(
+    place: Path, tabs: Mapping[str, Tab]
+) -> None:
+    north, analyst = tabs["north"], tabs["analyst"]
     for role, tab in tabs.items():
         kind = "analyst" if role == "analyst" else "participant"
         assert f"{role}.card.toml" in tab.submit("#join form", name=role, role=kind)
     commands.run(*shlex.split(DRAFT), place=place / "post")
-    desks.carry("study.toml", "post", "analyst", "north")
-    assert "40 rows fit the study" in tabs["north"].submit("#fit form", data="patients.csv")
-    for name in NAMES:
-        desks.carry(f"{name}.card.toml", name, "analyst")
+    copy(place, "post/study.toml", "analyst")
+    assert "Took study.toml" in north.upload(place / "post" / "study.toml")
+    assert "40 rows fit the study" in north.submit("#fit form", data="patients.csv")
+    assert "Took east.card.toml" in analyst.upload(*(place / name / f"{name}.card.toml" for name in NAMES))
     assert "compare this by telephone" in analyst.submit("#enrol form")
-    desks.carry("study.toml", "analyst", *NAMES)
+    copy(place, "analyst/study.toml", "south", "east")
+    assert "Took study.toml" in north.upload(place / "analyst" / "study.toml", replace=True)
 
+    tabs["east"].send("Page.reload")
     assert "sealed to 3 participants" in tabs["east"].submit("#deal form")  # who was enrolled first
-    desks.carry("ward.anchor", "east", "north", "south")
-    checked = tabs["north"].submit("#check form", data="patients.csv")
-    assert "mooring check patients.csv" in checked
-    refused = tabs["north"].submit("#share form", data="patients.csv", labels=False)
+    copy(place, "east/ward.anchor", "north", "south")
+    assert "mooring check patients.csv" in north.submit("#check form", data="patients.csv")
+    refused = north.submit("#share form", data="patients.csv", labels=False)
     assert "consent for labels" in refused
     assert re.search(r"expected\s+given\s+got\s+none\s+cure\s+The analyst sees", refused)
+    tabs["south"].send("Page.reload")
     for name in NAMES:
         assert "40 rows, shuffled" in tabs[name].submit("#share form", data="patients.csv", labels=True)
-        desks.carry(f"{name}.bundle", name, "analyst")
 
+    analyst.upload(*(place / name / f"{name}.bundle" for name in NAMES))
     assert "3 bundles hold up, 0 do not, 0 are missing" in analyst.submit("#inbox form")
     assert "Aligned 3 participants" in analyst.submit("#align form", mode="everybody")
     assert "Trained 'linear' on 120 rows" in analyst.submit("#train form", learner="linear")
     assert "results/south" in analyst.submit("#deliver form")
-    desks.carry("results/north/*", "analyst", "north")
-    predicted = tabs["north"].submit("#predict form", new="new.csv", beside="patients.csv")
-    assert "Wrote 20 predictions" in predicted
-    assert "overwrite" in tabs["north"].submit("#predict form", new="new.csv")
-    for role in ("north", "analyst"):
-        tabs[role].submit("#report form")
-        tabs[role].find("document.querySelector('#outcome a').removeAttribute('target')")
-        tabs[role].find("document.querySelector('#outcome a').click()")
-        assert tabs[role].wait_for("!!document.querySelector('svg') && document.title.startsWith('mooring: ')")
-        assert tabs[role].find("window.origin") == "null"
-    north = place / "north"
-    assert (north / "predictions.csv").read_text().startswith("prediction,probability_no,probability_yes\n")
+    north.upload(*(place / "analyst" / "results" / "north").iterdir())
+    assert "Wrote 20 predictions" in north.submit("#predict form", new="new.csv", beside="patients.csv")
+    assert "mooring report analysis" in analyst.submit("#report form")
+    assert "mooring report vault" in north.submit("#report form")
+    north.find("location = document.querySelector('#outcome a').href")
+    north.wait_for("!!document.querySelector('svg') && document.title.startsWith('mooring: ')")
+    assert north.find("window.origin") == "null"
+    assert (place / "north" / "predictions.csv").read_text().startswith("prediction,probability_no,probability_yes\n")
+
+
+def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
+    with ExitStack() as stack:
+        desks = {role: stack.enter_context(serving(place / role)) for role in ROLES}
+        for role, one in desks.items():
+            one.take("join", name=role, role="analyst" if role == "analyst" else "participant")
+        commands.run(*shlex.split(DRAFT + SUMS), place=place / "post")
+        copy(place, "post/study.toml", "analyst")
+        for name in NAMES:
+            copy(place, f"{name}/*.card.toml", "analyst")
+        desks["analyst"].take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
+        copy(place, "analyst/study.toml", *NAMES)
+        for name in NAMES:
+            assert "sealed to 3 combiners, with noise for epsilon = 2" in desks[name].take("share", data="patients.csv")
+        copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
+        assert "one that can be taken now" in desks["north"].take("combine")  # without a list
+        for name in NAMES:
+            assert "about 3 bundles" in desks[name].take("confirm")
+        copy(place, "*/*.confirmation", "analyst/inbox")
+        assert "Closed with 3 contributions, confirmed by" in desks["analyst"].take("close")
+        copy(place, "analyst/analysis/closing.list", *NAMES)
+        for name in NAMES:
+            assert "your share of the total of 3 contributions" in desks[name].take("combine")
+        copy(place, "*/*.share", "analyst/inbox")
+        assert "on sums over about" in desks["analyst"].take("train", learner="auto")
+        assert "results/east" in desks["analyst"].take("deliver")
+        copy(place, "analyst/results/east/*", "east/result")
+        assert "Wrote 20 predictions" in desks["east"].take("predict", new="new.csv")
+        assert "page/report.html" in desks["east"].take("report")
