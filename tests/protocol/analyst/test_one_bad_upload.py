@@ -17,6 +17,7 @@ from mooring import RigidMap, make_anchor
 from mooring.learners import score_value
 from mooring.learners.fitting import screening_rows
 from mooring.protocol.analyst.alignment import align_bundles
+from mooring.protocol.analyst.alignment_state import AlignmentState
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.outliers import find_disagreeing
 from mooring.protocol.analyst.training import Training, train
@@ -102,8 +103,11 @@ FAMILY: dict[str, Change] = {
 }
 
 
-def run(method: str, change: Change | None, bad: int) -> tuple[Training, dict[int, float]]:
-    """The whole way of the analyst, with the bad upload or without it, and the scores of the others."""
+def run(method: str, change: Change | None, bad: int) -> tuple[Training | None, AlignmentState, dict[int, float]]:
+    """The way of the analyst, with the bad upload or without it, and the scores of the others.
+
+    There is no training where the bad upload was left out before it and everybody has the map of the study without it.
+    """
     study, sites, rows, labels = sites_and_test(method)
     with TemporaryDirectory() as name:
         inbox, work = Path(name) / "inbox", Path(name) / "work"
@@ -118,18 +122,23 @@ def run(method: str, change: Change | None, bad: int) -> tuple[Training, dict[in
         taken = collect(study, inbox, work).bundles
         assert {f"site-{who}" for who in range(P) if who != bad} <= {bundle.member.name for bundle in taken}
         space = align_bundles(study, taken, work, certify=False).space
+        if change is not None and f"site-{bad}" not in space.names:
+            _, without, scores = run_without(method, bad)
+            for k, _ in enumerate(space.names):
+                np.testing.assert_array_equal(space.align_rows(k, np.eye(H)), without.align_rows(k, np.eye(H)))
+            return None, space, scores
         found = train(study, work, learner="linear")
         model = Model.load((work / "model.onnx").read_bytes(), n_components=H, kind="classes", n_classes=2)
     scores = {}
     for who in set(range(P)) - {bad}:
         own = space.align_rows(space.names.index(f"site-{who}"), np.asarray(sites[who].secret.apply(rows)))
         scores[who] = score_value(labels, model.predict(own), kind="classes")
-    return found, scores
+    return found, space, scores
 
 
 @cache
-def score_without(method: str, bad: int) -> dict[int, float]:
-    return run(method, None, bad)[1]
+def run_without(method: str, bad: int) -> tuple[Training | None, AlignmentState, dict[int, float]]:
+    return run(method, None, bad)
 
 
 def cases() -> Iterator[tuple[str, int, str]]:
@@ -142,11 +151,11 @@ def cases() -> Iterator[tuple[str, int, str]]:
 
 @pytest.mark.parametrize(("method", "bad", "name"), list(cases()))
 def test_a_bad_upload_costs_nobody_a_point(method: str, bad: int, name: str) -> None:
-    found, scores = run(method, FAMILY[name], bad)
-    before = score_without(method, bad)
+    found, _, scores = run(method, FAMILY[name], bad)
+    before = run_without(method, bad)[2]
     assert min(before.values()) > 0.85
     assert max(before[who] - scores[who] for who in scores) < 0.01
-    assert {left for left, _ in found.left_out} <= {f"site-{bad}"}
+    assert found is None or {left for left, _ in found.left_out} <= {f"site-{bad}"}
 
 
 def shift_labels(rows: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +186,7 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_who_is_honest_but_different_is_not_left_out(name: str) -> None:
-    for seed in range(0, P, 2):
+    for seed in (0, P - 1):
         rng = np.random.default_rng([seed, 11])
         parts = [draw_rows(N, rng) for _ in range(P)]
         parts[seed] = HONEST[name](*parts[seed], rng)
