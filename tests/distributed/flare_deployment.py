@@ -69,13 +69,7 @@ class AdministratorError(Exception):
 
 @dataclass(eq=False)
 class Deployment:
-    """Kits, and the processes that run from them.
-
-    Attributes
-    ----------
-    place : Path
-    sites : sequence of str
-    """
+    """Kits, and the processes that run from them."""
 
     place: Path
     sites: Sequence[str]

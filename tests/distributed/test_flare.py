@@ -39,15 +39,10 @@ FLARES_OWN = "nvflare.app_common.np.np_trainer.NPTrainer"
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """A study with its people, and a deployment that is up.
-
-    Attributes
-    ----------
-    place : Path
-        Each site's folder has vault, table and, after a job, `mooring`; `files` is the same study through files.
-    """
+    """A study with its people, and a deployment that is up."""
 
     place: Path
+    """Each site's folder has vault, table and, after a job, `mooring`; `files` is the same study through files."""
     study: Study
     deployment: Deployment
 

@@ -238,18 +238,11 @@ def test_a_stores_own_address_in_the_open_is_refused(walked: Path) -> None:
 
 @dataclass
 class Store:
-    """Takes a presigned PUT whose signature holds; lists and hands out what it has, or half of it.
-
-    Attributes
-    ----------
-    faults : list of str
-        One a request: "503", "drop" (hang up half-way), "half" (hand out half of what was listed).
-    objects : dict
-    log : list of str
-    """
+    """Takes a presigned PUT whose signature holds; lists and hands out what it has, or half of it."""
 
     port: int = 0
     faults: list[str] = field(default_factory=list)
+    """One a request: "503", "drop" (hang up half-way), "half" (hand out half of what was listed)."""
     objects: dict[str, bytes] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
 

@@ -18,20 +18,13 @@ from tests.protocol.hostile import World, canonical, packed, parts
 
 @dataclass(frozen=True)
 class Target:
-    """One reader.
-
-    Attributes
-    ----------
-    name : str
-    read : callable
-        Reads bytes; returns, or raises a MooringError.
-    seeds : tuple of bytes
-        Good inputs, from which mutation starts.
-    """
+    """One reader."""
 
     name: str
     read: Callable[[bytes], object]
+    """Reads bytes; returns, or raises a MooringError."""
     seeds: tuple[bytes, ...]
+    """Good inputs, from which mutation starts."""
 
     def survives(self, data: bytes) -> bool:
         """Whether the bytes were read; False if they were refused. Any other exception is a finding."""

@@ -27,28 +27,18 @@ EXIT_CODES: dict[type[Exception], int] = {RefusedError: 3, StorageError: 4, Inpu
 
 @dataclass(frozen=True, eq=False)
 class SmallStudy:
-    """A study of three participants in a folder of its own.
-
-    Attributes
-    ----------
-    folder : Path
-    study : Study
-        Four numbers and a label of two classes; noise on rows and anchor.
-    vaults : tuple of Vault
-        One a participant; the first deals.
-    analyst : Vault
-    anchor : Path
-        The dealt anchor file.
-    records : list of tuples
-        Values of the columns c0 … c3 and the label y; all different. Participant i's table holds 20i … 20i + 19.
-    """
+    """A study of three participants in a folder of its own."""
 
     folder: Path
     study: Study
+    """Four numbers and a label of two classes; noise on rows and anchor."""
     vaults: tuple[Vault, ...]
+    """One a participant; the first deals."""
     analyst: Vault
     anchor: Path
+    """The dealt anchor file."""
     records: list[Record] = field(repr=False)
+    """Values of the columns c0 … c3 and the label y; all different. Participant i's table holds 20i … 20i + 19."""
 
     def table(self, i: int = 0) -> Path:
         """The table of participant i."""

@@ -35,24 +35,17 @@ def make_bundle(path: Path, k: int, *, rows: int = 30, seed: int = 0) -> bytes:
 
 @dataclass
 class Store:
-    """A store on loopback that does what its script says, one entry a request, and then what it should.
-
-    Attributes
-    ----------
-    script : list of str or (int, bytes)
-        "drop": hang up half-way. "early": say 403 and hang up without reading. "silent": say nothing. "etag": take it, and
-        tell another checksum.
-        "away": send on to another path; an address: send on there. Or a status and a body, and how long to wait.
-    taken : list of bytes
-        What came whole.
-    seen : list of (str, dict)
-        Path and headers of every request.
-    """
+    """A store on loopback that does what its script says, one entry a request, and then what it should."""
 
     port: int = 0
     script: list[Any] = field(default_factory=list)
+    """"drop": hang up half-way. "early": say 403 and hang up without reading. "silent": say nothing. "etag": take it, and
+    tell another checksum. "away": send on to another path; an address: send on there. Or a status and a body, and how long
+    to wait."""
     taken: list[bytes] = field(default_factory=list)
+    """What came whole."""
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Path and headers of every request."""
     extra: dict[str, str] = field(default_factory=dict)
 
     @property
