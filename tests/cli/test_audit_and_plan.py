@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -128,14 +128,20 @@ def test_the_page_is_self_contained_and_says_what_it_must(which: str, request: p
     _, folder = request.getfixturevalue({"audit": "audited", "plan": "planned"}[which])
     page = (folder / "report.html").read_text(encoding="utf-8")
     plain = json.loads((folder / f"{which}.json").read_text(encoding="utf-8"))
+    assert len(page.encode()) < 2**20
     page = page.replace('<link rel="icon" href="data:,">', "")  # so that no browser asks for one
-    for pattern in (r"<script[^>]+src=", r"<link\b", r"<img[^>]+src=.?http", r"<iframe", r"@import", r"url\(.?http"):
-        assert not re.search(pattern, re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.S)), pattern
+    for pattern in (r"<script", r"<link\b", r"<img[^>]+src=.?http", r"<iframe", r"@import", r"url\(.?http"):
+        assert not re.search(pattern, page), pattern
     body = page.split("</head><body>")[1]
-    assert "http" not in re.sub(r"<script.*?</script>", "", body, flags=re.S)
+    assert "http" not in body
     for words in ("lower bound", "local only", "pooled raw", "no privacy guarantee", *attacks_named(plain)):
         assert words in body
-    assert "Plotly.newPlot" in body
+    assert (
+        body.index("Should rows like these be shared?")
+        < body.index("Can they tell that a row is in the upload?")
+        < 6000
+    )
+    assert body.count("<figure") >= 2
     if which == "plan":
         assert plain["verdict"] in unescape(body)
 
@@ -221,7 +227,7 @@ def test_an_attribute_a_natural_split_and_extra_knowledge(tmp_path: Path) -> Non
 def test_without_a_label_utility_is_not_measured(csv: Path, tmp_path: Path) -> None:
     result = run("audit", csv, *AUDIT, "--output", tmp_path)
     assert "Utility was not measured" in flat(result.stdout)
-    assert "there is no frontier to draw" in flat((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "What joining buys" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", ["audit", "plan"])
@@ -256,10 +262,9 @@ def test_a_table_shows_rows_side_by_side_unless_told_not_to(
         (folder / "report.html").read_text(encoding="utf-8").split("</head><body>")[1]
         for folder in (audited[1], tmp_path)
     )
-    assert "Rows of the target" in shown
-    assert ">rebuilt<" in shown
-    assert "Rows of the target" not in hidden
-    assert ">rebuilt<" not in hidden
+    assert re.search(r"<li>\s+<?b?>?age -?[0-9]", shown)
+    assert ", rebuilt " in shown
+    assert ", rebuilt " not in hidden
 
 
 def refused(*words: Any, what: str, code: int = 2) -> Result:
@@ -324,15 +329,6 @@ def test_columns_whose_names_look_like_markup(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "&lt;img src=x&gt;" in page
     assert "<img src=x>" not in page
-
-
-@pytest.mark.parametrize("which", ["audited", "planned"])
-def test_a_browser_draws_the_charts(which: str, request: pytest.FixtureRequest, browse: Callable[..., Any]) -> None:
-    page = request.getfixturevalue(which)[1] / "report.html"
-    found = browse(page, "--virtual-time-budget=8000", "--dump-dom")
-    assert found.stdout.count('class="main-svg"') >= 2, found.stderr[-2000:]
-    assert "scatterlayer" in found.stdout
-    assert "local only" in found.stdout
 
 
 STUDY = """format = 2

@@ -31,6 +31,7 @@ PROBE = """<script>
 window.violations = [];
 document.addEventListener("securitypolicyviolation", function (e) { window.violations.push(e.blockedURI); });
 window.addEventListener("load", function () {
+  document.querySelectorAll("details").forEach(function (e) { e.open = true; });
   var small = [];
   document.querySelectorAll("body *").forEach(function (e) {
     var own = Array.from(e.childNodes).some(function (c) { return c.nodeType === 3 && c.textContent.trim(); });

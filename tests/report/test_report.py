@@ -107,7 +107,7 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
         "on the 120 rows of 2 participants their score less that of models of each one's upload alone is +16.0 points"
     )
     assert words in shown["verdict"]["sentences"]["joining"][0]
-    assert shown["verdict"]["joining_shown_to_pay"] is False
+    assert shown["decision"]["answer"] == "cannot tell"
     assert kinds(shown["verdict"]["leakage"]) == ["not measured"]
     assert shown["verdict"]["attention"] == {
         "set aside": 1,
@@ -115,7 +115,6 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
         "flagged": ["south"],
         "left out": ["north"],
         "not converged": False,
-        "hazards": 0,
         "limits": None,
         "override": None,
     }
@@ -125,7 +124,7 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     assert states == {"north": ("accepted", "late", "left_out"), "south": ("accepted", "flagged"), "west": ("missing",)}
     assert shown["alignment"]["share_of_transition"] == "25%"
     assert shown["alignment"]["certificate"] == "Shown to be the global optimum."
-    assert {one["group"] for one in shown["scores"] if one["state"] == "not known"} == {"local only", "pooled raw"}
+    assert {one["group"] for one in shown["scores"]} == {"joint"}
     assert shown["charts"]["fits"]
     assert shown["audits"] == []
 
@@ -146,7 +145,6 @@ def test_every_page_says_what_its_signer_must_know(study: Study, tmp_path: Path)
         "Anchor noise is no privacy guarantee",
         "Nothing on this page may be read as safety.",
         "so a lower bound",
-        "nobody holds everybody's raw rows",
         "Signature",
         study.fingerprint,
     ):
@@ -163,7 +161,7 @@ def test_uploads_do_not_judge_joining(study: Study, tmp_path: Path, value: float
         summary = summarise(one, collect_records(write_records(tmp_path, records)))
         uploads = summary["verdict"]["joining"][0]
         assert (uploads["noisy"], uploads["answer"]) == (noise > 0, None)
-        assert summary["verdict"]["joining_shown_to_pay"] is False
+        assert "pay" not in summary["decision"]["words"]
         for words in ("Joining pays", "Joining does not pay", "Cannot tell"):
             assert words not in summary["verdict"]["sentences"]["joining"][0]
         assert summary["utility"][0]["name"] == ("joint model, noisy uploads" if noise else "joint model")
@@ -187,7 +185,7 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
     assert (new_rows["kind"], new_rows["rows"], new_rows["answer"]) == ("new rows", 30, "cannot tell")
     assert "+1.0 points [−7.0, +9.0]" in shown["verdict"]["sentences"]["joining"][0]
     assert "about 900" in shown["verdict"]["sentences"]["joining"][0]
-    assert shown["verdict"]["joining_shown_to_pay"] is False
+    assert shown["decision"]["answer"] == "do not share"
     assert shown["own_rows"]["class_counts"] == {"no": 40, "yes": 20}
     assert shown["own_rows"]["shared"]["reissued"]
     assert shown["audits"][0]["has_examples"]
@@ -213,7 +211,7 @@ def test_scores_at_home_are_on_the_page_and_others_names_are_text_there(study: S
 
 
 @pytest.mark.parametrize("name", ["intake", "alignment", "training", "delivery", "check", "share", "predict"])
-def test_one_record_is_enough_and_what_is_absent_names_its_command(
+def test_one_record_is_enough_and_a_section_that_it_does_not_fill_is_not_there(
     name: str, study: Study, audit: dict[str, Any], tmp_path: Path
 ) -> None:
     record = (analyst_records(NAMES) | participant_records(audit))[name]
@@ -224,9 +222,13 @@ def test_one_record_is_enough_and_what_is_absent_names_its_command(
         assert [one["command"] for one in summary["commands"]] == [record["command"]]
         assert summary["verdict"]["leakage_measured"] == (name == "check")
         assert (summary["alignment"] is None) == (name != "alignment")
-        text = body(render_report(summary))
-        assert ("'mooring align'" in text) or name == "alignment"
-        assert ("Do not sign without it" in text) == (given is None)
+        page = render_report(summary)
+        text = body(page)
+        assert ("do not sign without it" in text) == (given is None)
+        assert ("Who took part" in text) == (name in ("intake", "alignment"))
+        assert (" Alignment " in text) == (name == "alignment")
+        assert ("about persons" in text) == ("what helps" in text) == (name == "check")
+        assert ("<h2>What joining gives" in page) == (name in ("training", "check", "predict"))
 
 
 @pytest.mark.parametrize("part", ["command", "score", "participants", "alone", "kind"])
@@ -342,9 +344,10 @@ def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, a
     assert f"the joint model {own['deployed']['value']:.1%}" in words
     assert f"σ = {study.data_noise_scale:g}" in words
     shown = describe_report(summary)["audits"][0]
-    assert shown["joining"] in words
-    assert "At the chosen setting" in shown["headline"]
-    assert f"σ = {study.data_noise_scale:g}" in shown["headline"]
+    _, headline, *_, joining = shown["sentences"]
+    assert joining in words
+    assert "At the chosen setting" in headline
+    assert f"σ = {study.data_noise_scale:g}" in headline
 
 
 def test_where_some_attacks_were_left_out_the_verdict_says_so(study: Study, audit: dict[str, Any]) -> None:
@@ -366,12 +369,13 @@ def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: di
     assert str(out) in result.stdout.replace("\n", "")
     assert "Models of the other uploads score 86.0%" in result.stdout
     assert "lower bound" in result.stdout
-    assert len(result.stdout.strip().splitlines()) <= 6
+    assert "Should participants share in this study? Cannot tell: the audit is of other settings" in result.stdout
+    assert len(result.stdout.strip().splitlines()) <= 7
     assert has_mode(out, 0o600)
-    assert "Rows of the target" in body(out.read_text(encoding="utf-8"))
+    assert "The target's rows" in body(out.read_text(encoding="utf-8"))
     run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out)
     hidden = body(out.read_text(encoding="utf-8"))
-    assert "Rows of the target" not in hidden
+    assert "The target's rows" not in hidden
     assert "as confidential as the data" not in hidden
 
 
@@ -426,9 +430,9 @@ def test_a_recommended_point_carries_what_linkage_says_and_every_error_stands_be
     about = {"rows_each": [9, 9], "n_participants": 2, "n_features": 4, "colluders": ["a"], "targets": ["b"]}
     result = AuditResult(about, References(None, None, 0), (point,))
     page = render_plan(Plan(LeakageLimit.parse("mean error at least 0.5"), result, point, "Recommended."), command="c")
-    assert ("97% of the rows are linked, 9.7 times chance (10%)" in page) == warned
-    assert ('<p class="good"><b>Recommended.' in page) == (not warned)
-    assert "(guessing 0.86)" in page
+    assert ("97% of the rows are picked out of ten look-alikes" in page) == warned
+    assert ('class="good decision"' in page) == (not warned)
+    assert "0.86" in page
 
 
 def test_the_page_of_leakage_says_so_too() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, StorageError
 from mooring.tables.cells import MISSING_VALUE, cell_value, is_number
+from mooring.tables.column_encoder import decode_cells
 from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
 from mooring.tables.inference import fit_scale
 from mooring.tables.schema import Column, Label, Schema
@@ -34,6 +35,26 @@ def schema_of(*columns: Column, label: Label | None = None) -> Schema:
 
 SCHEMA = Schema((AGE, VISITS, SEX, GRADE), Label("ill", "classes", ("no", "yes")), ("-9",))
 HEADER = "age,visits,sex,grade,ill\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "words"),
+    [
+        (AGE, [[0.181], [-3.0], [1.0]], ["59", "0", "100"]),
+        (replace(AGE, high=1), [[0.181]], ["0.59"]),
+        (VISITS, [[0.62, 0.1], [0.6, 0.9]], ["6", "missing"]),
+        (SEX, [[0.2, 0.9], [0.7, 0.6], [0.0, 0.1]], ["male", "female", "missing"]),
+        (GRADE, [[0.2, 0.9, 0.1, 0.4], [0.0, 0.6, 0.1, 0.7]], ["2", "missing"]),
+        (Column("seen", "date", 0, 10, day="2026-01-01"), [[0.2]], ["2026-01-07"]),
+        (Column("born", "age", 0, 100, day="2026-01-01"), [[0.184]], ["59"]),
+        (Column("sum", "number", inferred=True, centre=10.0, spread=4.0), [[2.26]], ["19.04"]),
+        (Column("kept", "category", missing="indicate", inferred=True), [[0.1], [0.8]], ["there", "missing"]),
+    ],
+)
+def test_cells_are_decoded_to_the_nearest_value_that_a_column_can_have(
+    column: Column, cells: list[list[float]], words: list[str]
+) -> None:
+    assert decode_cells(column, np.array(cells)) == words
 
 
 @pytest.fixture

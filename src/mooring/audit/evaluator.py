@@ -86,6 +86,8 @@ class LeakageEvaluator:
     ----------
     truth, records : arrays
         The targets' rows after and before projection, one target after the other.
+    indices : array
+        Their numbers among the records that were partitioned.
     target_slices : tuple of slice
         Which of them are each target's.
     guess : Guess or None
@@ -105,6 +107,7 @@ class LeakageEvaluator:
 
     truth: Matrix
     records: Matrix
+    indices: npt.NDArray[np.int64]
     target_slices: tuple[slice, ...]
     guess: Guess | None
     decoder: RecordDecoder
@@ -178,7 +181,7 @@ class LeakageEvaluator:
         slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
         attribute = _attribute(spec, views[0], decoder, partition, where, codes)
         membership = make_membership_test(simulation, views, partition, spec, seed=seed)
-        return cls(truth, records, slices, guess, decoder, spec, plain, audited, attribute, membership, seed)
+        return cls(truth, records, where, slices, guess, decoder, spec, plain, audited, attribute, membership, seed)
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Every figure that is cheap enough to have for each attack; of two ways back to records, the better one counts."""
@@ -255,11 +258,16 @@ class LeakageEvaluator:
         }
 
     def examples(self, rebuilt: Matrix, attack: str) -> dict[str, Any] | None:
-        """A few rows, original beside rebuilt, for pictures; plain lists."""
+        """A few rows, original beside rebuilt, as plain lists; of a table also in words, and the most exposed rows first.
+
+        Images are the same whatever the attack, to be compared.
+        """
         n = min(self.spec.n_examples, self.records.shape[0])
         if n == 0:
             return None
-        chosen = np.linspace(0, self.records.shape[0] - 1, n).round().astype(int)
+        is_table = self.spec.image_shape is None
+        spread = np.linspace(0, self.records.shape[0] - 1, n).round().astype(int)
+        chosen = self._order_by_exposure(rebuilt)[:n] if is_table else spread
         parts = {
             "original": self.records,
             "projection only": self.decoder.decode_preferred(self.truth),
@@ -274,8 +282,19 @@ class LeakageEvaluator:
             "attack": attack,
             "image_shape": None if self.spec.image_shape is None else list(self.spec.image_shape),
             "feature_names": list(self.spec.feature_names),
+            "indices": self.indices[chosen].tolist(),
             "rows": {name: np.round(self.spec.shown(rows[chosen]), 3).tolist() for name, rows in parts.items()},
+            "columns": [column.name for column in self.spec.columns],
+            "words": {name: self.spec.decode(rows[chosen]) for name, rows in parts.items()} if is_table else {},
         }
+
+    def _order_by_exposure(self, rebuilt: Matrix) -> npt.NDArray[np.intp]:
+        """Places of the rows, those first that are rebuilt best compared with guessing them."""
+        error = np.linalg.norm(rebuilt - self.truth, axis=1)
+        if self.guess is not None:
+            guessing = np.linalg.norm(self.guess.by_class - self.truth, axis=1)
+            error = np.divide(error, guessing, out=np.full_like(error, np.inf), where=guessing > 1e-9 * guessing.max())
+        return np.argsort(error, kind="stable")
 
     def _errors(self, rebuilt: Matrix) -> dict[str, Figure]:
         rng = np.random.default_rng([self.seed, 4])

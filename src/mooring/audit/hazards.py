@@ -30,7 +30,7 @@ _MOST_NAMES = 8
 _MOST_RARE, _RARE_SHARE = 10, 0.01
 _MIXED = " The projection mixes the columns before they leave: what that hides, the attacks' figures say."
 _AMOUNTS = ((0.5, "much"), (0.8, "something"), (math.inf, "little"))
-_MEASURES = {
+MEASURES = {
     "centred_error": "the error over all rows",
     "linkage": "the rows picked out",
     "exposed_value": "the most exposed value",
@@ -84,6 +84,7 @@ def hazards_of_columns(
             f"noise the upload lies on a turned lattice, {reach} (the attack 'lattice'){_named(gridded)}."
             + _MIXED * mixed
             + ("" if mixed or noise_scale == 0 else _rounded(grids, names, noise_scale))
+            + " What helps: more private-data noise, or fewer such columns in the study."
         )
     rare = {grid.column: min(grid.rare_counts) for grid in grids if grid.rare_counts}
     if rare:
@@ -91,12 +92,12 @@ def hazards_of_columns(
         found.append(
             f"{len(rare)} of {width} columns have rare values (at most {_RARE_SHARE:.0%} of the rows, no more than "
             f"{_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, however "
-            f"large the error over all of them{words}."
+            f"large the error over all of them{words}. What helps: wider categories or ranges, or leaving these rows out."
         )
     if constant.size:
         found.append(
             f"{constant.size} of {width} columns are constant, which ties a direction of a secret map down"
-            f"{_named([names[k] for k in constant] if names else [])}." + _MIXED * mixed
+            f"{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
         )
     return found
 
@@ -119,12 +120,15 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
             f"{duplicates} of {n} rows are duplicates of another: without noise, equal rows stay equal in an upload, and "
             "link participants."
             + f" With noise they lie {noise_scale * (2 * width) ** 0.5:.2g} apart, two rows at random "
-            f"{(2 * float(mapped.var(axis=0).sum()) + 2 * width * noise_scale**2) ** 0.5:.2g}." * noisy
+            f"{(2 * float(mapped.var(axis=0).sum()) + 2 * width * noise_scale**2) ** 0.5:.2g}."
+            * noisy
+            + " What helps: sharing each row once."
         )
     if zero := int((rows == 0).all(axis=1).sum()):
         found.append(
             f"{zero} of {n} rows are zero throughout: their image is the secret translation itself."
             + f" With noise their mean gives it to within {noise_scale / zero**0.5:.2g} a coordinate." * noisy
+            + " What helps: leaving them out."
         )
     apart, gaps = separated_variances(mapped)
     if apart:
@@ -132,10 +136,10 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
             f"{apart} of the {gaps} gaps between the largest variances exceed a factor of {SEPARATED:g}: the principal axes "
             "of an upload can be paired with those of rows like these."
         )
+        left, _ = separated_variances(mapped, noise_scale=noise_scale)
         if noise_scale > 0:
-            left, _ = separated_variances(mapped, noise_scale=noise_scale)
             words += " Private-data noise closes all of them." if left == 0 else f" With noise, {left} remain."
-        found.append(words)
+        found.append(words + " What helps: more private-data noise." * (left > 0))
     return found
 
 
@@ -147,7 +151,7 @@ def hazards_of_labels(labels: Sequence[npt.NDArray[Any]]) -> list[str]:
         return []
     return [
         f"{alone} of {total} rows have a label that no other row of their participant has: labels travel as they are, and "
-        "whoever knows such a label finds the row."
+        "whoever knows such a label finds the row. What helps: classes, or leaving these rows out."
     ]
 
 
@@ -236,23 +240,23 @@ def state_own_sums(result: AuditResult) -> str | None:
     return f"Secure sums: {first.point.state_guarantee()} Here {state_sums(first)}"
 
 
-def judge_leakage(point: PointResult) -> tuple[str, str]:
-    """How much leaks by the most exposed measure, 'much', 'something' or 'little', and a rule that says why.
+def judge_leakage(point: PointResult) -> tuple[str, str, str]:
+    """How much leaks by the most exposed measure, 'much', 'something' or 'little', a rule that says why, and the measure.
 
     Every measure becomes what is left of guessing's error, or of what guessing misses, guessing being the better of chance
     and control: less than 0.5 left is much, less than 0.8 something. The least decides: neither a mean over rows nor one
     measure alone calls a point safe.
     """
     left = {}
-    for measure in _MEASURES:
+    for measure in MEASURES:
         worst = point.worst(measure)
         if worst is None or math.isnan(worst[1].value):
             continue
         left[measure] = _left_open(measure, worst[1])
     decisive = min(left, key=lambda measure: left[measure])
     amount = next(word for limit, word in _AMOUNTS if left[decisive] < limit)
-    rule = f"by {_MEASURES[decisive]}; much is more than half of what guessing leaves open, something more than a fifth"
-    return amount, rule if "linkage" in left else f"{rule}; whether rows can be picked out was not measured"
+    rule = f"by {MEASURES[decisive]}; much is more than half of what guessing leaves open, something more than a fifth"
+    return amount, rule if "linkage" in left else f"{rule}; whether rows can be picked out was not measured", decisive
 
 
 def _left_open(measure: str, figure: Figure) -> float:

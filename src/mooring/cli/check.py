@@ -52,7 +52,7 @@ def check(
             _check_fit(console, data, study, ignore or ())
             return
         from mooring.atomic_io import require_writable, write_atomically
-        from mooring.report import render_check
+        from mooring.report import render_check, summarise
 
         if output is not None:
             require_writable(output, what="the page", inputs=(data, study, anchor))
@@ -65,12 +65,14 @@ def check(
         record = participant.keep_record("check", found.as_dict(), command=execution.quote_command())
         page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
         write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
+        decision = summarise(agreed, {"check": record})["decision"]
 
         console.show(
-            {**found.as_dict(), "page": str(page)},
+            {**found.as_dict(), "decision": decision, "page": str(page)},
             f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
             *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
-            f"[bold]{escape(found.verdict)}[/bold]",
+            escape(found.verdict),
+            f"[bold]{escape(decision['words'])}[/bold]",
             f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself."
             if agreed.sums is None
             else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",

@@ -111,7 +111,8 @@ def _say(console: Console, summary: dict[str, Any], output: Path) -> None:
     )
     lines = [
         (f"{name}; seen by: {summary['role']}.", ""),
-        (said["joining"][0], "bold" if verdict["joining_measured"] else ""),
+        (summary["decision"]["words"], "bold"),
+        (said["joining"][0], ""),
         *(
             (words, "bold red") for words in said["leakage"][:2]
         ),  # whether a row can be told to be in, and what is rebuilt

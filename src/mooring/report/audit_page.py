@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,11 @@ from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
-from mooring.audit.hazards import state_membership, state_own_sums, warn_of_linked_rows
+from mooring.audit.hazards import state_exposure, state_membership, state_own_sums
 from mooring.mechanisms.secure_sum.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
+from mooring.report.decision import decide_audit
 from mooring.report.frame import render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_gain, describe_score
 
@@ -31,7 +33,7 @@ RISKS = {
 }
 """Measures by the risks that regulators name: singling out, linkability, inference (opinion 05/2014 on anonymisation)."""
 _VERSIONS = ("mooring", "seed", "learner", "device", "machine")
-_MOST_COLUMNS, _MOST_ROWS = 8, 4
+_MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 8, 4, 20
 
 
 def render_audit(result: AuditResult, *, command: str) -> str:
@@ -45,31 +47,16 @@ def render_plan(plan: Plan, *, command: str) -> str:
 
 
 def _render(result: AuditResult, drawn: AuditResult | Plan, best: PointResult | None, command: str) -> str:
-    is_plan = isinstance(drawn, Plan)
     values = {
-        "title": "Which operating point, if any" if is_plan else "What an upload gives away",
-        "plan": _describe_plan(drawn) if isinstance(drawn, Plan) else None,
+        "title": "Which operating point, if any" if isinstance(drawn, Plan) else "What an upload gives away",
+        "decision": decide_audit(drawn),
+        "plan": {"verdict": drawn.verdict, "lines": drawn.method_lines()} if isinstance(drawn, Plan) else None,
         "audit": describe_audit(result, drawn=drawn, best=best),
         "attacks": list_attacks(),
         "command": command,
         "made": {key: value for key, value in result.description.items() if key in _VERSIONS},
     }
     return render_page("audit.html.jinja", values)
-
-
-def _describe_plan(plan: Plan) -> dict[str, Any]:
-    """The verdict, what another measure says of the recommended point, and the lines of a study that has it."""
-    best = plan.recommended
-    against = warn_of_linked_rows(best)
-    # without scores there is nothing that could pay: the setting is recommended for what it hides
-    good = best is not None and plan.answer in ("pays", None) and not against
-    good = good or (plan.sums is not None and plan.answer == "pays")
-    return {
-        "verdict": plan.verdict,
-        "good": good,
-        "against": against,
-        "lines": plan.method_lines(),
-    }
 
 
 def list_attacks() -> list[dict[str, Any]]:
@@ -101,9 +88,7 @@ def describe_audit(
     tried = drawn.tried if isinstance(drawn, Plan) else result
     return {
         "setting": state_setting(result),
-        "membership": None if result.headline_point is None else state_membership(result.headline_point),
-        "headline": result.headline(),
-        "joining": result.joining(),
+        "sentences": _say_first(result),
         "release": None if result.release is None else str(result.release),
         "noise_unit": result.noise_unit.words,
         "charts": draw_audit(drawn),
@@ -120,10 +105,17 @@ def describe_audit(
         "detailed": None if detailed is None or detailed.worst() is None else _detail(detailed),
         "rows": describe_rows(detailed),
         "sums": None if tried.sums is None else describe_sums(tried.sums),
-        "leading": state_own_sums(result),
         "has_examples": any(one.examples is not None for one in tried.points),
         "warnings": list(result.warnings),
     }
+
+
+def _say_first(result: AuditResult) -> list[str]:
+    """The sentences that lead: whether rows can be told to be in, what is rebuilt or most exposed, what joining gives."""
+    one, sums = result.headline_point, state_own_sums(result)
+    told = [] if one is None or (words := state_membership(one)) is None else [words]
+    exposed = [] if one is None else [f"Most exposed: {words}." for words in state_exposure(one)[:1]]
+    return [*([sums] if sums else []), *told, result.headline(), *exposed, *([] if sums else [result.joining()])]
 
 
 def describe_point(one: PointResult) -> dict[str, Any]:
@@ -177,16 +169,20 @@ def _write_odds(epsilon: float, delta: float) -> str:
 
 
 def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
-    """Recovered rows of a table beside the originals; None for images, and where no rows are kept."""
+    """Rebuilt rows of a table beside the originals; None for images, and where no rows are kept.
+
+    In words where the columns are known (`persons`); else as numbers (`lines`).
+    """
     if one is None or one.examples is None or one.examples["image_shape"]:
         return None
+    found = {"point": one.title, "attack": str(one.examples["attack"]), "persons": [], "columns": [], "lines": []}
+    if one.examples.get("columns"):
+        return found | {"persons": _describe_persons(one.examples)}
     rows = {name: np.asarray(values, dtype=np.float64) for name, values in one.examples["rows"].items()}
     n_columns = min(_MOST_COLUMNS, rows["original"].shape[1])
     names = [str(name) for name in one.examples["feature_names"][:n_columns]]
     shown = [name for name in ("original", "rebuilt", "guessed without the upload") if name in rows]
-    return {
-        "point": one.title,
-        "attack": str(one.examples["attack"]),
+    return found | {
         "columns": names or [f"column {k + 1}" for k in range(n_columns)],
         "lines": [
             {"number": k + 1, "name": name, "values": [f"{value:.2f}" for value in rows[name][k, :n_columns]]}
@@ -194,6 +190,29 @@ def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
             for name in shown
         ],
     }
+
+
+def _describe_persons(examples: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each row column by column: what it is, what was rebuilt, and whether a guess would have found it, too."""
+    columns, words = [str(name) for name in examples["columns"]], examples["words"]
+    guesses = words.get("guessed without the upload") or [[None] * len(columns)] * len(words["original"])
+    numbers = examples.get("row_numbers") or [None] * len(words["original"])
+    persons = []
+    for number, *row in zip(numbers, words["original"], words["rebuilt"], guesses, strict=True):
+        cells = [
+            {
+                "name": name,
+                "original": str(own),
+                "rebuilt": str(rebuilt),
+                "found": own == rebuilt,
+                "guessed": own == guess,
+            }
+            for name, own, rebuilt, guess in zip(columns, *row, strict=True)
+        ]
+        telling = sorted(cells, key=lambda cell: cell["guessed"] - cell["found"])[:_MOST_CELLS]
+        cells = [cell for cell in cells if cell in telling]
+        persons.append({"number": number, "cells": cells, "more": len(columns) - len(cells)})
+    return persons
 
 
 def _strongest(one: PointResult | SumResult, measure: str) -> dict[str, Any] | None:

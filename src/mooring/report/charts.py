@@ -310,6 +310,20 @@ def draw_scores_by_participant(entries: Sequence[Mapping[str, Any]]) -> Chart | 
     return Chart("Scores by participant, joint and alone", area, tuple(shapes), tuple(legend), 34 * len(names))
 
 
+def draw_calibration(evaluation: Mapping[str, Any] | None) -> Chart | None:
+    """The share that came true by the probability that the joint model gave; None where there are no probabilities."""
+    bins = () if evaluation is None else evaluation.get("calibration") or ()
+    if not bins:
+        return None
+    area = Area(Axis.even("probability", 0.0, 1.0, ".1f"), Axis.even("share that came true", 0.0, 1.0, ".1f"))
+    shapes = [area.line([(0.0, 0.0), (1.0, 1.0)], PALE)]
+    for one in bins:
+        title = f"{one['predicted']:.2f}: {one['observed']:.2f} of {one['n']} rows"
+        shapes.append(area.line([(one["predicted"], one["low"]), (one["predicted"], one["high"])], QUIET, width=1.2))
+        shapes.append(area.mark(one["predicted"], one["observed"], BLUE, "circle", title))
+    return Chart("Share that came true by probability", area, tuple(shapes), (), 240)
+
+
 def _score_axis(known: Sequence[Score], title: str, *, from_zero: bool = False, room: float = 0.05) -> Axis:
     """An axis over scores and their intervals; from zero where lengths are compared."""
     percent = known[0].metric != "R²"

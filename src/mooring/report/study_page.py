@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mooring.report.audit_page import describe_audit, list_attacks
-from mooring.report.charts import draw_fits, draw_scores, draw_scores_by_participant
+from mooring.report.charts import draw_calibration, draw_fits, draw_scores, draw_scores_by_participant
 from mooring.report.frame import render_page
 from mooring.report.numbers import describe_score, score_from, significant
 from mooring.report.sum_page import describe_sum_report
@@ -29,7 +29,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
 def render_check(study: Study, record: Mapping[str, Any]) -> str:
     """What a participant is shown before it shares: the self-attack and the hazards, in the report's frame."""
     summary = summarise(study, {"check": record})
-    return render_report(summary | {"title": "Before anything leaves: what an upload would give away"})
+    return render_report(summary | {"title": "Before anything leaves: what an upload would give away", "signed": False})
 
 
 def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,16 +38,22 @@ def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
         "fits": draw_fits(summary["participants"]) if summary["alignment"] is not None else None,
         "scores": draw_scores(summary["utility"]),
         "by_participant": draw_scores_by_participant(summary["utility"]),
+        "calibration": draw_calibration(summary["evaluation"]),
     }
-    scores = [_describe_entry(entry) for entry in summary["utility"]]
+    scores = [_describe_entry(entry) for entry in summary["utility"] if entry["score"]]
+    own = _describe_own_rows(summary["own_rows"])
+    audits = [_describe_audit(audit) for audit in summary["audits"]]
+    of_rows = [*(own["hazards"] or ()), *(own["warnings"] or ())] if own is not None else []
     return {
         **summary,
+        "participants": [one for one in summary["participants"] if one["state"] != "not known"],
         "alignment": _describe_alignment(summary["alignment"]),
         "scores": [one for one in scores if one["group"] not in _BY_PARTICIPANT],
         "scores_by_participant": [one for one in scores if one["group"] in _BY_PARTICIPANT],
-        "own_rows": _describe_own_rows(summary["own_rows"]),
+        "own_rows": own,
+        "hazards": list(dict.fromkeys([*of_rows, *(words for audit in audits for words in audit["warnings"])])),
         "charts": charts,
-        "audits": [_describe_audit(audit) for audit in summary["audits"]],
+        "audits": audits,
         "attacks": list_attacks(),
     }
 
@@ -55,8 +61,7 @@ def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
 def _describe_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     name = entry["name"] if entry["group"] in entry["name"] else f"{entry['group']}: {entry['name']}"
     score = describe_score(score_from(entry["score"]))
-    state = "measured" if score is not None else "undefined" if entry["score"] else "not known"
-    return {"group": entry["group"], "name": name, "source": entry["source"], "score": score, "state": state}
+    return {"group": entry["group"], "name": name, "source": entry["source"], "score": score}
 
 
 def _describe_alignment(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -84,6 +89,4 @@ def _describe_own_rows(own: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _describe_audit(audit: Mapping[str, Any]) -> dict[str, Any]:
     result = read_result(audit)
     best = None if audit["point"] is None else result.points[audit["point"]["index"]]
-    # of a self-attack, the participant's hazards already stand above
-    hazards = audit["source"] == "audit" or bool(result.warnings)
-    return {"title": audit["title"], "hazards": hazards, **describe_audit(result, best=best)}
+    return {"title": audit["title"], "source": audit["source"], **describe_audit(result, best=best)}

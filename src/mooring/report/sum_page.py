@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.audit import AuditResult, SumAudit
 from mooring.learners import Score
 from mooring.report.audit_page import describe_audit, describe_sums
+from mooring.report.charts import draw_calibration
 from mooring.report.numbers import describe_score, score_from
 from mooring.report.sum_guarantee import describe_guarantee
 from mooring.report.verdict import limits_not_kept, state_attention
@@ -84,7 +85,9 @@ def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the page of a study of secure sums shows."""
     scores = [_describe_entry(entry) for entry in summary["utility"] if entry["score"]]
     attacked = [_describe_attacked(title, audit) for title, audit in summary["attacked"].items()]
-    return {**summary, "scores": scores, "attacked": attacked}
+    took_part = any(one["delivered"] is not None or one["state"] != _STATES[None] for one in summary["participants"])
+    charts = {"calibration": draw_calibration(summary["evaluation"])}
+    return {**summary, "scores": scores, "attacked": attacked, "took_part": took_part, "charts": charts}
 
 
 def _describe_attacked(title: str, audit: Mapping[str, Any]) -> dict[str, Any]:

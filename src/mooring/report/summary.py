@@ -5,17 +5,19 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mooring import METHODS, __version__
-from mooring.audit import AuditResult, PointResult
+from mooring.audit import AuditResult, PointResult, SumAudit
 from mooring.audit.hazards import state_sums
+from mooring.report.decision import decide, state_broken, weigh_audit, weigh_sums
+from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
 from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_leakage
-from mooring.report.verdict import judge
+from mooring.report.verdict import judge, read_result
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -46,10 +48,17 @@ def summarise(
     audits = _audits(study, records, audit)
     noisy = study is not None and study.data_noise_scale > 0
     scores = _scores(records, audits, noisy=noisy)
+    verdict = judge(records, audits, scores, noisy=noisy)
+    limits = () if study is None else study.upload_limits
+    own = [audit for audit in audits if audit["point"] is not None or audit["source"] == "check"]
+    weighed = [weigh_audit(read_result(audit), limits) for audit in own]
+    if audits and not own:
+        weighed = [{"answer": "cannot tell", "reasons": ["the audit is of other settings than the study's"]}]
     return {
         **_frame(records, made),
         "study": None if study is None else _described(study),
-        "verdict": judge(records, audits, scores, noisy=noisy),
+        "decision": _decide(records, weighed, verdict, "these rows"),
+        "verdict": verdict,
         "participants": _participants(study, records),
         "set_aside": list(records.get("intake", {}).get("set_aside") or ()),
         "alignment": _alignment(records),
@@ -71,10 +80,14 @@ def _summarise_sums(
         sums = None if audit is None else AuditResult.from_dict(dict(audit)).sums
         simulated = [f"In the audit's simulation {state_sums(sums.results[0])}"] if sums and sums.results else []
         sentences["joining"] = [*simulated, NOT_SCORED]
-    own = _own_rows(records)
+    own, settings = _own_rows(records), study.sum_scheme.settings
+    attacked = [SumAudit.from_dict(dict(one)) for one in (records.get("check", {}).get("sums"),) if one]
+    tried = next((one for found in attacked for one in found.results if one.point.epsilon == settings.epsilon), None)
+    weighed = weigh_sums(tried, settings.epsilon, settings.delta, study.upload_limits)
     return {
         **_frame(records, made),
         "study": describe_sum_study(study),
+        "decision": _decide(records, [weighed], verdict, "sums over these rows"),
         "verdict": verdict | {"sentences": sentences, "leakage": [], "leakage_measured": True, "attention": {}},
         "participants": describe_contributors(study, records),
         "training": records.get("training"),
@@ -89,10 +102,24 @@ def _summarise_sums(
     }
 
 
+def _decide(
+    records: Records, weighed: Sequence[dict[str, Any]], verdict: Mapping[str, Any], what: str
+) -> dict[str, Any]:
+    """The decision, by what a role's records say of leakage and of joining."""
+    question = f"Should you share {what}?" if "check" in records else "Should participants share in this study?"
+    if "share" in records:
+        question = f"You shared {what}. Should you, by what is measured?"
+    broken = records.get("check", {}).get("exceeded")
+    answers = [fact["answer"] for fact in verdict["joining"] if fact["answer"] is not None]
+    found = decide(question, [*([state_broken(broken)] if broken else []), *weighed], answers)
+    return found | {"words": render_sentence("verdict.txt.jinja", "decision", found)}
+
+
 def _frame(records: Records, made: str | None) -> dict[str, Any]:
     """What every report says of itself."""
     return {
         "title": "What joining gives, and what it gives away",
+        "signed": True,
         "role": _role(records),
         "made": made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "commands": [
@@ -183,11 +210,11 @@ def _own_rows(records: Records) -> dict[str, Any] | None:
 
 
 def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> list[dict[str, Any]]:
-    """Every score that this role knows, each with its source; both None where a score is not known to it."""
+    """Every score that this role knows, each with its source; None where it is undefined."""
     training, predict, check = (records.get(name, {}) for name in ("training", "predict", "check"))
     found: list[dict[str, Any]] = []
 
-    def add(group: str, name: str, source: str | None, score: Any) -> None:
+    def add(group: str, name: str, source: str, score: Any) -> None:
         found.append({"group": group, "name": name, "source": source, "score": score or None})
 
     if training.get("score"):
@@ -211,14 +238,11 @@ def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> l
         for name, group in (("local_only", "local only"), ("pooled_raw", "pooled raw")):
             if audit["plain"]["references"].get(name):
                 add(group, f"{group}, {how}", about, audit["plain"]["references"][name])
-    for group in ("joint", "local only", "pooled raw"):
-        if not any(entry["group"] == group for entry in found):
-            add(group, group if group != "joint" else "joint model", None, None)
     return found
 
 
 def _audits(study: Study | None, records: Records, audit: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    given = [("the audit", "audit", audit), ("the self-attack", "check", records.get("check", {}).get("self_attack"))]
+    given = [("the self-attack", "check", records.get("check", {}).get("self_attack")), ("the audit", "audit", audit)]
     found = []
     for title, source, plain in given:
         if not plain:

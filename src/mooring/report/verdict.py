@@ -23,7 +23,7 @@ Fact = dict[str, Any]
 def judge(
     records: Records, audits: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]], *, noisy: bool
 ) -> dict[str, Any]:
-    """State what was measured of joining and of leakage, and whether joining is shown to pay.
+    """State what was measured of joining and of leakage.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def judge(
     Returns
     -------
     dict
-        `joining` and `leakage` (facts, each of a `kind`), `attention`, `joining_shown_to_pay`, and `sentences` of all three.
+        `joining` and `leakage` (facts, each of a `kind`), `attention`, and `sentences` of all three.
     """
     results = [(audit, read_result(audit)) for audit in audits]
     joining = [*_of_uploads(records, noisy=noisy), *_of_new_rows(records), *_of_own_rows(records)]
@@ -51,11 +51,9 @@ def judge(
     if joining and not any(entry["group"] == "pooled raw" and entry["score"] for entry in scores):
         joining.append({"kind": "pooled raw not known", "answer": None})
     leakage = [fact for audit, result in results for fact in _leakage(audit, result)]
-    answers = [fact["answer"] for fact in joining if fact["answer"] is not None]
     facts = {
         "joining": joining or [{"kind": "not measured", "answer": None}],
         "joining_measured": bool(joining),
-        "joining_shown_to_pay": bool(answers) and all(answer == "pays" for answer in answers),
         "leakage": leakage or [{"kind": "not measured"}],
         "leakage_measured": bool(leakage),
         "attention": _attention(records),
@@ -164,7 +162,6 @@ def _attention(records: Records) -> dict[str, Any]:
         "flagged": [entry["name"] for entry in alignment.get("set_aside") or ()],
         "left out": [entry["name"] for entry in training.get("left_out") or ()],
         "not converged": alignment.get("converged") is False,
-        "hazards": len(records.get("check", {}).get("hazards") or ()),
         **limits_not_kept(records),
     }
 

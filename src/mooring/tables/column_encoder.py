@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -32,7 +33,7 @@ from mooring.tables.problems import (
     find_invalid_numbers,
 )
 from mooring.tables.schema import Column
-from mooring.typing import Vector
+from mooring.typing import Matrix, Vector
 
 _ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _SENTINEL = -1, -2, -3, -4, -5  # from the last on, one a sentinel
 _UNKNOWN_KINDS = {
@@ -64,6 +65,30 @@ def encode_column(
     if column.kind == "category":
         return _encode_category(column, found, missing_words, rows, values)
     return _encode_number(column, found, missing_words, rows, values)
+
+
+def decode_cells(column: Column, cells: Matrix) -> list[str]:
+    """Words for encoded cells of a column: the nearest value that it can have, numbers to a hundredth of their range.
+
+    Parameters
+    ----------
+    cells : array of shape (n, number of features of the column)
+        As `encode_column` writes them, or as an attack rebuilds them.
+    """
+    k = len(column.categories)
+    missing = cells[:, -1] > 0.5 if column.missing == "indicate" else np.zeros(len(cells), dtype=bool)
+    if column.kind == "category":
+        if column.missing == "fill" and column.fill is None:
+            missing = cells.max(axis=1) < 0.5
+        words = [column.categories[place] for place in cells[:, :k].argmax(axis=1)] if k else ["there"] * len(cells)
+    else:
+        numbers = column.centre + column.spread * cells[:, 0]
+        numbers = numbers if column.inferred else numbers.clip(column.low, column.high)
+        digits = 0 if column.kind in ("integer", "age") else max(0, math.ceil(-math.log10(column.spread / 50)))
+        words = [f"{round(number, digits) + 0.0:.{digits}f}" for number in numbers.tolist()]
+        if column.kind == "date":
+            words = [str(np.datetime64(column.day) + round(number)) for number in numbers.tolist()]
+    return ["missing" if blank else word for blank, word in zip(missing, words, strict=True)]
 
 
 def encode_numbers(

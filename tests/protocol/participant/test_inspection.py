@@ -351,9 +351,25 @@ def test_images_are_shown_from_black_to_white() -> None:
     assert examples is not None
     assert examples["image_shape"] == [3, 3]
     assert set(np.unique(examples["rows"]["original"])) <= {0.0, 0.25, 0.75, 1.0}
-    tables = inspect(study(9), encoded(pixels, classes(60)), attacks=["procrustes"]).self_attack.points[0].examples
-    assert tables is not None
-    assert tables["feature_names"] == [f"c{k}" for k in range(9)]
+
+
+def test_rows_of_a_table_are_shown_in_words_and_the_most_exposed_first() -> None:
+    rng = np.random.default_rng(0)
+    rows, agreed = rng.choice([-1.0, -0.5, 0.5, 1.0], (60, 9)), study(9, method="aa-i-gdp-both-noise")
+    shown = inspect(agreed, encoded(rows, classes(60)), attacks=["procrustes"]).self_attack.points[0].examples
+    assert shown is not None
+    assert shown["feature_names"] == shown["columns"] == [f"c{k}" for k in range(9)]
+    chosen = rows[np.array(shown["row_numbers"]) - 1]
+    assert np.array_equal(chosen, shown["rows"]["original"])
+    assert shown["words"]["original"] == [[f"{10 * x:.1f}" for x in row] for row in chosen]
+    error, guessing = (
+        np.linalg.norm(np.array(shown["rows"][name]) - chosen, axis=1)
+        for name in ("rebuilt", "guessed without the upload")
+    )
+    assert (np.diff(error / guessing) >= 0).all()
+    sample = inspect(agreed, encoded(rows, classes(60)), n_rows=61, attacks=["procrustes"]).self_attack.points[0]
+    assert sample.examples is not None
+    assert sample.examples["row_numbers"] == []
 
 
 def test_wide_rows_leave_slow_attacks_out_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

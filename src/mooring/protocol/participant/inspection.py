@@ -141,6 +141,8 @@ def inspect(
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
     in_all = rows.shape[0] if n_rows is None else n_rows
     tried = result.points[0] if result.points else None
+    if in_all > rows.shape[0] and tried is not None and tried.examples is not None:  # numbers of a sample name nobody
+        result = replace(result, points=(replace(tried, examples=tried.examples | {"row_numbers": []}),))
     exceeded = tuple(one for one in study.upload_limits if tried is None or not LeakageLimit.parse(one).met_at(tried))
     some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
     return Inspection(
@@ -172,7 +174,7 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
     if n <= h:
         found.append(
             f"You have {n} rows, no more than the study's {h} components: every row that somebody knows weighs more, and "
-            "the self-attack's figures are uncertain."
+            "the self-attack's figures are uncertain. What helps: more rows, or a study of fewer components."
         )
     return found + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
 
@@ -184,7 +186,8 @@ def _hazards_of_labels(
     few = {} if class_counts is None else {k: n for k, n in class_counts.items() if 0 < n < study.smallest_class}
     small = tuple(
         f"Class {name!r} has {count} {'row' if count == 1 else 'rows'}, fewer than the study's smallest_class of "
-        f"{study.smallest_class}: labels travel as they are, and such rows stand out. Sharing them is refused."
+        f"{study.smallest_class}: labels travel as they are, and such rows stand out. Sharing them is refused. What helps: "
+        "leaving them out, or a study that merges classes."
         for name, count in few.items()
     )
     return small or (() if labels is None else tuple(hazards_of_labels([labels])))
@@ -278,7 +281,11 @@ def _self_attack(
         ),
         progress=progress,
     )
-    return AuditResult(found.description, found.references, found.points, note)  # hazards are told apart, and in full
+    attacked, places = found.points[0], np.concatenate(parts)
+    if attacked.examples is not None:
+        numbers = [int(places[index]) + 1 for index in attacked.examples["indices"]]
+        attacked = replace(attacked, examples=attacked.examples | {"row_numbers": numbers})
+    return AuditResult(found.description, found.references, (attacked,), note)  # hazards are told apart, and in full
 
 
 def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -355,7 +362,7 @@ def _recovered(found: PointResult) -> str:
         by = "it" if linked[0] == attack else f"{linked[0]!r}"
         chance = "" if linked[1].chance is None else f" (chance {linked[1].chance:.0%})"
         words += f", and {by} picks {linked[1].value:.0%} of them out of ten look-alikes{chance}"
-    amount, rule = judge_leakage(found)
+    amount, rule, _ = judge_leakage(found)
     exposed = "".join(f" {words[0].upper()}{words[1:]}." for words in state_exposure(found))
     told = state_membership(found)
     return f"{'' if told is None else told + ' '}{words}.{exposed} That is {amount} ({rule})."
