@@ -262,7 +262,7 @@ def test_a_table_shows_rows_side_by_side_unless_told_not_to(
         (folder / "report.html").read_text(encoding="utf-8").split("</head><body>")[1]
         for folder in (audited[1], tmp_path)
     )
-    assert re.search(r"<li>\s+<?b?>?age -?[0-9]", shown)
+    assert re.search(r"<li>\s*<?b?>?age -?[0-9]", shown)
     assert ", rebuilt " in shown
     assert ", rebuilt " not in hidden
 
