@@ -118,13 +118,7 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[Path | None] = (
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:
-    """Replace the content of `path`.
-
-    Parameters
-    ----------
-    mode, what
-        As for `open_atomically`.
-    """
+    """Replace the content of `path`; the parameters are those of `open_atomically`."""
     with open_atomically(path, mode=mode, what=what) as file:
         file.write(data)
 

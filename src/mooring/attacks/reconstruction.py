@@ -59,13 +59,7 @@ def reconstruct(
     population: ClassMoments | None = None,
     notes: tuple[str, ...] = (),
 ) -> Reconstruction:
-    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ.
-
-    Parameters
-    ----------
-    row_error, population, notes
-        As in `Reconstruction`.
-    """
+    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ; the parameters are fields of `Reconstruction`."""
     rows = estimate.invert(view.target_upload.representation)
     return Reconstruction(rows, estimate, row_error, population, notes=notes)
 

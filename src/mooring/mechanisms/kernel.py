@@ -164,16 +164,9 @@ def represent_rows(
     *,
     precision: Precision = "float64",
 ) -> Array:
-    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded.
+    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded; the parameters are those of `map_rows` and `add_noise`.
 
-    Parameters
-    ----------
-    rows, secret
-        As for `map_rows`.
-    noise_scale, noise
-        As for `add_noise`.
-    precision : {"float64", "float32"}
-        Format of the result, and of the mapped rows before noise is added.
+    Mapped rows have the precision of the result before noise is added.
     """
     return add_noise(map_rows(rows, secret, precision=precision), noise_scale, noise, precision=precision)
 
@@ -186,17 +179,7 @@ def represent_anchor(
     *,
     precision: Precision = "float64",
 ) -> Array:
-    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded.
-
-    Parameters
-    ----------
-    anchor, secret
-        As for `map_rows`.
-    noise_scale, noise
-        As for `add_noise`.
-    precision : {"float64", "float32"}
-        Format of the result.
-    """
+    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded; the parameters are those of `map_rows` and `add_noise`."""
     return add_noise(map_rows(anchor, secret), noise_scale, noise, precision=precision)
 
 

@@ -119,13 +119,7 @@ def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 
 
 def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> Matrix:
-    """Structural similarity of each image, as scikit-image has it, in windows of 7 × 7 pixels or what fits.
-
-    Parameters
-    ----------
-    truth, reconstruction, image_shape, data_range
-        As for `psnr`.
-    """
+    """Structural similarity of each image, as scikit-image has it, in windows of 7 × 7 pixels or what fits; see `psnr`."""
     truth, images = _as_images(truth, reconstruction, image_shape, data_range)
     try:
         from skimage.metrics import structural_similarity

@@ -229,12 +229,8 @@ class PersonCounts:
 
 
 def _changed_persons() -> InputError:
-    return InputError(
-        "rows of a person",
-        expected="those that were counted",
-        got="others",
-        cure="The table changed while it was read. Share it again.",
-    )
+    cure = "The table changed while it was read. Share it again."
+    return InputError("rows of a person", expected="those that were counted", got="others", cure=cure)
 
 
 def quantise(features: Matrix, resolution: int, divisors: Integers | None = None) -> Matrix:

@@ -103,13 +103,7 @@ class Model:
 
     @classmethod
     def load(cls, data: bytes, *, n_components: int, kind: Kind, n_classes: int = 0, threads: int = 2) -> Model:
-        """Check a model and hand it to ONNX Runtime, in a process of its own.
-
-        Parameters
-        ----------
-        data, n_components, kind, n_classes
-            As for `check_model`.
-        """
+        """Check a model (`check_model`) and hand it to ONNX Runtime, in a process of its own."""
         found = check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
         process = ModelProcess(data, work=found.work, threads=threads)
         return cls(n_components, kind, n_classes, found.has_probabilities, process)

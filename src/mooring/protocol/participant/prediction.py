@@ -275,11 +275,8 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
 
 
 def _not_shared() -> StorageError:
-    return StorageError(
-        "the vault",
-        reason="it does not know of an upload in this study",
-        cure="Run 'mooring share' on the rows that you shared: it writes the same bytes again, and remembers.",
-    )
+    cure = "Run 'mooring share' on the rows that you shared: it writes the same bytes again, and remembers."
+    return StorageError("the vault", reason="it does not know of an upload in this study", cure=cure)
 
 
 def _rng() -> np.random.Generator:

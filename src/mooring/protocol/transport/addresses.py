@@ -126,11 +126,8 @@ def parse_presigned(address: str, *, allow_http: bool, what: str) -> SplitResult
 
 def refuse_unprotected(what: str, why: str) -> RefusedError:
     """The refusal to send something where others could read it."""
-    return RefusedError(
-        what,
-        reason=f"{why}, so that whoever sits in between could read it",
-        cure="Ask for an address with https://; on a network that you trust, --allow-http sends it all the same.",
-    )
+    cure = "Ask for an address with https://; on a network that you trust, --allow-http sends it all the same."
+    return RefusedError(what, reason=f"{why}, so that whoever sits in between could read it", cure=cure)
 
 
 def is_this_machine(host: str) -> bool:

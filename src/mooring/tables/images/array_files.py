@@ -135,9 +135,5 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str) -> npt.NDArray[Any]
 
 
 def _refused(path: Path, got: str) -> InputError:
-    return InputError(
-        "path",
-        expected="an archive with an array 'images'",
-        got=got,
-        cure=f"Write {path.name} with numpy.savez_compressed(path, images=..., labels=...).",
-    )
+    cure = f"Write {path.name} with numpy.savez_compressed(path, images=..., labels=...)."
+    return InputError("path", expected="an archive with an array 'images'", got=got, cure=cure)
