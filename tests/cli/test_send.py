@@ -50,8 +50,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
         n_anchor_rows=12,
         data_noise_scale=0.1,
     ).with_members(
-        [make_member(name, vaults[name]) for name in NAMES],
-        Member("analyst", vaults["analyst"].signing_key.public),
+        [make_member(name, vaults[name]) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public)
     )
     study.write(place / "study.toml")
     Participant(study, vaults["north"]).deal(place / "ward.anchor")

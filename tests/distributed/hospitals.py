@@ -47,8 +47,7 @@ def founded(place: Path, *, kind: Literal["classes", "number"] = "classes") -> P
         data_noise_scale=0.1,
         anchor_noise_scale=0.02,
     ).with_members(
-        [make_member(name, vaults[name]) for name in NAMES],
-        Member("analyst", vaults["analyst"].signing_key.public),
+        [make_member(name, vaults[name]) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public)
     )
     Participant(study, vaults["north"]).deal(place / "ward.anchor")
     for name in (*NAMES, "analyst"):

@@ -236,10 +236,7 @@ def test_a_scheduler_that_is_lost_midway_is_told_and_a_later_run_goes_on(
         assert not logging.getLogger("distributed.client").isEnabledFor(logging.ERROR)  # it would log a traceback
         scheduler.kill()
 
-    with (
-        raising(StorageError, "the scheduler", reason="lost"),
-        connect(scheduler=address) as outsiders,
-    ):
+    with raising(StorageError, "the scheduler", reason="lost"), connect(scheduler=address) as outsiders:
         align_on_dask(outsiders, made.study, made.inbox, work, rows_at_once=50, certify=False, writing=kills)
     found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
     assert found.parts_kept > 0

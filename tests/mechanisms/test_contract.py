@@ -7,17 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import (
-    METHODS,
-    Method,
-    RigidMap,
-    SimulationSettings,
-    Streams,
-    Upload,
-    make_anchor,
-    represent,
-    simulate,
-)
+from mooring import METHODS, Method, RigidMap, SimulationSettings, Streams, Upload, make_anchor, represent, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.kernel import add_noise
 

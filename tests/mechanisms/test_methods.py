@@ -6,17 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mooring import (
-    METHODS,
-    ArrayNoise,
-    Method,
-    RigidMap,
-    Upload,
-    UploadNoise,
-    coupled_noise,
-    make_anchor,
-    represent,
-)
+from mooring import METHODS, ArrayNoise, Method, RigidMap, Upload, UploadNoise, coupled_noise, make_anchor, represent
 from mooring.mechanisms.methods import get_method
 
 Refused = Callable[..., None]

@@ -96,13 +96,7 @@ def test_no_cell_is_quoted_and_a_sentinel_of_the_public_list_is_named(tmp_path: 
 
 def test_lines_of_another_length_are_passed_over_and_rows_keep_their_numbers(tmp_path: Path) -> None:
     lines = [f"50{' ' * 200},1,male,yes"] * 6_000  # two blocks of the parser
-    for at, line in (
-        (0, "2,5,1,male,yes"),
-        (1, "x,1,male,yes"),
-        (3_000, "1,2"),
-        (5_500, "x,1,male,yes"),
-        (5_999, "1"),
-    ):
+    for at, line in ((0, "2,5,1,male,yes"), (1, "x,1,male,yes"), (3_000, "1,2"), (5_500, "x,1,male,yes"), (5_999, "1")):
         lines[at] = line
     schema = replace(SCHEMA, columns=COLUMNS[:3])
     (tmp_path / "t.csv").write_text("age,n,sex,ill\n" + "\n".join(lines) + "\n")

@@ -79,9 +79,7 @@ def prove_optimal(problem: ProcrustesProblem, maps: Array, *, index: int = 0) ->
     smallest = _smallest_eigenvalue(dual)
     gap = _proved_gap(dual, smallest=smallest)
     return Certificate(
-        certified=gap <= CERTIFIED_GAP,
-        min_eigenvalue=smallest * float(problem.unit[index]) ** 2,
-        optimality_gap=gap,
+        certified=gap <= CERTIFIED_GAP, min_eigenvalue=smallest * float(problem.unit[index]) ** 2, optimality_gap=gap
     )
 
 

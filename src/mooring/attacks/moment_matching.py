@@ -75,12 +75,7 @@ class MomentMatch:
     waits = True  # some factorisations of large matrices do
 
     def __init__(
-        self,
-        population: ClassMoments,
-        target: ClassMoments,
-        anchor: AnchorEvidence | None,
-        *,
-        smoothing: float = 0.0,
+        self, population: ClassMoments, target: ClassMoments, anchor: AnchorEvidence | None, *, smoothing: float = 0.0
     ) -> None:
         xp = namespace_of(population.means, target.means)
         h = target.means.shape[1]

@@ -54,8 +54,7 @@ def site(
         "mooring"
     ),
     anchor: Annotated[
-        Path | None,
-        typer.Option(help="The sealed anchor, if it came another way.", show_default="through the server"),
+        Path | None, typer.Option(help="The sealed anchor, if it came another way.", show_default="through the server")
     ] = None,
     ignore: execution.IgnoreColumns = None,
     format: execution.Format = "text",
@@ -126,8 +125,7 @@ def server(
     late: Annotated[
         bool,
         typer.Option(
-            "--late",
-            help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map.",
+            "--late", help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map."
         ),
     ] = False,
     format: execution.Format = "text",
@@ -155,9 +153,7 @@ def server(
         write_policy(output, "server")
         settings.write(output)
         _show_files(
-            console,
-            output,
-            f"This server is the analyst of the study with the fingerprint {agreed.fingerprint}.",
+            console, output, f"This server is the analyst of the study with the fingerprint {agreed.fingerprint}."
         )
 
 

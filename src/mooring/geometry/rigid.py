@@ -11,12 +11,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, like, namespace_of, require_finite, transpose
-from mooring.geometry.orthogonal import (
-    orthogonality_defect,
-    polar_factor,
-    require_components,
-    sample_orthogonal,
-)
+from mooring.geometry.orthogonal import orthogonality_defect, polar_factor, require_components, sample_orthogonal
 from mooring.randomness import require_generator
 from mooring.typing import Array
 

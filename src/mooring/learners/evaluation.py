@@ -91,12 +91,7 @@ class Importance(Serializable):
 
 
 def evaluate_classes(
-    truth: Labels,
-    joint: Predicted,
-    alone: Predicted | None = None,
-    *,
-    classes: Sequence[str],
-    threshold: float = 0.5,
+    truth: Labels, joint: Predicted, alone: Predicted | None = None, *, classes: Sequence[str], threshold: float = 0.5
 ) -> Evaluation:
     """Evaluate the joint model, and beside it one that was trained alone, on the same labelled rows.
 

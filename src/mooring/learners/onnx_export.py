@@ -116,11 +116,7 @@ def write_graph(graph: Graph, width: int, element: int, *, n_probabilities: int 
     if n_probabilities:
         outputs.append(helper.make_tensor_value_info(PROBABILITIES, SINGLE, [None, n_probabilities]))
     drawn = helper.make_graph(
-        graph.nodes,
-        "mooring",
-        [helper.make_tensor_value_info(INPUT, SINGLE, [None, width])],
-        outputs,
-        graph.numbers,
+        graph.nodes, "mooring", [helper.make_tensor_value_info(INPUT, SINGLE, [None, width])], outputs, graph.numbers
     )
     model = helper.make_model(drawn, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     return bytes(model.SerializeToString(deterministic=True))

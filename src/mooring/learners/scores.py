@@ -90,12 +90,7 @@ class Gain(Serializable):
 
 
 def compare(
-    truth: Labels,
-    joint: Labels,
-    alone: Labels,
-    *,
-    kind: Literal["classes", "number"],
-    groups: Labels | None = None,
+    truth: Labels, joint: Labels, alone: Labels, *, kind: Literal["classes", "number"], groups: Labels | None = None
 ) -> Gain | None:
     """Compare the joint model with models trained alone on the same rows; None where the score is undefined.
 

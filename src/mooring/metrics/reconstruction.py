@@ -30,12 +30,7 @@ def root_ratio(numerators: Matrix, denominators: Matrix) -> float:
 
 
 def error_figure(
-    name: str,
-    errors: Matrix,
-    sizes: Matrix,
-    *,
-    rng: np.random.Generator,
-    n_resamples: int = 2000,
+    name: str, errors: Matrix, sizes: Matrix, *, rng: np.random.Generator, n_resamples: int = 2000
 ) -> Figure:
     """A relative error over rows, with a bootstrap interval.
 

@@ -36,11 +36,7 @@ from mooring.tables.schema import Column
 from mooring.typing import Matrix, Vector
 
 _ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _SENTINEL = -1, -2, -3, -4, -5  # from the last on, one a sentinel
-_UNKNOWN_KINDS = {
-    _UNKNOWN: ProblemKind.UNKNOWN_CATEGORY,
-    _OTHER_CASE: ProblemKind.LETTER_CASE,
-    _CODE: ProblemKind.CODE,
-}
+_UNKNOWN_KINDS = {_UNKNOWN: ProblemKind.UNKNOWN_CATEGORY, _OTHER_CASE: ProblemKind.LETTER_CASE, _CODE: ProblemKind.CODE}
 
 
 def encode_column(

@@ -52,10 +52,7 @@ class Job:
         return ClientWorkflow(settings, name, self.given.study.digest)
 
     def run(
-        self,
-        absent: Mapping[str, str] = {},
-        connected: tuple[str, ...] = EVERYBODY,
-        meddle: Meddle = lambda *_: None,
+        self, absent: Mapping[str, str] = {}, connected: tuple[str, ...] = EVERYBODY, meddle: Meddle = lambda *_: None
     ) -> dict[str, Any]:
         """Run a job in which names, by step, do not answer; what the server wrote down, with its error, if any."""
         part = ServerWorkflow.opened(self.kit, self.given.study.digest, lambda words: None)

@@ -495,10 +495,7 @@ def test_settings_that_cannot_be_meant_are_refused(text: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "entry",
-    [
-        *("least_sites = 1", "wait_seconds = 0", "seed = -1", 'seed = "1"', "wait = 3"),
-        *("late = 1", "learner = 1"),
-    ],
+    [*("least_sites = 1", "wait_seconds = 0", "seed = -1", 'seed = "1"', "wait = 3"), *("late = 1", "learner = 1")],
 )
 def test_a_servers_settings_are_checked(entry: str, tmp_path: Path) -> None:
     (tmp_path / SETTINGS_FILE).write_text(f'study = "s"\nvault = "v"\n{entry}\n')

@@ -44,8 +44,7 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         n_anchor_rows=12,
         anchor_noise_scale=0.01,
     ).with_members(
-        [make_member(name, vault) for name, vault in vaults.items()],
-        Member("analyst", analysts.signing_key.public),
+        [make_member(name, vault) for name, vault in vaults.items()], Member("analyst", analysts.signing_key.public)
     )
     people = {name: Participant(study, vault) for name, vault in vaults.items()}
     people["north"].deal(tmp_path / "trial.anchor")

@@ -428,11 +428,7 @@ def test_another_declaration_of_the_same_cells_is_a_second_upload(small_study, c
     first.share(data=data, output=small_study.folder / "first.bundle")
     width = sum(column.width for column in columns)
     second = small_study.another(
-        nonce="e" * 32,
-        columns=columns,
-        missing_words=missing_words,
-        n_components=width,
-        n_anchor_rows=4 * width,
+        nonce="e" * 32, columns=columns, missing_words=missing_words, n_components=width, n_anchor_rows=4 * width
     )
     with raising(RefusedError, "a second upload"):
         second.share(data=data, output=small_study.folder / "second.bundle")

@@ -114,14 +114,7 @@ class DaskEngine:
         backend = Backend(AnchorsOnWorkers(self.client, self._stacks), table) if self.reduced else Backend(table=table)
         with explain_dask_errors():
             aligned = align_bundles(
-                study,
-                bundles,
-                folder,
-                mode=mode,
-                certify=certify,
-                command=command,
-                progress=progress,
-                backend=backend,
+                study, bundles, folder, mode=mode, certify=certify, command=command, progress=progress, backend=backend
             )
         self.parts_kept = table.kept
         return aligned

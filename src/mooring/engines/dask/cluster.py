@@ -173,10 +173,7 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
     security = None
     if tls is not None:
         security = distributed.Security(
-            tls_ca_file=str(tls.ca),
-            tls_client_cert=str(tls.cert),
-            tls_client_key=str(tls.key),
-            require_encryption=True,
+            tls_ca_file=str(tls.ca), tls_client_cert=str(tls.cert), tls_client_key=str(tls.key), require_encryption=True
         )
 
     class Closing(distributed.Client):  # type: ignore[misc]

@@ -12,12 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mooring.engines.dask.bundle_locations import (
-    BundleLocation,
-    RemoteBundle,
-    kept_places,
-    open_local_copy,
-)
+from mooring.engines.dask.bundle_locations import BundleLocation, RemoteBundle, kept_places, open_local_copy
 from mooring.engines.dask.cluster import Client, Future
 from mooring.protocol.analyst.anchor_source import centre_anchors, has_full_rank
 from mooring.protocol.analyst.intake import MOST_BYTES, RECEIVED, Intake, IntakeRecord, RejectedBundle, try_verify

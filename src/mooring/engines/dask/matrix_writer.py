@@ -14,14 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from mooring.atomic_io import (
-    PARTIAL,
-    clear_partial_files,
-    explain_os_errors,
-    make_folder,
-    open_atomically,
-    sync_folder,
-)
+from mooring.atomic_io import PARTIAL, clear_partial_files, explain_os_errors, make_folder, open_atomically, sync_folder
 from mooring.engines.dask.bundle_locations import RemoteBundle, open_local_copy
 from mooring.engines.dask.cluster import Client, run_throttled
 from mooring.errors import StorageError

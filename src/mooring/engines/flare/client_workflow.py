@@ -14,14 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import (
-    LockHeldError,
-    clear_partial_files,
-    copy_atomically,
-    hash_file,
-    hold_lock,
-    make_folder,
-)
+from mooring.atomic_io import LockHeldError, clear_partial_files, copy_atomically, hash_file, hold_lock, make_folder
 from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
 from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import SiteSettings, opened_vault

@@ -174,12 +174,7 @@ def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float
 
 
 def _admit(
-    study: Study,
-    bundles: Sequence[Bundle],
-    folder: Path,
-    backend: Backend,
-    command: str,
-    progress: Progress | None,
+    study: Study, bundles: Sequence[Bundle], folder: Path, backend: Backend, command: str, progress: Progress | None
 ) -> Aligned:
     anchors, table = backend.anchors, backend.table
     space = read_space(folder, study)

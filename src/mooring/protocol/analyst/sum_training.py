@@ -25,9 +25,7 @@ from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import (
-    ClosingList,
-)
+from mooring.protocol.messages.sums.answers import ClosingList
 
 LEARNERS = ("auto", "discriminant", "least-squares")
 _ROWS_COMPARED = 2_000

@@ -196,13 +196,7 @@ class Screened:
 
 
 def score_participants(
-    names: Sequence[str],
-    owners: Indices,
-    truth: Labels,
-    predicted: Labels,
-    *,
-    kind: Kind,
-    rng: np.random.Generator,
+    names: Sequence[str], owners: Indices, truth: Labels, predicted: Labels, *, kind: Kind, rng: np.random.Generator
 ) -> tuple[Score, tuple[tuple[str, Score], ...]]:
     """The score over all rows, and each participant's own where it has rows.
 

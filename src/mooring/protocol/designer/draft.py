@@ -142,10 +142,7 @@ def render_draft(
         Entries of the label.
     """
     require_name("name of the study", name)
-    rows: dict[str, Any] = {
-        "missing_words": list(settings.missing_words),
-        "smallest_class": settings.smallest_class,
-    }
+    rows: dict[str, Any] = {"missing_words": list(settings.missing_words), "smallest_class": settings.smallest_class}
     if ids:
         rows["ids"] = list(ids)
     if settings.image_shape:

@@ -159,13 +159,7 @@ def write_map(
 
 
 def write_sum_result(
-    path: Path,
-    study: Study,
-    *,
-    list_digest: str,
-    model_digest: str,
-    signer: SigningKey,
-    release: Release | None = None,
+    path: Path, study: Study, *, list_digest: str, model_digest: str, signer: SigningKey, release: Release | None = None
 ) -> None:
     """Write the analyst's word for which model came of which closing list; the same for all participants.
 

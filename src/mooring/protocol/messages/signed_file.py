@@ -187,12 +187,7 @@ def write_signed(
 
 
 def read_signed(
-    path: Path,
-    *,
-    kind: str,
-    signed_by: str,
-    fields: Collection[str],
-    tensors: Callable[[Fields], Tensors],
+    path: Path, *, kind: str, signed_by: str, fields: Collection[str], tensors: Callable[[Fields], Tensors]
 ) -> SignedFile:
     """Read a small signed file, or refuse it with a reason.
 

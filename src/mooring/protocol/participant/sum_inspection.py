@@ -124,10 +124,7 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
     )
     settings = scheme.settings
     spec = SumSpec(
-        delta=settings.delta,
-        quorum=2,
-        feature_map=study_features(study),
-        shrink=settings.features == "columns",
+        delta=settings.delta, quorum=2, feature_map=study_features(study), shrink=settings.features == "columns"
     )
     auditor = SumAuditor(partition, AuditSettings(colluders=(0,), targets=(1,), seed=seed, sums=spec))
     asked = dict.fromkeys((settings.epsilon, None))
