@@ -9,7 +9,7 @@ noise; polynomials are fresh. A combiner opens its box of every bundle: `confirm
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ from mooring.protocol.participant.membership import find_membership, require_flo
 from mooring.protocol.storage.fingerprints import Fingerprinter, hash_names
 from mooring.protocol.storage.ledger import Ledger, RowSummary, Spending, summarise_rows
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.transport.inbox import list_files
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Progress
@@ -341,17 +342,11 @@ def _require_point(study: Study, name: str) -> int:
 
 def _verified(folder: Path, study: Study) -> Iterator[SumBundle]:
     """The bundles of a folder that hold up; the closing list says which count."""
-    for path in _list_bundles(folder):
+    for path in list_files(folder):
         try:
             yield verify_sum_bundle(path, study)
         except (RefusedError, StorageError):
             continue
-
-
-def _list_bundles(folder: Path) -> Iterable[Path]:
-    if not folder.is_dir():
-        raise StorageError("the bundles", reason="there is no such folder", cure="Check --bundles.")
-    return sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and path.is_file())
 
 
 def _name(study: Study, key: str) -> str:
