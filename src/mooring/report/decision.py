@@ -120,9 +120,11 @@ def weigh_sums(one: SumResult | None, epsilon: float | None, delta: float, limit
         return _because(answer, f"the sums carry no noise, and nothing is promised{rate}")
     most = min(1.0, bound_odds(epsilon, delta) / 100)
     bound = f"with ε = {epsilon:g} whoever is wrong about 1 % of others can tell at most {most:.0%} of the rows"
+    if told is not None and told[1].interval.low > most:
+        return _because("do not share", f"{bound}, and more are told{rate}")
     if most > _SOMETHING and "epsilon" not in {limit.measure for limit in asked}:
-        return _because("cannot tell", f"the guarantee is weak: {bound}{rate}")
-    return _because("share", f"{bound}, whatever attacks there are{rate}")
+        return _because("cannot tell", f"the guarantee is weak: {bound}")
+    return _because("share", f"{bound}, whatever attacks there are")
 
 
 def decide_audit(audit: AuditResult | Plan) -> Decision:

@@ -27,7 +27,8 @@ def describe_guarantee(study: Study) -> dict[str, str]:
     )
     if settings.epsilon is None:
         return {
-            "guarantee": "None: the sums carry no noise. The total, and the model, may tell whether a given row is in it.",
+            "guarantee": "There is no guarantee: the sums carry no noise. The total, and the model, may tell whether a "
+            "given row is in it.",
             "sealing": sealed,
             "assumptions": _assumptions(study),
         }

@@ -78,7 +78,8 @@ def state_leakage(study: Study) -> list[str]:
     """What an upload gives away, first: the guarantee, or that there is none."""
     said = describe_guarantee(study)
     protected = [f"Protected: {said['protected']} Against: {said['against']}"] if "protected" in said else []
-    return [said["guarantee"], *protected, "On the assumptions stated below."]
+    asked = f"Can they tell that a {study.sum_scheme.settings.unit} is in it?"
+    return [f"{asked} {said['guarantee']}", *protected]
 
 
 def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mooring import METHODS, __version__
-from mooring.audit import AuditResult, PointResult, SumAudit
+from mooring.audit import AuditResult, PointResult, SumAudit, SumResult
 from mooring.audit.hazards import state_sums
 from mooring.report.decision import decide, state_broken, weigh_audit, weigh_sums
 from mooring.report.frame import render_sentence
@@ -76,28 +76,28 @@ def _summarise_sums(
     verdict = judge(records, [], scores, noisy=False)
     leakage, attention = state_leakage(study), list_attention(records)
     sentences = {**verdict["sentences"], "leakage": leakage, "attention": attention}
+    own, settings, checked = _own_rows(records), study.sum_scheme.settings, records.get("check", {}).get("sums")
+    attacked = [SumAudit.from_dict(dict(checked))] if checked else []
+    simulated = None if audit is None else AuditResult.from_dict(dict(audit)).sums
+    attacked += [] if simulated is None else [simulated]
+    tried = [one for found in attacked for one in found.results if one.point.epsilon == settings.epsilon]
     if not verdict["joining_measured"]:
-        sums = None if audit is None else AuditResult.from_dict(dict(audit)).sums
-        simulated = [f"In the audit's simulation {state_sums(sums.results[0])}"] if sums and sums.results else []
-        sentences["joining"] = [*simulated, NOT_SCORED]
-    own, settings = _own_rows(records), study.sum_scheme.settings
-    attacked = [SumAudit.from_dict(dict(one)) for one in (records.get("check", {}).get("sums"),) if one]
-    tried = next((one for found in attacked for one in found.results if one.point.epsilon == settings.epsilon), None)
-    weighed = weigh_sums(tried, settings.epsilon, settings.delta, study.upload_limits)
+        told = [f"In the audit's simulation {state_sums(one)}" for one in tried if one.gain is not None][:1]
+        answers = [{"kind": "simulation", "answer": one.gain.answer} for one in tried if one.gain is not None]
+        verdict |= {"joining": answers}
+        sentences["joining"] = [*told, NOT_SCORED]
+    found: list[SumResult | None] = [*tried] or [None]
+    weighed = [weigh_sums(one, settings.epsilon, settings.delta, study.upload_limits) for one in found]
     return {
         **_frame(records, made),
         "study": describe_sum_study(study),
-        "decision": _decide(records, [weighed], verdict, "sums over these rows"),
+        "decision": _decide(records, weighed, verdict, "sums over these rows"),
         "verdict": verdict | {"sentences": sentences, "leakage": [], "leakage_measured": True, "attention": {}},
         "participants": describe_contributors(study, records),
         "training": records.get("training"),
         "utility": scores,
         "evaluation": describe_evaluation(records.get("predict", {})),
-        "attacked": {
-            title: found
-            for title, found in (("the self-attack", records.get("check", {}).get("sums")), ("the audit", audit))
-            if found
-        },
+        "attacked": {title: found for title, found in (("the self-attack", checked), ("the audit", audit)) if found},
         "own_rows": own and own | {"epsilon_in_all": records.get("share", {}).get("epsilon_in_all")},
     }
 
