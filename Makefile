@@ -5,6 +5,8 @@
 #   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
 #   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux and clang, to build atheris
+#   make dist     sdist and wheel, in dist/
+#   make kit      dist/kit: mooring and all it needs, hashed, for a machine without network; KIT='--platform win_amd64 ...'
 #   make mutants  random mutants of the core against its tests, SEED=… COUNT=200 SECONDS=3600
 #   make bench    speed and quality as ratios in one run, batches against one at a time among them; prints tables,
 #                 writes benchmarks/results/*.json (make docs turns these into docs/benchmarks.md)
@@ -17,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 
 PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
 
-.PHONY: demo test test-distributed lint types unit fuzz mutants bench docs figures clean
+.PHONY: demo test test-distributed lint types unit fuzz mutants bench docs figures dist kit clean
 
 demo: .venv/.demo
 	rm -rf demo-report
@@ -63,6 +65,12 @@ docs: .venv/.bench
 figures: .venv/.dev
 	$(BIN)/python -m mooring_studies.redraw results docs
 
+dist: .venv/.dist
+	$(BIN)/python -m build --outdir dist .
+
+kit: .venv/pyvenv.cfg
+	$(BIN)/python installation/kit.py --output dist/kit $(KIT)
+
 .venv/pyvenv.cfg:
 	$(PYTHON) -m venv .venv
 
@@ -73,6 +81,10 @@ figures: .venv/.dev
 .venv/.dev: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]' --editable ./studies
 	@touch $@ .venv/.demo
+
+.venv/.dist: .venv/pyvenv.cfg constraints.txt
+	$(PIP) build
+	@touch $@
 
 .venv/.fuzz: .venv/.dev
 	@command -v clang > /dev/null || { echo "make fuzz needs clang, to build atheris: apt-get install clang"; exit 1; }
@@ -91,4 +103,4 @@ figures: .venv/.dev
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-distributed demo-report build src/*.egg-info studies/*.egg-info
+	rm -rf .venv .venv-distributed demo-report build dist src/*.egg-info studies/*.egg-info

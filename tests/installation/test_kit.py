@@ -1,0 +1,69 @@
+"""The kit for machines without network: complete, refused once a wheel was changed, and installed by its own script."""
+
+import importlib.util
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def kit() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("kit", ROOT / "installation" / "kit.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_wheel(folder: Path, name: str, *requires: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    info, path = f"{name}-1.0.dist-info", folder / f"{name}-1.0-py3-none-any.whl"
+    about = "\n".join(
+        ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {one}" for one in requires)]
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", "print('it runs')\n")
+        archive.writestr(f"{info}/METADATA", about + "\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    return path
+
+
+@pytest.mark.posix
+def test_a_kit_with_another_wheel_is_refused_and_a_whole_one_installed(kit: ModuleType, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "kit" / "wheels", "first", "second")
+    write_wheel(tmp_path / "kit" / "wheels", "second")
+    digest = kit.complete(tmp_path / "kit", "Python 3 on anything")
+    assert digest == kit.digest_of(tmp_path / "kit" / "requirements.txt")
+    words = ["sh", str(tmp_path / "kit" / "install.sh"), str(tmp_path / "place")]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable}
+    honest = wheel.read_bytes()
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("more.py", "")
+    refused = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "For Python 3 on anything." in refused.stderr
+    wheel.write_bytes(honest)
+    subprocess.run(words, env=environment, check=True, capture_output=True)
+    python = tmp_path / "place" / "bin" / "python"
+    assert subprocess.run([python, "-m", "first"], check=True, capture_output=True).stdout == b"it runs\n"
+
+
+@pytest.mark.parametrize(
+    ("platforms", "python", "missing"),
+    [((), None, []), (("win_amd64",), "3.12", ["colours"]), (("manylinux2014_x86_64",), "3.10", ["old<2"])],
+)
+def test_what_only_another_machine_needs_is_found(
+    kit: ModuleType, tmp_path: Path, platforms: tuple[str, ...], python: str | None, missing: list[str]
+) -> None:
+    needs = ('colours; platform_system == "Windows"', 'old<2; python_version < "3.11"', 'extra-one; extra == "all"')
+    write_wheel(tmp_path, "first", *needs, "second")
+    write_wheel(tmp_path, "second")
+    assert kit.find_missing(tmp_path, platforms=platforms, python=python) == missing
