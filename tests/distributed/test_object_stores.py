@@ -15,14 +15,10 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
-from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.role import Participant
-from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport import object_stores as stores
 from tests.loopback import Handler, serving
-from tests.raising import raising
 
 from .hospitals import NAMES, NOBODY, founded, mooring, quickly
 from .object_store import ACCESS, SECRET, amazons_own, asked, settings
@@ -194,23 +190,6 @@ def test_a_bundle_that_comes_later_is_seen_by_the_same_process(
         assert [bundle.member.name for bundle in intake.bundles] == list(NAMES[:k])
 
 
-def test_a_result_at_a_store_is_good_for_python_too(
-    walked: Path, moto_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    for name, value in credentials(moto_port).items():
-        monkeypatch.setenv(name, value)
-    place = walked / "north"
-    north = Participant(Study.read(place / "study.toml"), Vault.open(place / "vault"))
-    found = north.predict(place / "new-patients.csv", result="s3://ward/results/north")
-    lines = (place / "predictions.csv").read_text().splitlines()
-    assert ["prediction", *found.values] == [line.split(",")[0] for line in lines]
-    with raising(StorageError, "the result", reason="s3://ward/results/nobody/map.safetensors"):
-        north.predict(place / "new-patients.csv", result="s3://ward/results/nobody")
-
-
 def test_a_folder_at_a_store_and_nobodys_file_in_it(walked: Path, moto_port: int) -> None:
     """Without a slash, before the first file is there; and what is there is not written over."""
     there = credentials(moto_port)
@@ -363,17 +342,6 @@ def test_a_presigned_address_opens_its_own_place_and_no_other(
         assert "Ask the analyst for a fresh address" in said
         assert "X-Amz" not in said
     assert len(store.objects) == 1
-
-
-def test_a_share_that_cannot_be_sent_leaves_its_bundle(ward: Path, store: Store, tmp_path: Path) -> None:
-    share = ("share", "patients.csv", "--anchor", "ward.anchor", "--labels", "--output", tmp_path / "mine.bundle")
-    wrong = f"http://127.0.0.1:{store.port}/ward/inbox/east.bundle?X-Amz-Signature=beef"
-    found = quickly(ward / "east", *share, "--to", wrong, code=5)
-    assert "mooring send" in found.stderr
-    assert "beef" not in found.stderr
-    assert (tmp_path / "mine.bundle").is_file()
-    (tmp_path / "table.csv").write_text("age\n41\n")
-    assert "nothing else is sent" in quickly(tmp_path, "send", "table.csv", "--to", wrong, code=4).stderr
 
 
 def test_a_listing_that_says_more_than_the_file_gives(
