@@ -37,7 +37,7 @@ class ProcrustesProblem:
     """A batch of centred Procrustes problems of one shape."""
 
     blocks: Array
-    """Of shape (n_problems, r, p·d): D: the centred anchor representations, side by side, divided by the problem's
+    """D, of shape (n_problems, r, p·d): the centred anchor representations, side by side, divided by the problem's
     unit."""
     unit: Array
     """Of shape (n_problems,): the root mean square norm of a centred column. In this unit float32 holds every product,

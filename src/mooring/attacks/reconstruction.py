@@ -93,7 +93,7 @@ class AnchorDraws:
     means: Array
     """Of shape (D, h): b."""
     rows: Array
-    """Of shape (n, h) or (D, n, h): Y: one matrix where all views show the same."""
+    """Y, of shape (n, h) or (D, n, h): one matrix where all views show the same."""
 
     @classmethod
     def of(cls, views: Sequence[CollusionView]) -> AnchorDraws:

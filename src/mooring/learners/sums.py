@@ -35,9 +35,9 @@ class Sums:
     """The total of everybody's sums, in the units of features and outcomes."""
 
     products: Matrix
-    """Of shape (D, D): S; the constant is the last feature."""
+    """S, of shape (D, D); the constant is the last feature."""
     outcomes: Matrix
-    """Of shape (D, K): T: K is 1 for two classes (±1) and for a number, else the number of classes (e_k − 1/K)."""
+    """T, of shape (D, K): K is 1 for two classes (±1) and for a number, else the number of classes (e_k − 1/K)."""
     constant_share: float
     """c₀."""
     n_classes: int

@@ -30,7 +30,7 @@ class Trees:
     limit: npt.NDArray[np.float32]
     left: Whole
     right: Whole
-    """Of shape (nodes,): A row whose number in column `feature` is at most `limit` goes to node `left`, any other to
+    """Of shape (nodes,): a row whose number in column `feature` is at most `limit` goes to node `left`, any other to
     `right`. A leaf leads to itself."""
     slot: Whole
     """Of shape (nodes,): where a leaf's value stands in `values`; 0 for other nodes."""

@@ -60,7 +60,7 @@ class Density:
     log_value: Array
     """Of shape (n,)."""
     gradient: Array
-    """Of shape (n, h): ∇ log p: the posterior mean less the row."""
+    """∇ log p, of shape (n, h): the posterior mean less the row."""
     laplacian: Array
     """Of shape (n,): ∆p / p."""
 

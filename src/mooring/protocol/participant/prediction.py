@@ -57,7 +57,7 @@ class Predictions:
     classes: tuple[str, ...]
     """Of the study; empty for a number."""
     probabilities: Matrix | None
-    """Of shape (n, classes),: of each class; None for a number, and where the learner has none."""
+    """Of shape (n, classes): of each class; None for a number, and where the learner has none."""
     score: Score | None
     """Of the joint model, where the rows came with labels."""
     local_only: Score | None
