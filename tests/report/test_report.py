@@ -89,10 +89,6 @@ def body(page: str) -> str:
     return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", inside).split()))
 
 
-def kinds(facts: list[dict[str, Any]]) -> list[str]:
-    return [fact["kind"] for fact in facts]
-
-
 def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakage_is_not_known(
     study: Study, tmp_path: Path
 ) -> None:
@@ -108,7 +104,7 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     )
     assert words in shown["verdict"]["sentences"]["joining"][0]
     assert shown["decision"]["answer"] == "cannot tell"
-    assert kinds(shown["verdict"]["leakage"]) == ["not measured"]
+    assert shown["verdict"]["leakage_measured"] is False
     assert shown["verdict"]["attention"] == {
         "set aside": 1,
         "missing": 1,
@@ -125,7 +121,6 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
     assert shown["alignment"]["share_of_transition"] == "25%"
     assert shown["alignment"]["certificate"] == "Shown to be the global optimum."
     assert {one["group"] for one in shown["scores"]} == {"joint"}
-    assert shown["charts"]["fits"]
     assert shown["audits"] == []
 
 
@@ -176,11 +171,6 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
         for outcome in audit["points"][0]["outcomes"]
         if "centred_error" in outcome["figures"]
     )
-    strongest = shown["verdict"]["leakage"][1]["strongest"]
-    assert (strongest["attack"], strongest["value"]) == (attack, f"{value:.2f}")
-    assert strongest["interval"]
-    assert strongest["chance"]
-    assert strongest["control"]
     new_rows = shown["verdict"]["joining"][0]
     assert (new_rows["kind"], new_rows["rows"], new_rows["answer"]) == ("new rows", 30, "cannot tell")
     assert "+1.0 points [−7.0, +9.0]" in shown["verdict"]["sentences"]["joining"][0]
@@ -191,7 +181,8 @@ def test_the_participants_page_names_the_strongest_attack_with_chance_control_an
     assert shown["audits"][0]["has_examples"]
     told, rebuilt = shown["verdict"]["sentences"]["leakage"][:2]
     assert "Can they tell that a row is in the upload?" in told
-    assert f"'{attack}'" in rebuilt
+    assert f"the attack '{attack}' rebuilds the target's rows to an error of {value:.2f} [" in rebuilt
+    assert "without the upload" in rebuilt
     assert "lower bound" in rebuilt
 
 
@@ -315,7 +306,9 @@ def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: di
 def test_an_audit_that_could_run_no_attack_is_never_read_as_safety(study: Study, audit: dict[str, Any]) -> None:
     plain = json.loads(json.dumps(audit))
     plain["points"][0]["outcomes"] = []
-    assert kinds(summarise(study, {}, plain)["verdict"]["leakage"])[0] == "not trustworthy"
+    summary = summarise(study, {}, plain)
+    assert "cannot be trusted" in summary["verdict"]["sentences"]["leakage"][0]
+    assert summary["decision"]["answer"] == "cannot tell"
 
 
 def test_a_self_attack_that_could_not_be_run_says_why(study: Study, audit: dict[str, Any]) -> None:
@@ -326,11 +319,12 @@ def test_a_self_attack_that_could_not_be_run_says_why(study: Study, audit: dict[
 
 
 def test_figures_of_other_settings_are_said_to_be_of_other_settings(study: Study, audit: dict[str, Any]) -> None:
-    assert kinds(summarise(study, {}, audit)["verdict"]["leakage"]) == ["membership", "at worst", "other settings"]
     same = json.loads(json.dumps(audit))
     same["points"][0]["data_noise_scale"] = study.data_noise_scale
-    found = summarise(study, {}, same)["verdict"]["leakage"]
-    assert kinds(found) == ["membership", "at the study's settings"]
+    for plain, where, other in ((audit, "at the worst of", True), (same, "At the chosen setting", False)):
+        found = summarise(study, {}, plain)["verdict"]["sentences"]["leakage"]
+        assert where in found[1]
+        assert ("are of other settings" in found[-1]) == other
 
 
 def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, audit: dict[str, Any]) -> None:
@@ -352,14 +346,14 @@ def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, a
 
 def test_where_some_attacks_were_left_out_the_verdict_says_so(study: Study, audit: dict[str, Any]) -> None:
     few = audit | {"description": audit["description"] | {"attacks": ["procrustes"]}}
-    assert summarise(study, {}, few)["verdict"]["leakage"][1]["in_part"]["asked"] == 1
-    assert summarise(study, {}, audit)["verdict"]["leakage"][1]["in_part"] is None
+    for plain, said in ((few, True), (audit, False)):
+        assert ("Only 1 of" in summarise(study, {}, plain)["verdict"]["sentences"]["leakage"][1]) == said
 
 
 def test_a_plan_may_be_given_for_an_audit(audit: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"verdict": "Joining does not pay here.", "audit": audit}))
     summary = summarise(None, {}, read_audit(tmp_path / "plan.json"))
-    assert {"kind": "plan", "words": "Joining does not pay here."} in summary["verdict"]["leakage"]
+    assert "Joining does not pay here." in summary["verdict"]["sentences"]["leakage"]
 
 
 def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: dict[str, Any], tmp_path: Path) -> None:

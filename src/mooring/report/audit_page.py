@@ -12,13 +12,14 @@ from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
-from mooring.audit.hazards import state_exposure, state_membership, state_own_sums
+from mooring.audit.hazards import state_own_sums
 from mooring.mechanisms.secure_sum.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
 from mooring.report.decision import decide_audit
 from mooring.report.frame import render_page, render_sentence
 from mooring.report.numbers import describe_figure, describe_gain, describe_score
+from mooring.report.verdict import state_leakage
 
 _MEMBERSHIP = ("membership_at_1_percent", "membership_at_0.1_percent")
 RISKS = {
@@ -85,10 +86,10 @@ def describe_audit(
     chosen = None if result.chosen is None else result.headline_point
     detailed = best or chosen or _least_protected_that_hides_something(result)
     drawn = result if drawn is None else drawn
-    tried = drawn.tried if isinstance(drawn, Plan) else result
+    tried, sums = drawn.tried if isinstance(drawn, Plan) else result, state_own_sums(result)
     return {
         "setting": state_setting(result),
-        "sentences": _say_first(result),
+        "sentences": [*([sums] if sums else []), *state_leakage(result), *([] if sums else [result.joining()])],
         "release": None if result.release is None else str(result.release),
         "noise_unit": result.noise_unit.words,
         "charts": draw_audit(drawn),
@@ -108,14 +109,6 @@ def describe_audit(
         "has_examples": any(one.examples is not None for one in tried.points),
         "warnings": list(result.warnings),
     }
-
-
-def _say_first(result: AuditResult) -> list[str]:
-    """The sentences that lead: whether rows can be told to be in, what is rebuilt or most exposed, what joining gives."""
-    one, sums = result.headline_point, state_own_sums(result)
-    told = [] if one is None or (words := state_membership(one)) is None else [words]
-    exposed = [] if one is None else [f"Most exposed: {words}." for words in state_exposure(one)[:1]]
-    return [*([sums] if sums else []), *told, result.headline(), *exposed, *([] if sums else [result.joining()])]
 
 
 def describe_point(one: PointResult) -> dict[str, Any]:

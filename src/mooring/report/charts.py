@@ -250,25 +250,6 @@ def describe_images(result: AuditResult) -> list[dict[str, str]]:
     return found
 
 
-def draw_fits(participants: Sequence[Mapping[str, Any]]) -> Chart | None:
-    """A bar a participant: how well its anchor fits the others'; None if nobody's fit is known."""
-    known = [one for one in participants if one["fit"] is not None][:_MOST_BARS]
-    if not known:
-        return None
-    area = Area(
-        Axis.even("fit with the others (1 is perfect)", min(0.0, *(one["fit"] for one in known)), 1.02, ".1f"),
-        Axis.names([shorten(one["name"], _MOST_LETTERS) for one in known]),
-    )
-    bars, legend = [], {}
-    for k, one in enumerate(known):
-        colour, name = (ALARM, "set aside") if one["flagged"] else (CALM, "fits")
-        bars.append(area.bar(k, one["fit"], colour, f"{one['name']}: {one['fit']:.3f}"))
-        legend[name] = bars[-1]
-    texts = [area.text(0.0, k, f"{one['fit']:.2f}") for k, one in enumerate(known)]
-    shown = tuple(legend.items()) if "set aside" in legend else ()
-    return Chart("Fit of each participant's anchor with the others'", area, (*bars, *texts), shown, 28 * len(known))
-
-
 def draw_scores(entries: Sequence[Mapping[str, Any]]) -> Chart | None:
     """A bar a score that is known: joint, local only, pooled raw; None if none is, or one alone."""
     read = [(one["group"], one["name"], score_from(one["score"])) for one in entries if one["group"] in _SCORE_COLOURS]

@@ -33,16 +33,7 @@ Shape = dict[str, Any]
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction: what it shows, from where to where, and its ticks.
-
-    Attributes
-    ----------
-    title : str
-    low, high : float
-        Low may be above high: then it runs the other way.
-    ticks : tuple of (float, str)
-    log : bool
-    """
+    """One direction: what it shows, from where to where, which may be downwards, and its ticks."""
 
     title: str
     low: float
@@ -124,26 +115,17 @@ class Area:
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing.
-
-    Attributes
-    ----------
-    label : str
-        What it shows, for who cannot see it.
-    area : Area
-    shapes : tuple of dict
-        The last on top.
-    legend : tuple of (str, dict)
-        Names, each with the line, bar or mark that it stands for.
-    height : int
-        Of the area, in pixels.
-    """
+    """A drawing."""
 
     label: str
+    """What it shows, for who cannot see it."""
     area: Area
     shapes: tuple[Shape, ...]
+    """The last on top."""
     legend: tuple[tuple[str, Shape], ...] = ()
+    """Names, each with the line, bar or mark that it stands for."""
     height: int = 360
+    """Of the area, in pixels."""
 
     @property
     def left(self) -> int:

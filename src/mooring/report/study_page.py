@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mooring.report.audit_page import describe_audit, list_attacks
-from mooring.report.charts import draw_calibration, draw_fits, draw_scores, draw_scores_by_participant
+from mooring.report.charts import draw_calibration, draw_scores, draw_scores_by_participant
 from mooring.report.frame import render_page
 from mooring.report.numbers import describe_score, score_from, significant
 from mooring.report.sum_page import describe_sum_report
@@ -35,7 +35,6 @@ def render_check(study: Study, record: Mapping[str, Any]) -> str:
 def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the page shows: the summary, its numbers as people write them, and its charts."""
     charts = {
-        "fits": draw_fits(summary["participants"]) if summary["alignment"] is not None else None,
         "scores": draw_scores(summary["utility"]),
         "by_participant": draw_scores_by_participant(summary["utility"]),
         "calibration": draw_calibration(summary["evaluation"]),

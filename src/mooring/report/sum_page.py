@@ -74,7 +74,7 @@ def describe_contributors(study: Study, records: Records) -> list[dict[str, Any]
     return found
 
 
-def state_leakage(study: Study) -> list[str]:
+def state_promise(study: Study) -> list[str]:
     """What an upload gives away, first: the guarantee, or that there is none."""
     said = describe_guarantee(study)
     protected = [f"Protected: {said['protected']} Against: {said['against']}"] if "protected" in said else []

@@ -16,7 +16,7 @@ from mooring.report.decision import decide, state_broken, weigh_audit, weigh_sum
 from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
-from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_leakage
+from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_promise
 from mooring.report.verdict import judge, read_result
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _summarise_sums(
 ) -> dict[str, Any]:
     scores = _scores(records, [], noisy=False)
     verdict = judge(records, [], scores, noisy=False)
-    leakage, attention = state_leakage(study), list_attention(records)
+    leakage, attention = state_promise(study), list_attention(records)
     sentences = {**verdict["sentences"], "leakage": leakage, "attention": attention}
     own, settings, checked = _own_rows(records), study.sum_scheme.settings, records.get("check", {}).get("sums")
     attacked = [SumAudit.from_dict(dict(checked))] if checked else []
@@ -92,7 +92,7 @@ def _summarise_sums(
         **_frame(records, made),
         "study": describe_sum_study(study),
         "decision": _decide(records, weighed, verdict, "sums over these rows"),
-        "verdict": verdict | {"sentences": sentences, "leakage": [], "leakage_measured": True, "attention": {}},
+        "verdict": verdict | {"sentences": sentences, "leakage_measured": True, "attention": {}},
         "participants": describe_contributors(study, records),
         "training": records.get("training"),
         "utility": scores,

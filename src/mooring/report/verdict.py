@@ -9,15 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mooring.attacks import REGISTRY
-from mooring.audit import AuditResult, PointResult
+from mooring.audit import AuditResult
 from mooring.audit.hazards import state_exposure, state_membership
 from mooring.learners import Gain
 from mooring.report.frame import render_sentence
-from mooring.report.numbers import describe_figure, describe_score, score_from
+from mooring.report.numbers import describe_score, score_from
 
 Records = Mapping[str, Mapping[str, Any]]
 Fact = dict[str, Any]
+_OTHER_SETTINGS = (
+    "The audit has no point that is known to have this study's settings: its figures are of other settings, and say what to "
+    "expect, not what happened."
+)
+_NOT_MEASURED = (
+    "What an upload gives away was not measured here. Nothing on this page may be read as safety. 'mooring check' attacks a "
+    "participant's own rows before they leave; 'mooring audit' attacks rows like them, and '--audit' brings its result here."
+)
 
 
 def judge(
@@ -39,7 +46,7 @@ def judge(
     Returns
     -------
     dict
-        `joining` and `leakage` (facts, each of a `kind`), `attention`, and `sentences` of all three.
+        `joining` (facts, each of a `kind`), `attention`, and `sentences` of both and of leakage.
     """
     results = [(audit, read_result(audit)) for audit in audits]
     joining = [*_of_uploads(records, noisy=noisy), *_of_new_rows(records), *_of_own_rows(records)]
@@ -50,15 +57,19 @@ def judge(
             joining.append({"kind": "simulation", "words": result.joining(), "answer": answer})
     if joining and not any(entry["group"] == "pooled raw" and entry["score"] for entry in scores):
         joining.append({"kind": "pooled raw not known", "answer": None})
-    leakage = [fact for audit, result in results for fact in _leakage(audit, result)]
-    facts = {
-        "joining": joining or [{"kind": "not measured", "answer": None}],
-        "joining_measured": bool(joining),
-        "leakage": leakage or [{"kind": "not measured"}],
+    leakage = [words for audit, result in results for words in _leakage(audit, result)]
+    joining, attention = joining or [{"kind": "not measured", "answer": None}], _attention(records)
+    return {
+        "joining": joining,
+        "joining_measured": joining[0]["kind"] != "not measured",
         "leakage_measured": bool(leakage),
-        "attention": _attention(records),
+        "attention": attention,
+        "sentences": {
+            "joining": [render_sentence("verdict.txt.jinja", "joining", fact) for fact in joining],
+            "leakage": leakage or [_NOT_MEASURED],
+            "attention": state_attention(attention),
+        },
     }
-    return facts | {"sentences": _sentences(facts)}
 
 
 def read_result(audit: Mapping[str, Any]) -> AuditResult:
@@ -71,14 +82,6 @@ def _gain(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says of joining over training alone on the same rows; older records do not."""
     gain = None if record.get("gain") is None else Gain.from_dict(record["gain"])
     return {"gain": None if gain is None else gain.sentence(), "answer": None if gain is None else gain.answer}
-
-
-def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
-    found = {
-        group: [render_sentence("verdict.txt.jinja", group, fact) for fact in facts[group]]
-        for group in ("joining", "leakage")
-    }
-    return found | {"attention": state_attention(facts["attention"])}
 
 
 def state_attention(facts: Mapping[str, Any]) -> list[str]:
@@ -121,36 +124,23 @@ def _of_own_rows(records: Records) -> list[Fact]:
     return [{"kind": "own rows", "score": describe_score(own), "answer": None}]
 
 
-def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[Fact]:
-    title = {"title": str(audit["title"]).capitalize()}
-    if not result.trustworthy:
-        untrusted = title | {"kind": "not trustworthy", "words": result.headline()}
-        return [untrusted, *({"kind": "warning", "words": text} for text in result.warnings)]
-    asked = result.description.get("attacks")
-    in_part = None if asked is None or len(asked) >= len(REGISTRY) else {"asked": len(asked), "known": len(REGISTRY)}
-    facts: list[Fact] = []
+def state_leakage(result: AuditResult) -> list[str]:
+    """Whether rows can be told to be in, what is rebuilt, and what is most exposed, where the headline is."""
     one = result.headline_point
-    assert one is not None  # a result that is trustworthy has points
-    if (told := state_membership(one)) is not None:
-        facts.append(title | {"kind": "membership", "words": told})
-    found = {"in_part": in_part, "point": one.title, **state_strongest(one)}
-    if audit["point"] is not None:
-        facts.append(title | {"kind": "at the study's settings", **found})
-    else:
-        kind = "at worst" if result.chosen is None else "at its own setting"
-        facts += [title | {"kind": kind, **found}, title | {"kind": "other settings"}]
-    if isinstance(audit["plain"].get("verdict"), str):
-        facts.append({"kind": "plan", "words": audit["plain"]["verdict"]})
-    return facts
+    if one is None or not result.trustworthy:
+        return [result.headline(), *result.warnings]
+    told = state_membership(one)
+    exposed = [f"Most exposed: {words}." for words in state_exposure(one)[:1]]
+    return [*([] if told is None else [told]), result.headline(), *exposed]
 
 
-def state_strongest(one: PointResult) -> Fact:
-    """What the strongest attack recovers at a point, beside interval, chance and control; None where none could be run."""
-    found = {"strongest": one.worst(), "linkage": one.worst("linkage")}
-    return {"exposed": list(state_exposure(one))} | {
-        name: None if worst is None else {"attack": worst[0], **describe_figure(worst[1])}
-        for name, worst in found.items()
-    }
+def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[str]:
+    found = state_leakage(result)
+    if audit["source"] == "audit":
+        found = [f"The audit: {found[0]}", *found[1:]]
+        if audit["point"] is None and result.trustworthy:
+            found.append(_OTHER_SETTINGS)
+    return found + ([audit["plain"]["verdict"]] if isinstance(audit["plain"].get("verdict"), str) else [])
 
 
 def _attention(records: Records) -> dict[str, Any]:
