@@ -1,6 +1,6 @@
 """Who is refused at a desk, and that nothing outside its folder is read or written."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 
@@ -10,6 +10,7 @@ from mooring.desk.app import make_desk
 from mooring.desk.jobs import Outcome
 from mooring.desk.workspace import Workspace
 from mooring.errors import InputError, RefusedError
+from tests import commands
 from tests.desk.serving import Running, serving
 from tests.raising import raising
 
@@ -188,3 +189,45 @@ def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
         with (outside / "rows.csv").open("rb") as file, raising(RefusedError, "the file"):
             place.receive(name, file, replace=True)
     assert [path.name for path in outside.iterdir()] == ["rows.csv"]
+
+
+def test_a_passphrase_is_asked_once_and_never_shown(
+    running: Running, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unlock(data: bytes, passphrase: str) -> bytes:
+        if passphrase != "horse":
+            raise RefusedError("the vault", reason="this passphrase does not open it", cure="Try again.")
+        return data[::-1]
+
+    monkeypatch.setattr("mooring.protocol.storage.vault.lock_with_passphrase", lambda data, passphrase: data[::-1])
+    monkeypatch.setattr("mooring.protocol.storage.vault.unlock_with_passphrase", unlock)  # age's take a second each
+    given = {"name": "north", "role": "participant", "passphrase": "horse"}
+    assert "the same twice" in running.take("join", **given, again="house")
+    assert "north.card.toml" in running.take("join", **given, again="horse")
+    running.application.desk.opened = None  # as after a restart
+    page = running.ask("GET", "/").text
+    assert 'action="' + running.application.session.path + '/step/unlock"' in page
+    assert "north</h1>" not in page
+    assert "<dt>reason</dt><dd>this passphrase does not open it</dd>" in running.take("unlock", passphrase="donkey")
+    running.take("unlock", passphrase="horse")
+    page = running.ask("GET", "/").text
+    assert "north</h1>" in page
+    assert "horse" not in page + repr(running.application)
+
+
+def test_the_command_opens_the_browser_once_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def serve(folder: Path, *, port: int, announce: Callable[[str], None]) -> None:
+        announce("http://first")
+        announce("http://second")
+
+    commands.run("desk", tmp_path / "none", "--no-browser", code=2, what="folder")
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("mooring.desk.app.serve_desk", serve)
+    assert "For another browser: http://second" in commands.run("desk", tmp_path).output
+    assert opened == ["http://first"]
+    monkeypatch.setattr("mooring.cli.desk.find_spec", lambda name: None)
+    commands.run("desk", tmp_path, code=2, what="The desk")

@@ -47,9 +47,12 @@ def list_analyst_steps(desk: Desk, study: Study) -> list[Step]:
         waits = "" if done["closing"] and shares else "Waits for the combiners' shares, in the folder 'inbox'."
     chosen = Field("learner", "Learner", "choice", learners)
     told = "Trains the joint model, and says how well it predicts as far as an analyst can know."
-    steps.append(Step("train", "Train", told, partial(_train, desk, study), (chosen,), waits, done["training"]))
+    if study.label.kind != "none":
+        steps.append(Step("train", "Train", told, partial(_train, desk, study), (chosen,), waits, done["training"]))
     told = "Writes each participant's result, signed, to the folder 'results'. Give nobody another one's."
-    waits = "" if done["training"] or study.label.kind == "none" else "Waits for the model."
+    waits = (
+        "" if done["training"] or (study.label.kind == "none" and done["alignment"]) else "Waits for the step before."
+    )
     fields = limit if study.model_limit else ()
     steps.append(Step("deliver", "Deliver", told, partial(_deliver, desk, study), fields, waits, done["delivery"]))
     return [*steps, reporting(desk, study, place.analysis)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +28,8 @@ from mooring.errors import InputError, MooringError, explain_error
 from mooring.protocol.messages.study import Study
 from mooring.report import render_page
 
-_MOST_FILES, _SOON = 200, 0.3
+_MOST_FILES, _MOST_FIELDS = 200, 2000  # a field for each card that is enrolled
+_SOON = 0.3  # seconds: a step that ends by then is shown at once
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class DeskApplication:
         try:
             study = desk.read_study()
             role, name, is_enrolled = desk.find_role(study)
-            steps = [] if role else [joining(desk)]
+            steps = [] if is_enrolled else [replace(joining(desk), is_done=bool(role))]
             if study is not None and study.is_complete and is_enrolled:
                 is_analyst = role == "analyst"
                 steps += list_analyst_steps(desk, study) if is_analyst else list_participant_steps(desk, study, name)
@@ -110,7 +112,7 @@ class DeskApplication:
 
     async def take_step(self, request: Request) -> Response:
         """Start a step with the values of its form."""
-        async with request.form(max_files=0, max_fields=100) as form:
+        async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
             return await run_in_threadpool(self._start, request.path_params["name"], form)
 
     def _start(self, name: str, form: FormData) -> Response:
@@ -182,7 +184,8 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
         raise InputError("folder", expected="one that is there", got="none", cure="Make it, or check the path.")
     listener = socket.socket()
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name != "nt":  # where it would let another program listen there, too
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         listener.listen()  # a browser may come before the server is ready
     except OSError:

@@ -55,12 +55,6 @@ class Job:
         """Whether it has neither an outcome nor a problem yet."""
         return self.outcome is None and self.problem is None
 
-    @property
-    def fields(self) -> dict[str, str]:
-        """What an error consists of, as the commands print it: expected, got, reason, cure."""
-        names = ("expected", "got", "reason", "cure")
-        return {name: str(getattr(self.problem, name)) for name in names if hasattr(self.problem, name)}
-
     def tell(self, done: float, total: float, what: str = "", /) -> None:
         """Take progress from the step."""
         self.done, self.total, self.what = done, total, what or self.what

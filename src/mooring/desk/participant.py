@@ -117,7 +117,7 @@ def _report(desk: Desk, study: Study, folder: Path, values: Values, progress: Pr
 def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
     """The steps of somebody in a complete roster, in the order in which a study takes them."""
     person = Participant(study, desk.vault)
-    records = desk.vault.study_folder(study.folder_name)
+    records = desk.vault.study_path(study.folder_name)
     done = {one: (records / f"{one}.json").exists() for one in ("check", "share", "predict")}
     tables = tuple(desk.workspace.list_files(TABLE_FILES))
     table = Field("data", "Your table", "choice", tables)
@@ -156,7 +156,8 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
         _wait_for(desk.workspace.result / (MAP_FILE if is_rotated else SUM_FILE), f"your result, with {MODEL_FILE}"),
         done["predict"],
     )
-    return [*steps, predicts, reporting(desk, study, records)]
+    steps += [] if study.label.kind == "none" else [predicts]
+    return [*steps, reporting(desk, study, records)]
 
 
 def fitting(desk: Desk, study: Study) -> Step:

@@ -128,9 +128,13 @@ class Vault:
             )
         return opened, False
 
+    def study_path(self, folder_name: str) -> Path:
+        """Where this vault keeps what belongs to the study with this folder name, whether it is there or not."""
+        return self.folder / "studies" / folder_name
+
     def study_folder(self, folder_name: str) -> Path:
-        """Where this vault keeps what belongs to the study with this folder name; made if missing."""
-        folder = self.folder / "studies" / folder_name
+        """The same; made if missing."""
+        folder = self.study_path(folder_name)
         make_folder(folder.parent, mode=0o700, what="the vault")
         make_folder(folder, mode=0o700, what="the vault")
         return folder
