@@ -19,6 +19,7 @@ from tests.raising import raising
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("desk")
     (place / "check.html").write_text("<p>page</p>")
+    (place / "own.csv").write_text("age")
     (place.parent / "outside.csv").write_text("secret")
     return place
 
@@ -91,7 +92,7 @@ def test_answers_carry_policies_and_no_secret_but_the_forms_token(running: Runni
 
 
 @pytest.mark.parametrize(
-    "name", ["outside.csv", "..%2foutside.csv", "../outside.csv", "vault", "report.html", "x.html"]
+    "name", ["own.csv", "..%2foutside.csv", "../outside.csv", "vault", "report.html", "x.html"]
 )
 def test_nothing_but_the_pages_of_steps_is_served(name: str, running: Running) -> None:
     assert running.ask("GET", f"/page/{name}").status == 404

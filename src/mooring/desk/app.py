@@ -204,5 +204,6 @@ def make_server(application: DeskApplication) -> uvicorn.Server:
         log_level="critical",
         access_log=False,
         server_header=False,
+        timeout_graceful_shutdown=1,
     )
     return uvicorn.Server(config)
