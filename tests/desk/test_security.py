@@ -91,9 +91,7 @@ def test_answers_carry_policies_and_no_secret_but_the_forms_token(running: Runni
     assert running.ask("GET", "/", root="").status == 404
 
 
-@pytest.mark.parametrize(
-    "name", ["own.csv", "..%2foutside.csv", "../outside.csv", "vault", "report.html", "x.html"]
-)
+@pytest.mark.parametrize("name", ["own.csv", "..%2foutside.csv", "../outside.csv", "vault", "report.html", "x.html"])
 def test_nothing_but_the_pages_of_steps_is_served(name: str, running: Running) -> None:
     assert running.ask("GET", f"/page/{name}").status == 404
 

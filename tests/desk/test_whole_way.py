@@ -76,7 +76,9 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     tabs["east"].send("Page.reload")
     assert "sealed to 3 participants" in tabs["east"].submit("#deal form")  # who was enrolled first
     copy(place, "east/ward.anchor", "north", "south")
-    assert "mooring check patients.csv" in north.submit("#check form", data="patients.csv")
+    checked = north.submit("#check form", data="patients.csv")
+    assert "Do not share" in checked  # 40 rows of three columns, with the least noise
+    assert "mooring check patients.csv" in checked
     refused = north.submit("#share form", data="patients.csv", labels=False)
     assert "consent for labels" in refused
     assert re.search(r"expected\s+given\s+got\s+none\s+cure\s+The analyst sees", refused)

@@ -34,7 +34,7 @@ def list_analyst_steps(desk: Desk, study: Study) -> list[Step]:
     steps = [Step("inbox", "Look at the inbox", look, partial(_look, desk, study), (), empty, done["intake"])]
     limit = (Field("override", "Deliver above the study's limit", is_optional=True, hint="NAME: REASON, signed"),)
     if study.sums is None:
-        mode = Field("mode", "Align", "choice", tuple(_MODES))
+        mode = Field("mode", "Align", "choice", tuple(_MODES), next(iter(_MODES)))
         told = "Brings the rows of all bundles that hold up into one space."
         steps.append(Step("align", "Align", told, partial(_align, desk, study), (mode,), empty, done["alignment"]))
         learners = (AUTO, *(name for name, one in LEARNERS.items() if one.make is not None and not one.stores_rows))
@@ -45,7 +45,7 @@ def list_analyst_steps(desk: Desk, study: Study) -> list[Step]:
         learners = SUM_LEARNERS
         shares = place.list_files((".share",), folder=place.inbox)
         waits = "" if done["closing"] and shares else "Waits for the combiners' shares, in the folder 'inbox'."
-    chosen = Field("learner", "Learner", "choice", learners)
+    chosen = Field("learner", "Learner", "choice", learners, AUTO)
     told = "Trains the joint model, and says how well it predicts as far as an analyst can know."
     if study.label.kind != "none":
         steps.append(Step("train", "Train", told, partial(_train, desk, study), (chosen,), waits, done["training"]))

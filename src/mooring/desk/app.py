@@ -145,9 +145,9 @@ class DeskApplication:
             given = [one for one in form.getlist("files") if isinstance(one, UploadFile) and one.filename]
             if not given:
                 raise InputError("files", expected="one or more", got="none", cure="Choose files first.")
-            replace, root = bool(form.get("replace")), self.desk.workspace.root
-            taken = [self.desk.workspace.receive(one.filename or "", one.file, replace=replace) for one in given]
-            lines = tuple(f"Took {path.relative_to(root)}." for path in taken)
+            place, may_replace = self.desk.workspace, bool(form.get("replace"))
+            taken = [place.receive(one.filename or "", one.file, replace=may_replace) for one in given]
+            lines = tuple(f"Took {path.relative_to(place.root)}." for path in taken)
             self.jobs.show(Job(title, outcome=Outcome(lines)))
         except Exception as problem:
             self.jobs.show(Job(title, problem=explain_error(problem)))

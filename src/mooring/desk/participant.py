@@ -108,10 +108,11 @@ def _report(desk: Desk, study: Study, folder: Path, values: Values, progress: Pr
     records = collect_records(folder)
     if not records:
         raise InputError("records", expected="at least one", got="none", cure="Take another step first.")
-    page = render_report(summarise(study, records))
-    write_atomically(desk.workspace.root / "report.html", page.encode(), mode=0o600, what="the page")
+    summary = summarise(study, records)
+    page = render_report(summary).encode()
+    write_atomically(desk.workspace.root / "report.html", page, mode=0o600, what="the page")
     command = spell_command("report", folder.relative_to(desk.workspace.root).parts[0])
-    return Outcome(("Wrote report.html.",), page="report.html", command=command)
+    return Outcome((summary["decision"]["words"],), page="report.html", command=command)
 
 
 def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
@@ -200,7 +201,7 @@ def _dealing(desk: Desk, person: Participant) -> Step:
 
 
 def _check(desk: Desk, person: Participant, values: Values, progress: Progress) -> Outcome:
-    from mooring.report import render_check
+    from mooring.report import render_check, summarise
 
     name, ignore = values["data"], split_columns(values["ignore"])
     page, command = desk.workspace.root / "check.html", spell_command("check", name, *_ignored(ignore))
@@ -208,8 +209,9 @@ def _check(desk: Desk, person: Participant, values: Values, progress: Progress) 
     found = person.check(desk.workspace.root / name, ignore=ignore, progress=progress)
     record = person.keep_record("check", found.as_dict(), command=command)
     write_atomically(page, render_check(person.study, record).encode(), mode=0o600, what="the page")
-    others = f"Hazards and warnings on the page: {len(found.hazards) + len(found.warnings)}."
-    return Outcome((found.verdict, others), page=page.name, command=command, is_whole=not found.exceeded)
+    decision = summarise(person.study, {"check": record})["decision"]
+    is_whole = not found.exceeded and decision["answer"] != "do not share"
+    return Outcome((decision["words"], "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
 
 
 def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) -> Step:

@@ -29,6 +29,8 @@ class Field:
     kind : {"text", "number", "password", "tick", "choice", "many"}
     choices : tuple of str
         What a choice allows.
+    default : str
+        What is chosen at first; without one, somebody has to choose.
     is_optional : bool
     is_rare : bool
         Whether it is folded away.
@@ -39,6 +41,7 @@ class Field:
     label: str
     kind: Literal["text", "number", "password", "tick", "choice", "many"] = "text"
     choices: tuple[str, ...] = ()
+    default: str = ""
     is_optional: bool = False
     is_rare: bool = False
     hint: str = ""
