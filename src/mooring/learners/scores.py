@@ -27,7 +27,7 @@ class Score(Serializable):
     """A learner's score on test rows."""
 
     metric: str
-    """"balanced accuracy" (the mean over classes of the share recognised) or "R²"."""
+    """Either "balanced accuracy" (the mean over classes of the share recognised) or "R²"."""
     value: float
     low: float
     high: float

@@ -73,32 +73,29 @@ def deliver(
     folder = Path(folder)
     if is_url(output):
         open_folder(str(output))  # an address that cannot be used is said to be before any work
+    model: bytes | None
     if study.sums is not None:
-        trained, closed = read_trained_sums(study, folder)
+        model, closed = read_trained_sums(study, folder)
         release = _require_release(study, guaranteed_risk(study), override)
-        everybody = tuple(member.name for member in study.participants)  # who is not in the total has the model too
-        delivery = _write_results(
-            output,
-            everybody,
-            trained,
-            SUM_FILE,
-            lambda path, _, digest: write_sum_result(
-                path, study, list_digest=closed.digest, model_digest=digest, signer=signing_key, release=release
-            ),
-            progress,
-        )
+        names = tuple(member.name for member in study.participants)  # who is not in the total has the model too
+
+        def sign(path: Path, index: int, digest: str) -> None:
+            signed = {"list_digest": closed.digest, "model_digest": digest}
+            write_sum_result(path, study, **signed, signer=signing_key, release=release)
     else:
         space = read_space(folder, study)
         model, risk = _read_trained_model(folder, study, space, allow_rows=allow_rows)
         release = _require_release(study, risk if model else 0.0, override)
-        delivery = _write_results(
-            output,
-            space.names,
-            model,
-            MAP_FILE,
-            lambda path, index, digest: _write_map(path, study, space, index, digest, signing_key, release),
-            progress,
-        )
+        names = tuple(space.names)
+
+        def sign(path: Path, index: int, digest: str) -> None:
+            entry = space.record["participants"][index]
+            arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
+            signed = {"bundle_digest": entry["digest"], "model_digest": digest}
+            member = study.member(entry["name"])
+            write_map(path, study, member, arrays=arrays, **signed, signer=signing_key, release=release)
+
+    delivery = _write_results(output, names, model, MAP_FILE if study.sums is None else SUM_FILE, sign, progress)
     record = {"command": command, **delivery.as_dict(), "override": "" if release is None else release.override}
     write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return delivery
@@ -128,29 +125,6 @@ def _write_results(
             if progress:
                 progress(index + 1, len(names))
     return Delivery(tuple(names), digest)
-
-
-def _write_map(
-    path: Path,
-    study: Study,
-    space: AlignmentState,
-    index: int,
-    model_digest: str,
-    signing_key: SigningKey,
-    release: Release | None,
-) -> None:
-    entry = space.record["participants"][index]
-    arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
-    write_map(
-        path,
-        study,
-        study.member(entry["name"]),
-        arrays=arrays,
-        bundle_digest=entry["digest"],
-        model_digest=model_digest,
-        signer=signing_key,
-        release=release,
-    )
 
 
 def _require_release(study: Study, risk: float, override: str) -> Release | None:

@@ -58,7 +58,7 @@ class Parcel:
     file: BinaryIO
     """The one that was checked, open."""
     kind: str
-    """"bundle" or "anchor"."""
+    """Either "bundle" or "anchor"."""
     size: int
     digest: str
     """SHA-256 of the file."""
