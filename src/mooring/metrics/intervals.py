@@ -17,7 +17,7 @@ from mooring.errors import InputError
 from mooring.metrics.validation import BLOCK_NUMBERS, finite_vector, require_minimum
 from mooring.randomness import require_generator
 from mooring.serialization import Serializable
-from mooring.typing import Matrix
+from mooring.typing import Indices, Matrix
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interva
     return Interval(float(low), float(high), level)
 
 
-def clopper_pearson_bounds(successes: Matrix, trials: int, level: float) -> tuple[Matrix, Matrix]:
+def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: float) -> tuple[Matrix, Matrix]:
     """Both bounds of Clopper and Pearson's interval for each of many counts."""
     tail = (1 - level) / 2
     low = betaincinv(np.maximum(successes, 1), trials - successes + 1, tail)
