@@ -99,7 +99,7 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
             shapes.append(area.text(area.x.high, score.value, f"{name} {score}", colour, before=True))
     if limit is not None:
         shapes.append(area.line([(limit.bound, area.y.low), (limit.bound, area.y.high)], CALM, dash=DASHED))
-        shapes.append(area.text(limit.bound, area.y.low, "limit", CALM))
+        shapes.append(area.text(limit.bound, 0.95 * area.y.low + 0.05 * area.y.high, "limit", CALM))
     legend = _place_points(area, shown, shapes)
     if best is not None and best.deployed is not None and (worst := best.worst(measure)) is not None:
         shapes.append(area.mark(worst[1].value, best.deployed.value, CALM, "ring"))

@@ -43,7 +43,8 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision
     amount, _, measure = judge_leakage(one)
     attack, figure = one.worst(measure) or ("", None)
     assert figure is not None
-    found = f"{amount} is given away by {MEASURES[measure]} ({describe_figure(figure)['value']}, by '{attack}')"
+    which = f"{figure.name}: " if measure in ("exposed_value", "exposed_column") else ""
+    found = f"{amount} is given away by {MEASURES[measure]} ({which}{describe_figure(figure)['value']}, by '{attack}')"
     tenth, told, linked = (one.worst(name) for name in (DEFAULT_LIMIT.measure, _TOLD, "linkage"))
     if not limits and tenth is not None and not DEFAULT_LIMIT.met_at(one):
         rebuilt = f"a tenth of the rows is rebuilt with {tenth[1].value:.2f} of the error of guessing them, or less"
@@ -53,15 +54,15 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision
     covered, against = {limit.measure for limit in asked}, []
     if amount != "little" and measure not in covered:
         against.append(found)
-    if told is not None and _TOLD not in covered and _is_far_above_chance(told[1]):
+    if told is not None and _TOLD not in (*covered, measure) and _is_far_above_chance(told[1]):
         against.append(f"{told[1].value:.0%} of the rows can be told to be in the upload, at 1 % false alarms")
-    if linked is not None and "linkage" not in covered and warn_of_linked_rows(one) is not None:
+    if linked is not None and "linkage" not in (*covered, measure) and warn_of_linked_rows(one) is not None:
         against.append(f"{linked[1].value:.0%} of the rows are picked out of ten look-alikes")
     if one.point.data_noise_level == 0:
         against.append("the rows carry no noise, so that an upload is an exact image of them")
     if tenth is None and not limits:
         against.append("how well the most exposed rows are rebuilt was not measured")
-    kept = "the study's limits are kept" if limits else "the most exposed tenth of rows keeps to the limit"
+    kept = f"{' and '.join(map(repr, limits or [str(DEFAULT_LIMIT)]))} is kept"
     if against:
         return _because("cannot tell", f"{kept}, but {against[0]}", *against[1:])
     return _because("share", f"{kept}, and by no measure more than little is given away")
