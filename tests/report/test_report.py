@@ -424,7 +424,7 @@ def test_a_recommended_point_carries_what_linkage_says_and_every_error_stands_be
     about = {"rows_each": [9, 9], "n_participants": 2, "n_features": 4, "colluders": ["a"], "targets": ["b"]}
     result = AuditResult(about, References(None, None, 0), (point,))
     page = render_plan(Plan(LeakageLimit.parse("mean error at least 0.5"), result, point, "Recommended."), command="c")
-    assert ("97% of the rows are picked out of ten look-alikes" in page) == warned
+    assert ("much is given away by the rows picked out (97%" in page) == warned
     assert ('class="good decision"' in page) == (not warned)
     assert "0.86" in page
 

@@ -54,9 +54,10 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision
     covered, against = {limit.measure for limit in asked}, []
     if amount != "little" and measure not in covered:
         against.append(found)
-    if told is not None and _TOLD not in (*covered, measure) and _is_far_above_chance(told[1]):
+        covered.add(measure)
+    if told is not None and _TOLD not in covered and _is_far_above_chance(told[1]):
         against.append(f"{told[1].value:.0%} of the rows can be told to be in the upload, at 1 % false alarms")
-    if linked is not None and "linkage" not in (*covered, measure) and warn_of_linked_rows(one) is not None:
+    if linked is not None and "linkage" not in covered and warn_of_linked_rows(one) is not None:
         against.append(f"{linked[1].value:.0%} of the rows are picked out of ten look-alikes")
     if one.point.data_noise_level == 0:
         against.append("the rows carry no noise, so that an upload is an exact image of them")
