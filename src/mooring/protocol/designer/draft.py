@@ -98,7 +98,7 @@ def draft_study(
         A text file or Parquet; of a text file only the first line is read, of Parquet only the schema.
     drop : sequence of str
         Columns that are not part of the study.
-    known : Known, optional
+    known : DeclaredColumns, optional
         Ranges, categories and classes; what is left out stays open.
 
     Returns

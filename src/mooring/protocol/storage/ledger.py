@@ -259,10 +259,8 @@ class Ledger:
         return int(find_known_rows(rows.prints, self._read_prints(entry)).sum())
 
     def _require_unseen(self, study_digest: str, rows: RowSummary) -> None:
-        known, summed = (
-            np.zeros(rows.prints.size, dtype=np.bool_),
-            {entry.study for entry, *_ in self._spent(study_digest)},
-        )
+        known = np.zeros(rows.prints.size, dtype=np.bool_)
+        summed = {entry.study for entry, *_ in self._spent(study_digest)}
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None:
                 continue
