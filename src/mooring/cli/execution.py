@@ -14,17 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich import progress
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError, UnforeseenError, explain_error
@@ -212,7 +204,7 @@ def quote_command() -> str:
 @contextmanager
 def show_progress(words: str) -> Iterator[Progress]:
     """A progress bar on standard error; call what it yields with how much is done and how much there is."""
-    with _progress_bar(TimeElapsedColumn(), TimeRemainingColumn()) as bar:
+    with _progress_bar(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()) as bar:
         task = bar.add_task(words, total=None)
         yield lambda done, total, what="": bar.update(task, completed=done, total=total)
 
@@ -220,13 +212,13 @@ def show_progress(words: str) -> Iterator[Progress]:
 @contextmanager
 def count_progress() -> Iterator[Progress]:
     """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
-    with _progress_bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+    with _progress_bar(progress.MofNCompleteColumn(), progress.TimeElapsedColumn()) as bar:
         task = bar.add_task("starting", total=1)
         yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what)
 
 
-def _progress_bar(*columns: ProgressColumn) -> ProgressBar:
+def _progress_bar(*columns: progress.ProgressColumn) -> progress.Progress:
     console = Console(stderr=True)
     hidden = not console.is_terminal  # a file or a pipe would get an empty line
-    text = TextColumn("{task.description}")
-    return ProgressBar(text, BarColumn(), *columns, console=console, transient=True, disable=hidden)
+    text = progress.TextColumn("{task.description}")
+    return progress.Progress(text, progress.BarColumn(), *columns, console=console, transient=True, disable=hidden)
