@@ -112,7 +112,7 @@ class Desk:
     opened : Vault or None
         Kept so that a passphrase is asked once.
     chosen : dict
-        What was chosen last from lists, by the name of the field.
+        What was chosen or written last, by the name of the field.
     """
 
     workspace: Workspace
