@@ -17,7 +17,7 @@ BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 # Python compiles what is imported; pip would compile everything.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
+PACKAGES := import sysconfig; place = sysconfig.get_path('purelib')
 
 .PHONY: demo test test-distributed lint types unit fuzz mutants bench docs figures dist kit clean
 
@@ -98,7 +98,8 @@ kit: .venv/pyvenv.cfg
 # On top of .venv, whose packages it finds through a .pth file: the extras are installed here, and nothing twice.
 .venv-distributed/.ready: .venv/.dev
 	$(PYTHON) -m venv .venv-distributed
-	$(BIN)/python -c "$(PACKAGES)" > "$$($(BIN_DISTRIBUTED)/python -c "$(PACKAGES)")/mooring-base.pth"
+	$(BIN)/python -c "$(PACKAGES); print(f'import site; site.addsitedir({place!r})')" > \
+		"$$($(BIN_DISTRIBUTED)/python -c "$(PACKAGES); print(place)")/mooring-base.pth"
 	$(subst $(BIN),$(BIN_DISTRIBUTED),$(PIP)) --editable '.[distributed]'
 	@touch $@
 

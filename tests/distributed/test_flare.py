@@ -304,8 +304,10 @@ def test_a_site_whose_job_dies_and_then_itself_does_not_stop_the_others(played: 
         wait_until(lambda: "; the others go on" in played.deployment.log(SERVER)[before:], 60, "the site's report")
         played.deployment.kill("east")
     meta = played.deployment.finished(job_id)
-    assert meta["status"] == "FINISHED:COMPLETED", played.deployment.log(SERVER)[-3000:]
-    sites = json.loads((fresh / "flare.json").read_bytes())["sites"]
+    assert meta["status"] == "FINISHED:EXECUTION_EXCEPTION", played.deployment.log(SERVER)[-3000:]
+    record = json.loads((fresh / "flare.json").read_bytes())
+    assert (record["job"], record["outcome"], record["missing"]) == (job_id, "incomplete", ["east"])
+    sites = record["sites"]
     assert sites["east"] == {"share": {"outcome": "no answer"}}
     assert [sites[name]["result"]["outcome"] for name in ("north", "south")] == ["done", "done"]
     assert not list((fresh / "inbox").glob("*east*"))

@@ -140,7 +140,7 @@ def test_a_site_that_is_absent_stops_nobody_and_is_not_waited_for_again(
 ) -> None:
     record = job.run(absent)
     ((step, missing),) = absent.items()
-    assert record["outcome"] == "done"
+    assert (record["outcome"], record["missing"]) == ("incomplete", [missing])
     assert tuple(job.listed()) == listed
     assert list(record["sites"][missing].items())[-1] == (step, {"outcome": "no answer"})
     assert all(record["sites"][name]["result"]["outcome"] == "done" for name in EVERYBODY if name != missing)
@@ -165,7 +165,7 @@ def test_without_a_quorum_or_a_threshold_nothing_is_opened_and_the_next_job_goes
     record = job.run(absent)
     assert isinstance(record["error"], InputError)
     assert record["error"].what == what
-    assert record["outcome"] == str(record["error"])
+    assert (record["outcome"], record["reason"]) == ("failed", str(record["error"]))
     assert (job.work / "closing.list").exists() == closed
     assert not (job.work / MODEL_FILE).exists()
     later = job.run()
@@ -207,7 +207,7 @@ def test_a_bundle_whose_boxes_do_not_open_is_left_out_and_combined_by_nobody(job
             handed_out.extend(word for word in told if word.endswith(".digest"))
 
     record = job.run(meddle=meddle)
-    assert record["outcome"] == "done"
+    assert record["outcome"] == "incomplete"
     assert record["sites"]["p4"]["share"]["outcome"] == "StorageError"  # what was taken stays
     assert tuple(job.listed()) == EVERYBODY[:4]
     assert handed_out == ["closing.list.digest", *(f"{name}.bundle.digest" for name in EVERYBODY[:4])]
@@ -235,8 +235,10 @@ def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) ->
     assert seen == ["share", "confirm", "size", "combine", "ticket"]
 
 
-def test_an_aborted_job_closes_nothing(job: Job) -> None:
+def test_an_aborted_job_closes_nothing_and_one_at_work_says_which_it_is(job: Job) -> None:
     def abort(part: ServerWorkflow, step: str, name: str, told: Told) -> None:
+        now = json.loads((job.work / "flare.json").read_bytes())
+        assert (now["outcome"], now["job"], now["missing"]) == ("running", part.job, [])
         if step == "confirm" and name == "p4":
             raise JobAbortedError
 

@@ -39,7 +39,9 @@ class MooringController(Controller):  # type: ignore[misc]
         """Open the server's own settings, and listen to what sites ask."""
         folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
         try:
-            self._part = ServerWorkflow.opened(folder, self._study, lambda words: self.log_info(fl_ctx, words))
+            self._part = ServerWorkflow.opened(
+                folder, self._study, lambda words: self.log_info(fl_ctx, words), fl_ctx.get_job_id()
+            )
         except MooringError as problem:
             self.system_panic(str(problem), fl_ctx)
             return
@@ -56,9 +58,12 @@ class MooringController(Controller):  # type: ignore[misc]
             self._ask(part, task, told, answers, abort_signal, fl_ctx)
 
         try:
-            part.run([client.name for client in fl_ctx.get_engine().get_clients()], ask)
+            missing = part.run([client.name for client in fl_ctx.get_engine().get_clients()], ask)
         except MooringError as problem:
             self.system_panic(str(problem), fl_ctx)
+            return
+        if missing and not abort_signal.triggered:  # the others have their results; FLARE's own status must not hide it
+            self.system_panic(f"Done for the others; not by {', '.join(missing)}.", fl_ctx)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         """Let go of the work folder."""

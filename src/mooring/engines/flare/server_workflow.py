@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,11 @@ class ServerWorkflow:
     lock: ExitStack = field(default_factory=ExitStack, repr=False)
     answers: dict[str, Answers] = field(default_factory=dict, repr=False)
     """Of each site, what it answered to each step."""
+    job: str = ""
+    """FLARE's name of the job."""
 
     @classmethod
-    def opened(cls, folder: Path, digest: object, tell: Callable[[str], None]) -> ServerWorkflow:
+    def opened(cls, folder: Path, digest: object, tell: Callable[[str], None], job: str = "") -> ServerWorkflow:
         """Read the settings in a kit's local folder, and hold the work folder till `close`.
 
         A job of another study is refused, and so is one while another is at work in the same folder.
@@ -95,7 +98,7 @@ class ServerWorkflow:
         settings.require_learner(study)
         make_folder(settings.folder, mode=0o700, what="the work folder")
         make_folder(settings.folder / INBOX, mode=0o700, what="the work folder")
-        part = cls(settings, study, key, tell)
+        part = cls(settings, study, key, tell, job=job)
         try:
             part.lock.enter_context(hold_lock(settings.folder / LOCK, what="the work folder"))
         except LockHeldError:
@@ -120,23 +123,32 @@ class ServerWorkflow:
         """Where a combiner's confirmation, or share of the total, lies."""
         return self.settings.folder / INBOX / f"{name}{SUFFIXES[kind]}"
 
-    def run(self, connected: Iterable[str], ask: AskSites) -> None:
+    def run(self, connected: Iterable[str], ask: AskSites) -> tuple[str, ...]:
         """Do the whole job with the connected sites that are in the roster, and write down what each answered.
 
-        `ask` raises JobAbortedError if the job is aborted.
+        Participants who were not connected, or did not do a step, are returned. `ask` raises JobAbortedError if the job is
+        aborted.
         """
         sites = self.known(connected)
         self.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")
+        self.record("running")
         try:
             delivered = self._run_rows(sites, ask) if self.study.sums is None else self._run_sums(sites, ask)
             self._ask(RESULT_TASK, [name for name in sites if name in delivered], self.for_result, ask)
         except JobAbortedError:
             self.record("aborted")
         except MooringError as problem:
-            self.record(str(problem))
+            self.record("failed", str(problem))
             raise
         else:
-            self.record("done")
+            self.record("incomplete" if self.missing else "done")
+        return self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Participants who have not done a step, or were not asked for any."""
+        asked = {name: [one.get("outcome") for one in said.values()] for name, said in self.answers.items()}
+        return tuple(one.name for one in self.study.participants if set(asked.get(one.name, ())) != {"done"})
 
     def _run_rows(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
         dealer = self.study.dealing_member.name
@@ -266,9 +278,17 @@ class ServerWorkflow:
             raise InputError("bundles", expected=f"{least} or more", got=str(found), cure=_SUBMIT_AGAIN)
         return intake
 
-    def record(self, outcome: str) -> None:
-        """Write down what each site answered."""
-        record = {"study": self.study.digest, "outcome": outcome, "sites": self.answers}
+    def record(self, outcome: str, reason: str | None = None) -> None:
+        """Write down how far the job is, and what each site answered."""
+        record = {
+            "study": self.study.digest,
+            "job": self.job,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "outcome": outcome,
+            "reason": reason,
+            "missing": () if outcome == "running" else self.missing,
+            "sites": {member.name: self.answers.get(member.name, {}) for member in self.study.participants},
+        }
         text = json.dumps(record, indent=2, ensure_ascii=False).encode()
         write_atomically(self.settings.folder / RECORD, text, what="the record")
 
