@@ -64,23 +64,26 @@ def test_bad_uploads_are_refused_and_named(
     refused(lambda: solve(spoiled), what, expected, got)
 
 
-def test_an_unknown_solver_is_refused(uploads: np.ndarray, refused: Refused) -> None:
-    for call in (lambda: align(uploads, solver="newton"), lambda: align_batch(uploads[None], solver="newton")):
-        refused(call, "solver", "one of accelerated, gpm, spectral", "'newton'")
+SOLVERS = "one of accelerated, gpm, spectral"
 
 
-def test_a_negative_iteration_limit_is_refused(uploads: np.ndarray, refused: Refused) -> None:
-    refused(lambda: align(uploads, max_iterations=-1), "max_iterations", "zero or more", "-1")
-
-
-@pytest.mark.parametrize("tolerance", [0.0, -1e-7, float("nan")])
-def test_a_tolerance_that_is_not_positive_is_refused(tolerance: float, uploads: np.ndarray, refused: Refused) -> None:
-    refused(lambda: align(uploads, tolerance=tolerance), "tolerance", "a positive number", str(tolerance))
-
-
-@pytest.mark.parametrize("reference", [-1, 4])
-def test_a_reference_that_does_not_take_part_is_refused(reference: int, uploads: np.ndarray, refused: Refused) -> None:
-    refused(lambda: align_to_reference(uploads, reference=reference), "reference", "0 to 3", str(reference))
+@pytest.mark.parametrize(
+    ("call", "what", "expected", "got"),
+    [
+        (lambda B: align(B, solver="newton"), "solver", SOLVERS, "'newton'"),
+        (lambda B: align_batch(B[None], solver="newton"), "solver", SOLVERS, "'newton'"),
+        (lambda B: align(B, max_iterations=-1), "max_iterations", "zero or more", "-1"),
+        *(
+            (lambda B, t=t: align(B, tolerance=t), "tolerance", "a positive number", str(t))
+            for t in (0.0, -1e-7, np.nan)
+        ),
+        *((lambda B, k=k: align_to_reference(B, reference=k), "reference", "0 to 3", str(k)) for k in (-1, 4)),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(
+    call: Callable, what: str, expected: str, got: str, uploads: np.ndarray, refused: Refused
+) -> None:
+    refused(lambda: call(uploads), what, expected, got)
 
 
 @pytest.mark.parametrize("shape", [(4, 12, 3), (0, 4, 12, 3), (2, 1, 12, 3), (1, 2, 4, 12, 3)])

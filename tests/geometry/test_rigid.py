@@ -28,15 +28,6 @@ def test_invert_undoes_apply(rng: np.random.Generator, on_backend: Callable[[Any
     assert np.allclose(to_numpy(secret.invert(secret.apply(rows))), to_numpy(rows), atol=1e-13)
 
 
-def test_compose_applies_this_map_first_and_inverse_is_the_map_that_inverts(rng: np.random.Generator) -> None:
-    first, then = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng)
-    rows = rng.standard_normal((5, 3))
-    assert np.allclose(first.compose(then).apply(rows), then.apply(first.apply(rows)), atol=1e-13)
-    assert not np.allclose(first.compose(then).apply(rows), first.apply(then.apply(rows)))
-    assert np.allclose(first.inverse().apply(rows), first.invert(rows), atol=1e-13)
-    assert np.allclose(first.inverse().inverse().translation, first.translation, atol=1e-13)
-
-
 def test_translations_are_standard_normal() -> None:
     """20,000 coordinates: mean within 0.03 (four spreads), variance within 0.04 (four spreads)."""
     translations = RigidMap.sample(4, rng=np.random.default_rng(1), batch_shape=(5000,)).translation

@@ -31,11 +31,15 @@ def test_noise_does_not_go_missing_by_omission(name: str, refused: Refused) -> N
     refused(lambda: made(name, **{argument: None}), argument, f"stated for {name}", "nothing")
 
 
-def test_there_are_the_six_methods_of_the_paper_and_a_seventh() -> None:
+def test_there_are_the_six_methods_of_the_paper_and_a_seventh_and_their_table_cannot_be_changed() -> None:
     aligned = [f"aa-i-gdp{noise}" for noise in ("", "-data-noise", "-anchor-noise", "-both-noise")]
     assert list(METHODS) == ["c-gdp", "c-gdp-data-noise", "i-gdp", *aligned]
     assert all(name == method.name for name, method in METHODS.items())
     assert len({method.title for method in METHODS.values()}) == 7
+    with pytest.raises(TypeError):
+        METHODS["mine"] = METHODS["c-gdp"]  # type: ignore[index]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        METHODS["c-gdp"].data_noise = True  # type: ignore[misc]
 
 
 def test_methods_say_who_shares_a_map_what_gets_noise_and_how_uploads_are_aligned() -> None:
@@ -48,21 +52,11 @@ def test_methods_say_who_shares_a_map_what_gets_noise_and_how_uploads_are_aligne
     assert {name for name, method in METHODS.items() if method.alignment == "procrustes"} == WITH_ANCHOR_NOISE
 
 
-def test_the_table_of_methods_cannot_be_changed() -> None:
-    with pytest.raises(TypeError):
-        METHODS["mine"] = METHODS["c-gdp"]  # type: ignore[index]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        METHODS["c-gdp"].data_noise = True  # type: ignore[misc]
-
-
-def test_an_unknown_method_is_refused(refused: Refused) -> None:
-    for call in (lambda: get_method("AA-I-GDP"), lambda: made("AA-I-GDP")):
-        refused(call, "method", "one of c-gdp, c-gdp-data-noise", "'AA-I-GDP'")
-
-
-def test_a_method_can_be_given_by_name_or_as_itself() -> None:
+def test_a_method_can_be_given_by_its_own_name_or_as_itself(refused: Refused) -> None:
     by_name, by_value = made("aa-i-gdp"), made(METHODS["aa-i-gdp"])
     assert np.array_equal(by_name.representation, by_value.representation)
+    for call in (lambda: get_method("AA-I-GDP"), lambda: made("AA-I-GDP")):
+        refused(call, "method", "one of c-gdp, c-gdp-data-noise", "'AA-I-GDP'")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -128,10 +122,9 @@ def test_a_method_with_an_anchor_asks_for_a_good_one(name: str, refused: Refused
     refused(lambda: made(name, anchor=other), "rows", "as wide as the map", "shape (12, 4)")
 
 
-@pytest.mark.parametrize("rows", [np.ones(3), np.ones((0, 3)), np.ones((2, 2, 3))], ids=["vector", "no rows", "stack"])
-def test_data_that_is_no_matrix_of_rows_is_refused(rows: np.ndarray, refused: Refused) -> None:
-    refused(lambda: made("i-gdp", rows), "private_data", "a matrix with at least one row", f"shape {rows.shape}")
-
-
-def test_data_of_another_width_than_the_secret_is_refused(refused: Refused) -> None:
+@pytest.mark.parametrize("shape", [(3,), (0, 3), (2, 2, 3)], ids=["vector", "no rows", "stack"])
+def test_data_that_is_no_matrix_of_rows_or_of_another_width_is_refused(
+    shape: tuple[int, ...], refused: Refused
+) -> None:
+    refused(lambda: made("i-gdp", np.ones(shape)), "private_data", "a matrix with at least one row", f"shape {shape}")
     refused(lambda: made("i-gdp", np.ones((4, 2))), "rows", "as wide as the map", "shape (4, 2)")

@@ -102,18 +102,15 @@ def test_a_large_array_is_read_in_blocks(public_rows: np.ndarray, monkeypatch: p
     assert np.allclose(projector(public_svd_projection(public_rows, 4, rng=np.random.default_rng(2))), projector(whole))
 
 
-def test_single_precision_and_integers_are_welcome(public_rows: np.ndarray) -> None:
+def test_single_precision_integers_and_as_many_components_as_features_are_welcome(public_rows: np.ndarray) -> None:
     expected = projector(public_svd_projection(public_rows, 4, rng=np.random.default_rng(2)))
     single = public_svd_projection(public_rows.astype(np.float32), 4, rng=np.random.default_rng(2))
     assert single.matrix.dtype == np.float64
     assert np.allclose(projector(single), expected, atol=1e-5)
     counts = np.arange(12).reshape(4, 3) ** 2
     assert public_svd_projection(counts, 2, rng=np.random.default_rng(2)).n_components == 2
-
-
-def test_as_many_components_as_features_keep_everything(public_rows: np.ndarray, rng: np.random.Generator) -> None:
-    projection = public_svd_projection(public_rows, 30, rng=rng)
-    assert np.allclose(projection.projection_only(public_rows), public_rows, atol=1e-9)
+    whole = public_svd_projection(public_rows, 30, rng=np.random.default_rng(2))
+    assert np.allclose(whole.projection_only(public_rows), public_rows, atol=1e-9)
 
 
 def test_decode_is_the_pseudoinverse_and_encode_undoes_it(projection: Projection, rng: np.random.Generator) -> None:
@@ -140,18 +137,14 @@ def test_rows_of_another_width_are_refused(shape: tuple[int, ...], refused: Refu
 
 
 @pytest.mark.parametrize("n_components", [-1, 0, 6])
-def test_more_components_than_features_or_none_are_refused(
+def test_more_components_than_features_or_none_of_either_are_refused(
     n_components: int, refused: Refused, rng: np.random.Generator
 ) -> None:
     expectation = {"what": "n_components", "expected": "between 1 and n_features = 5", "got": str(n_components)}
     refused(lambda: gaussian_projection(5, n_components, rng=rng), **expectation)
     refused(lambda: public_svd_projection(np.ones((9, 5)), n_components, rng=rng), **expectation)
-
-
-def test_no_features_are_refused(refused: Refused, rng: np.random.Generator) -> None:
-    expectation = {"what": "n_features", "expected": "at least 1", "got": "0"}
-    refused(lambda: no_projection(0), **expectation)
-    refused(lambda: gaussian_projection(0, 1, rng=rng), **expectation)
+    for call in (lambda: no_projection(0), lambda: gaussian_projection(0, 1, rng=rng)):
+        refused(call, "n_features", "at least 1", "0")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def lines(*rows: object) -> str:
     return "\n".join(str(row) for row in rows) + "\n"
 
 
-def test_numbers_are_standardised_and_can_be_had_back(write: Write) -> None:
+def test_numbers_even_huge_ones_are_standardised_and_can_be_had_back(write: Write) -> None:
     values = np.array([[1.5, 10], [2.5, 20], [9.0, 60]])
     records = read_table(write(lines("a,b", "1.5,10", "2.5,20", "9.0,60")))
     assert records.feature_names == ("a", "b")
@@ -53,11 +53,8 @@ def test_numbers_are_standardised_and_can_be_had_back(write: Write) -> None:
     assert np.allclose(records.rows.mean(axis=0), 0.0, atol=1e-15)
     assert np.allclose(records.rows.std(axis=0), 1.0)
     assert np.allclose(records.rows * records.scales + records.centres, values)
-
-
-def test_huge_numbers_stay_finite(write: Write) -> None:
-    records = read_table(write(lines("a,b", "1e308,1", "-1e308,2", "1e308,3")))
-    assert np.allclose(column(records, "a").std(), 1.0)
+    huge = read_table(write(lines("a,b", "1e308,1", "-1e308,2", "1e308,3")))
+    assert np.allclose(column(huge, "a").std(), 1.0)
 
 
 def test_words_and_booleans_become_zeros_and_ones_without_dropping_any(write: Write) -> None:
@@ -225,18 +222,12 @@ def test_a_missing_file_is_refused(tmp_path: Path, refused: Refused) -> None:
         ("a,b\n1,2\n", "t.xls", "another kind"),
         (b"\x89PNG\0\0", "t.csv", "not text"),
         ("a,b\n1,2\n", "t.parquet", "another kind"),
+        (gzip.compress(b"a,b\n" + 9 * b"1,2\n")[:-12], "t.csv.GZ", "damaged"),
+        (b"not compressed at all", "t.csv.GZ", "damaged"),
     ],
 )
 def test_what_is_no_table_is_refused(content: str, name: str, got: str, write: Write, refused: Refused) -> None:
     refused(lambda: read_table(write(content, name)), "data file", "a table", got)
-
-
-def test_a_damaged_archive_is_refused(write: Write, refused: Refused) -> None:
-    path = write(lines("a,b", *("1,2" for _ in range(9))), "t.csv.gz")
-    path.write_bytes(path.read_bytes()[:-12])
-    refused(lambda: read_table(path), "data file", "a table", "damaged")
-    path.write_bytes(b"not compressed at all")
-    refused(lambda: read_table(path), "data file", "a table", "damaged")
 
 
 @pytest.mark.parametrize(
