@@ -162,7 +162,7 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interva
     (0.0, 0.0362)
     """
     _require_counts(successes, trials, level)
-    low, high = clopper_pearson_bounds(successes, trials, level)
+    low, high = clopper_pearson_bounds(np.array(successes), trials, level)
     return Interval(float(low), float(high), level)
 
 
