@@ -79,6 +79,9 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     checked = north.submit("#check form", data="patients.csv")
     assert "Do not share" in checked  # 40 rows of three columns, with the least noise
     assert "mooring check patients.csv" in checked
+    assert "The check: Should you share these rows? Do not share" in north.find(
+        "document.querySelector('#share').innerText"
+    )
     refused = north.submit("#share form", data="patients.csv", labels=False)
     assert "consent for labels" in refused
     assert re.search(r"expected\s+given\s+got\s+none\s+cure\s+The analyst sees", refused)

@@ -27,7 +27,7 @@ _FLOORS = {
     "data_noise": "Refuse studies with less private-data noise than",
     "most_epsilon": "Refuse secure sums beyond this epsilon",
 }
-_IGNORE = Field("ignore", "Columns to leave out", is_optional=True, is_rare=True, hint="names between commas")
+_IGNORE = Field("ignore", "Columns to leave out", is_optional=True, hint="names between commas")
 _PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
 
 
@@ -210,8 +210,8 @@ def _check(desk: Desk, person: Participant, values: Values, progress: Progress) 
     record = person.keep_record("check", found.as_dict(), command=command)
     write_atomically(page, render_check(person.study, record).encode(), mode=0o600, what="the page")
     decision = summarise(person.study, {"check": record})["decision"]
-    is_whole = not found.exceeded and decision["answer"] != "do not share"
-    return Outcome((decision["words"], "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
+    desk.advice, is_whole = decision["words"], not found.exceeded and decision["answer"] != "do not share"
+    return Outcome((desk.advice, "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
 
 
 def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) -> Step:
@@ -241,6 +241,7 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         return Outcome(lines, command=spell_command(*words))
 
     explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
+    explanation = f"{explanation} The check: {desk.advice}" if desk.advice else explanation
     return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done)
 
 
