@@ -1,9 +1,11 @@
-"""`mooring.plan_study` on MNIST dealt to 20 × 300 and 100 × 40 rows, and on breast cancer over 5 clinics.
+"""Plans for MNIST dealt to 20 × 300 and 100 × 40 rows and for breast cancer over 5 clinics, held to fresh seeds.
 
-    python -m benchmarks.plans --mnist FOLDER [--only NAME] [--seed 0]
+    python -m benchmarks.plans --mnist FOLDER [--only NAME] [--part earlier|plan] [--fresh 3] [--points FOLDER]
 
-Writes results/plans.json: every point that the search tried, with the strongest attack's figures and the joint model's
-scores. MNIST, as its IDX files in a folder, is not part of the project; breast cancer comes with scikit-learn.
+Writes plans.json. Of every deployment: `earlier`, the point that was recommended before and what was claimed of it; `again`,
+audits of it on fresh seeds; `plan`, the plan of today; `fresh`, audits of its point on fresh seeds. A seed is another deal,
+with maps and noise of its own. MNIST, as its IDX files in a folder, is not part of the project; breast cancer comes with
+scikit-learn.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,90 +24,133 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
-from mooring import AuditSettings, EvaluationSpec, Plan, plan_study
+from mooring import AuditSettings, EvaluationSpec, OperatingPoint, Plan, plan_study, run_audit
 from mooring.audit import PointResult
 from mooring.tables import Partition, Records, partition, read_images
 
 LIMIT = "error at least 0.5"
+MEASURES = (
+    "exposed_tenth",
+    "centred_error",
+    "membership_at_1_percent",
+    "membership_at_0.1_percent",
+    "outlying_membership_at_1_percent",
+    "linkage",
+    "register_class",
+)
+FIRST_FRESH_SEED = 11
+Deal = Callable[[int, int], Partition]
+"""From a seed, and how many times the rows of a study, to who holds which."""
 
 
 def main() -> None:
-    """Plan for each deployment and keep what was tried."""
+    """Audit and plan for each deployment, and add what was found to what is there."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mnist", type=Path)
     parser.add_argument("--only")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", choices=("earlier", "plan"))
+    parser.add_argument("--fresh", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--points", type=Path, help="where finished points are kept, to go on from")
     given = parser.parse_args()
-    path = RESULTS / "plans.json"
-    for name, parts, h in _deployments(given):
+    path = given.output / "plans.json"
+    earlier = json.loads((RESULTS / "plans.json").read_text(encoding="utf-8"))
+    for name, deal, h in _deployments(given.mnist):
         if given.only not in (None, name):
             continue
-        began = time.perf_counter()
-        plan = plan_study(
-            parts,
-            limit=LIMIT,
-            n_components=h,
-            settings=AuditSettings(evaluation=EvaluationSpec(n_examples=0), learner="svm", seed=given.seed),
-            progress=lambda done, total, words: print(f"{done}/{total} {words}", flush=True),
-        )
-        seconds = time.perf_counter() - began
+        entry: dict[str, Any] = {"earlier": earlier[name]["earlier"]}
+        if given.part != "plan":
+            entry["again"] = audit_afresh(deal, entry["earlier"]["point"], given.fresh, given.points)
+        if given.part != "earlier":
+            entry["plan"] = _planned(deal, h, given.points)
+            entry["fresh"] = audit_afresh(deal, entry["plan"]["reported"]["point"], given.fresh, given.points)
+        entry |= {"machine": described(), "date": datetime.now(UTC).date().isoformat()}
         kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        kept[name] = _summary(plan) | {
-            "seconds": seconds,
-            "seed": given.seed,
-            "machine": described(),
-            "date": datetime.now(UTC).date().isoformat(),
-        }
+        kept[name] = kept.get(name, {}) | entry
         path.write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
-        print(name, f"{seconds:.0f} s", plan.verdict, flush=True)
 
 
-def _deployments(given: argparse.Namespace) -> Iterator[tuple[str, Partition, int | None]]:
+def _deployments(mnist: Path | None) -> Iterator[tuple[str, Deal, int | None]]:
     rows, labels = load_breast_cancer(return_X_y=True)
     clinics = Records(rows=StandardScaler().fit_transform(rows), labels=labels)
-    rng = np.random.default_rng([given.seed, 200])
-    yield "breast cancer, 5 clinics", partition(clinics, n_participants=5, rng=rng), None
-    if given.mnist is None:
+
+    def deal_clinics(seed: int, times: int) -> Partition:
+        return partition(clinics, n_participants=5, rng=np.random.default_rng([seed, 200]))
+
+    yield "breast cancer, 5 clinics", deal_clinics, None
+    if mnist is None:
         return
-    images = read_images(given.mnist)
+    images = read_images(mnist)
     for p, n in ((20, 300), (100, 40)):
-        rng = np.random.default_rng([given.seed, 201])
-        parts = partition(images, n_participants=p, rows_each=n, test_share=0.05, public_share=0.1, rng=rng)
-        yield f"MNIST, {p} × {n}", parts, 30
+
+        def deal_images(seed: int, times: int, p: int = p, n: int = n) -> Partition:
+            rng, shares = np.random.default_rng([seed, 201]), {"test_share": 0.05, "public_share": 0.1}
+            return partition(images, n_participants=p, rows_each=times * n, rng=rng, **shares)
+
+        yield f"MNIST, {p} × {n}", deal_images, 30
 
 
-def guessing(point: PointResult) -> dict[str, float | None] | None:
-    """Errors of guessing the rows without the upload: their mean, and the mean of their class."""
-    worst = point.worst()
-    return None if worst is None else {"mean": worst[1].chance, "class mean": worst[1].control}
+def _settings(seed: int, folder: Path | None) -> AuditSettings:
+    return AuditSettings(evaluation=EvaluationSpec(n_examples=0), learner="svm", seed=seed, folder=folder)
 
 
-def _summary(plan: Plan) -> dict[str, Any]:
-    points = []
-    for one in plan.audit.points:
-        attack, figure = one.worst() or ("none", None)
-        linked = one.worst("linkage")
-        points.append(
-            {
-                **one.point.as_dict(),
-                "title": one.title,
-                "attack": attack,
-                "error": None if figure is None else [figure.value, figure.interval.low, figure.interval.high],
-                "linkage": None
-                if linked is None
-                else [linked[1].value, linked[1].interval.low, linked[1].interval.high],
-                "deployed": None if one.deployed is None else one.deployed.as_dict(),
-                "noisy_test": None if one.noisy_test is None else one.noisy_test.as_dict(),
+def _planned(deal: Deal, h: int | None, folder: Path | None) -> dict[str, Any]:
+    """A plan on twice the rows, so that each half is a study of the stated size; of breast cancer there are no more."""
+    began = time.perf_counter()
+    plan = plan_study(
+        deal(0, 2),
+        limit=LIMIT,
+        n_components=h,
+        settings=_settings(0, folder),
+        progress=lambda done, total, words: print(f"{done}/{total} {words}", flush=True),
+    )
+    print(plan.verdict, flush=True)
+    return summarise_plan(plan) | {"seconds": time.perf_counter() - began}
+
+
+def audit_afresh(deal: Deal, point: dict[str, Any], n_seeds: int, folder: Path | None) -> list[dict[str, Any]]:
+    """Audits of one point, its noise relative to the rows, on deals that no search has seen."""
+    found = []
+    for seed in range(FIRST_FRESH_SEED, FIRST_FRESH_SEED + n_seeds):
+        result = run_audit(deal(seed, 1), points=[OperatingPoint(**point)], settings=_settings(seed, folder))
+        found.append({"seed": seed, **summarise_point(result.points[0]), "alone": result.references.as_dict()})
+        print(found[-1], flush=True)
+    return found
+
+
+def summarise_point(one: PointResult) -> dict[str, Any]:
+    """The point, its scores, and the strongest attack by each measure beside interval, chance and control."""
+    figures = {}
+    for measure in MEASURES:
+        if (worst := one.worst(measure)) is not None:
+            ends = [worst[1].interval.low, worst[1].interval.high] if worst[1].interval.known else [None, None]
+            figures[measure] = {
+                "attack": worst[0],
+                "value": worst[1].value,
+                "interval": ends,
+                "chance": worst[1].chance,
+                "control": worst[1].control,
             }
-        )
     return {
-        "target": str(plan.limit),
+        "title": one.title,
+        "point": one.point.as_dict(),
+        "figures": figures,
+        "deployed": None if one.deployed is None else one.deployed.as_dict(),
+        "gain": None if one.gain is None else one.gain.as_dict() | {"answer": one.gain.answer},
+    }
+
+
+def summarise_plan(plan: Plan) -> dict[str, Any]:
+    """The verdict, what is reported, and every point that was tried."""
+    return {
+        "limit": str(plan.limit),
         "verdict": plan.verdict,
         "answer": plan.answer,
-        "recommended": None if plan.recommended is None else plan.recommended.title,
-        "guessing": next((guess for one in plan.audit.points if (guess := guessing(one)) is not None), None),
+        "recommended": plan.recommended is not None,
+        "reported": summarise_point(plan.audit.points[0]),
         "references": plan.audit.references.as_dict(),
-        "points": points,
+        "searched_references": plan.tried.references.as_dict(),
+        "tried": [summarise_point(one) for one in plan.tried.points],
     }
 
 

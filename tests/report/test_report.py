@@ -430,13 +430,15 @@ def test_a_recommended_point_carries_what_linkage_says_and_every_error_stands_be
 
 
 def test_the_page_of_leakage_says_so_too() -> None:
-    """Each recommended point in docs/leakage.md, whose stored linkage is far above chance, carries the sentence."""
+    """Points in docs/leakage.md that are recommended carry the sentence; every point stands beside chance and control."""
     root = Path(__file__).parents[2]
     page = (root / "docs" / "leakage.md").read_text(encoding="utf-8")
     plans = json.loads((root / "benchmarks" / "results" / "plans.json").read_text(encoding="utf-8"))
-    for entry in plans.values():
-        for best in (one for one in entry["points"] if one["title"] == entry["recommended"]):
-            said = warn_of_linkage(best["linkage"][0], 0.1)
-            assert said is not None
-            assert said in page.split(entry["verdict"])[1][:400]
-        assert f"an error of {entry['guessing']['class mean']:.2f}" in page.split(entry["verdict"])[1][:400]
+    for name, entry in plans.items():
+        plan, figures = entry["plan"], entry["plan"]["reported"]["figures"]
+        after = page.split(f"## {name}\n")[1]
+        if plan["recommended"]:
+            assert warn_of_linkage(figures["linkage"]["value"], 0.1) in after[:400]
+            assert min(one["figures"]["exposed_tenth"]["interval"][0] for one in entry["fresh"]) >= 0.5
+        again = ", ".join(f"{one['figures']['exposed_tenth']['value']:.2f}" for one in entry["again"])
+        assert f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | – | {again} |" in after[:1500]
