@@ -202,10 +202,13 @@ class LeakageEvaluator:
         decoded = self.spec.clean(self.decoder.decode_preferred(rebuilt))
         return {test.name: test.figure(decoded) for test in tests}
 
-    def exposure(self, rebuilt: Mapping[str, Matrix], uploaded: Matrix) -> dict[str, tuple[str, Figure]]:
+    def exposure(
+        self, rebuilt: Mapping[str, Matrix], uploaded: Matrix, records: Mapping[str, Matrix]
+    ) -> dict[str, tuple[str, Figure]]:
         """The most exposed values, columns and rows over all attacks, each with the attack's name; none without a guess.
 
-        Rows are also compared with those that were uploaded, as they are.
+        Rows are also compared with those that were uploaded, as they are; columns are also read from records that an attack
+        decoded itself.
         """
         if self.guess is None:
             return {}
@@ -218,7 +221,8 @@ class LeakageEvaluator:
         value = find_exposed_value(Carriers.of(self.records), decoded, guessed=guessed, name_of=spec.value_name)
         column = find_exposed_column(self.records, decoded, guessed=guessed, names=spec.column_name)
         found |= {name: one for name, one in (("exposed_value", value), ("exposed_column", column)) if one is not None}
-        return found | find_read_columns(self.records, decoded, guessed=guessed, names=spec.column_name)
+        read = [*decoded, *records.items()]
+        return found | find_read_columns(self.records, read, guessed=guessed, names=spec.column_name)
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
         """Which way back leaves less error, where there are two."""

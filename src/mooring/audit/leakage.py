@@ -195,7 +195,7 @@ def measure_leakage(
         seen = replace(worst, notes=(*worst.notes, str(missing)))
     outcomes = [seen if one is worst else one for one in outcomes]
     uploaded = np.concatenate([to_numpy(view.target_upload.representation) for view in views])
-    for measure, (attack, figure) in evaluator.exposure(rebuilt, uploaded).items():
+    for measure, (attack, figure) in evaluator.exposure(rebuilt, uploaded, attempts.records).items():
         if attack not in rebuilt:  # rows as they were uploaded, which no attack has changed
             outcomes.append(AttackOutcome(attack, {measure: figure}))
             continue
@@ -247,6 +247,7 @@ class AttemptLog:
     evaluator: LeakageEvaluator | None = None
     plain: dict[str, list[Reconstruction]] = field(default_factory=dict)
     evidence: dict[str, list[Matrix]] = field(default_factory=dict)
+    records: dict[str, Matrix] = field(default_factory=dict)
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
 
     def run(self, name: str) -> list[list[Attempt]]:
@@ -265,6 +266,9 @@ class AttemptLog:
                 evidence = [one.found and one.found.evidence for one in one_each]
                 if all(one is not None for one in evidence):
                     self.evidence[one_each[0].name] = [to_numpy(one) for one in evidence]
+                records = [one.found.records for one in one_each if one.found and one.found.records is not None]
+                if len(records) == len(one_each):
+                    self.records[one_each[0].name] = np.concatenate([to_numpy(part) for part in records])
                 if denoiser == "gaussian" and self._is_hopeless(one_each):
                     break
         return attempts
