@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mooring.atomic_io import LockHeldError, hold_lock
-from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.storage.vault import Floors, Vault
@@ -256,11 +256,6 @@ def test_what_a_study_leaves_in_the_vault_is_kept_by_study(small_study):
         vault.write(other.folder_name, "note.json", b"2"),
     )
     assert (first.read_bytes(), second.read_bytes()) == (b"1", b"2")
-
-
-def test_refusals_are_errors_of_mooring(folder):
-    for error in (InputError, RefusedError, StorageError):
-        assert issubclass(error, MooringError)
 
 
 def test_a_folder_that_others_could_read_is_closed_to_them(folder):
