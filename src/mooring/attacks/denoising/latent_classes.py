@@ -27,19 +27,13 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses:
-    """The model.
-
-    Attributes
-    ----------
-    mixing : array of shape (n_classes, n_components)
-        Probabilities of the components in each class.
-    tables : tuple of arrays of shape (n_components, n_atoms)
-        Probabilities of each column's atoms in each component.
-    """
+    """The model."""
 
     groups: tuple[AtomGroup, ...]
     mixing: Matrix
+    """Of shape (n_classes, n_components): probabilities of the components in each class."""
     tables: tuple[Matrix, ...]
+    """Each of shape (n_components, n_atoms): probabilities of a column's atoms in each component."""
 
     def components(self, likelihoods: Sequence[Matrix], codes: Codes) -> tuple[Matrix, list[Matrix]]:
         """Probabilities of each row's components; and of each column's atoms in a component, times their likelihoods."""

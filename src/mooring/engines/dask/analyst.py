@@ -28,31 +28,19 @@ MOST_ANCHOR_BYTES = 2**31
 
 @dataclass(eq=False)
 class DaskEngine:
-    """An analyst's long steps on a cluster: `mooring.Analyst(study, folder, engine=DaskEngine(client))`.
-
-    Parameters
-    ----------
-    reduce_over_workers : bool, optional
-        Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise.
-    rows_at_once : int, optional
-        Rows that a worker holds at a time.
-    passes : int, optional
-        As for `train_on_dask`.
-
-    Attributes
-    ----------
-    reduced : bool
-        Whether anchor representations stay with the workers; they do until the next `collect`.
-    parts_kept : int
-        Parts of an interrupted run that were right already.
-    """
+    """An analyst's long steps on a cluster: `mooring.Analyst(study, folder, engine=DaskEngine(client))`."""
 
     client: Client
     reduce_over_workers: bool | None = None
+    """Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise."""
     rows_at_once: int | None = None
+    """Rows that a worker holds at a time."""
     passes: int | None = None
+    """As for `train_on_dask`."""
     reduced: bool = field(default=False, init=False)
+    """Whether anchor representations stay with the workers; they do until the next `collect`."""
     parts_kept: int = field(default=0, init=False)
+    """Parts of an interrupted run that were right already."""
     _intake: Intake | None = field(default=None, init=False, repr=False)
     _stacks: tuple[Future, ...] = field(default=(), init=False, repr=False)
 

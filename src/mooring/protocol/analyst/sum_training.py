@@ -33,33 +33,24 @@ _ROWS_COMPARED = 2_000
 
 @dataclass(frozen=True)
 class SumTraining:
-    """What was trained on the total.
-
-    Attributes
-    ----------
-    learner : {"discriminant", "least-squares"}
-    participants, wrong, remarks, checked
-        As of `Total`.
-    epsilon, delta : float or None
-        None without noise.
-    rows : int
-        About how many, read off the noisy total.
-    coefficients : tuple of Coefficient
-        Of least squares, where features are the columns themselves and there are two classes or a number.
-    """
+    """What was trained on the total; `participants`, `wrong`, `remarks` and `checked` are those of `Total`."""
 
     learner: str
+    """Either "discriminant" or "least-squares"."""
     kind: str
     participants: tuple[str, ...]
     wrong: tuple[str, ...]
     remarks: tuple[str, ...]
     epsilon: float | None
     delta: float | None
+    """None without noise."""
     unit: str
     rows: int
+    """About how many, read off the noisy total."""
     model_digest: str
     checked: bool
     coefficients: tuple[Coefficient, ...] = ()
+    """Of least squares, where features are the columns themselves and there are two classes or a number."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
