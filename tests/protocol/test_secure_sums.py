@@ -38,7 +38,7 @@ from mooring.protocol.messages.sums.answers import (
 from mooring.protocol.messages.sums.bundle import open_share, sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
 from mooring.protocol.participant import secure_sums
 from mooring.protocol.participant.membership import deal_anchor, make_member
-from mooring.protocol.participant.prediction import predict_rows
+from mooring.protocol.participant.prediction import Scoring, predict_rows
 from mooring.protocol.participant.secure_sums import combine_shares, share_sums
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
@@ -96,6 +96,21 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     else:
         np.testing.assert_allclose(predicted.values, 1 + 4 * fit_least_squares(pooled).predict(phi), atol=1e-4)
         np.testing.assert_allclose(predicted.values, labels, atol=0.2)
+    # fitted to labelled rows at home; those that were shared do not count, since the model has seen them
+    options: dict[str, Any] = {"result": folder / "results" / "p5", "scoring": Scoring(held_out=given.table(8, 40))}
+    table = predict_rows(given.vaults[5], given.study, given.table(9, 40), **options).as_table()
+    if kind == "classes":
+        shares = np.column_stack([table[f"probability_{name}"] for name in "abc"])
+        np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
+        assert (np.array(list("abc"))[shares.argmax(axis=1)] == table["prediction"]).all()
+        assert not np.allclose(shares, predicted.probabilities, atol=1e-3)
+    else:
+        inside = (np.array(table["low"]) <= labels) & (labels <= np.array(table["high"]))
+        assert inside.mean() >= 0.75
+    with raising(InputError, "rows to calibrate on"):
+        predict_rows(
+            given.vaults[5], given.study, given.table(9, 40), **options | {"scoring": Scoring(held_out=given.table(5))}
+        )
 
 
 def write_pictures(path: Path, n: int, seed: int) -> np.ndarray:

@@ -38,6 +38,7 @@ from mooring.metrics import (
     find_read_columns,
     infer_attribute,
     mean_figure,
+    order_by_exposure,
     psnr,
     root_ratio,
     ssim,
@@ -80,42 +81,27 @@ class AttributeQuestion:
 
 @dataclass(frozen=True, eq=False)
 class LeakageEvaluator:
-    """The targets of one simulation, ready to measure rebuilt rows against.
-
-    Attributes
-    ----------
-    truth, records : arrays
-        The targets' rows after and before projection, one target after the other.
-    indices : array
-        Their numbers among the records that were partitioned.
-    target_slices : tuple of slice
-        Which of them are each target's.
-    guess : Guess or None
-        None where the attacker knows no rows.
-    decoder : RecordDecoder
-    spec : EvaluationSpec
-    linkage : LinkageTest or None
-        None where no class has enough look-alikes.
-    audited_linkages : tuple of LinkageTest
-        On decoded rows: through the auditor, and across rows of one person.
-    attribute : AttributeQuestion or None
-        None where there is nothing to infer, or nobody to learn it from.
-    membership : MembershipTest or None
-        None without rows that nobody uploaded.
-    seed : int
-    """
+    """The targets of one simulation, ready to measure rebuilt rows against."""
 
     truth: Matrix
     records: Matrix
+    """Their rows before projection, one target after the other, as those of `truth` after it."""
     indices: npt.NDArray[np.int64]
+    """Numbers of these rows among the records that were partitioned."""
     target_slices: tuple[slice, ...]
+    """Which of them are each target's."""
     guess: Guess | None
+    """None where the attacker knows no rows."""
     decoder: RecordDecoder
     spec: EvaluationSpec
     linkage: LinkageTest | None
+    """None where no class has enough look-alikes."""
     audited_linkages: tuple[LinkageTest, ...]
+    """On decoded rows: through the auditor, and across rows of one person."""
     attribute: AttributeQuestion | None
+    """None where there is nothing to infer, or nobody to learn it from."""
     membership: MembershipTest | None
+    """None without rows that nobody uploaded."""
     seed: int
 
     @classmethod
@@ -269,19 +255,14 @@ class LeakageEvaluator:
         n = min(self.spec.n_examples, self.records.shape[0])
         if n == 0:
             return None
-        is_table = self.spec.image_shape is None
-        spread = np.linspace(0, self.records.shape[0] - 1, n).round().astype(int)
-        chosen = self._order_by_exposure(rebuilt)[:n] if is_table else spread
-        parts = {
-            "original": self.records,
-            "projection only": self.decoder.decode_preferred(self.truth),
-            "rebuilt": self.decoder.decode_preferred(rebuilt),
-            **(
-                {}
-                if self.guess is None
-                else {"guessed without the upload": self.decoder.decode_preferred(self.guess.by_class)}
-            ),
-        }
+        is_table, guessed = self.spec.image_shape is None, None if self.guess is None else self.guess.by_class
+        chosen = np.linspace(0, self.records.shape[0] - 1, n).round().astype(int)
+        if is_table:
+            chosen = order_by_exposure(self.truth, rebuilt, guessed)[:n]
+        projected = {"projection only": self.truth, "rebuilt": rebuilt}
+        projected |= {} if guessed is None else {"guessed without the upload": guessed}
+        parts = {name: self.decoder.decode_preferred(rows) for name, rows in projected.items()}
+        parts = {"original": self.records, **parts}
         return {
             "attack": attack,
             "image_shape": None if self.spec.image_shape is None else list(self.spec.image_shape),
@@ -291,14 +272,6 @@ class LeakageEvaluator:
             "columns": [column.name for column in self.spec.columns],
             "words": {name: self.spec.decode(rows[chosen]) for name, rows in parts.items()} if is_table else {},
         }
-
-    def _order_by_exposure(self, rebuilt: Matrix) -> npt.NDArray[np.intp]:
-        """Places of the rows, those first that are rebuilt best compared with guessing them."""
-        error = np.linalg.norm(rebuilt - self.truth, axis=1)
-        if self.guess is not None:
-            guessing = np.linalg.norm(self.guess.by_class - self.truth, axis=1)
-            error = np.divide(error, guessing, out=np.full_like(error, np.inf), where=guessing > 1e-9 * guessing.max())
-        return np.argsort(error, kind="stable")
 
     def _errors(self, rebuilt: Matrix) -> dict[str, Figure]:
         rng = np.random.default_rng([self.seed, 4])

@@ -38,6 +38,13 @@ def predict(
         bool,
         typer.Option("--importance", help="Measure what the model looks at, column by column, if there are labels."),
     ] = False,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Labelled rows of yours that you did not share: probabilities are recalibrated on them, numbers get the "
+            "columns low and high, between which nine of ten rows lie."
+        ),
+    ] = None,
     ignore: execution.IgnoreColumns = None,
     format: execution.Format = "text",
 ) -> None:
@@ -55,13 +62,13 @@ def predict(
         from mooring.atomic_io import require_writable
         from mooring.protocol.participant.prediction import Scoring
 
-        require_writable(output, what="the predictions", inputs=(data, study, beside))
+        require_writable(output, what="the predictions", inputs=(data, study, beside, calibrate))
         if output.exists() and not force:
             cure = "Choose another --output, or give --force."
             raise InputError("--output", expected="a file that is not there", got="one that is", cure=cure)
         participant = execution.open_participant(study, vault)
         with execution.show_progress("scoring") as moved:
-            scoring = Scoring(threshold, importance)
+            scoring = Scoring(threshold, importance, calibrate)
             found = participant.predict(
                 data, result=result, own_rows=beside, scoring=scoring, ignore=ignore or (), progress=moved
             )
@@ -89,7 +96,7 @@ def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
     described = describe_evaluation(record)
     if described is None:
         return []
-    lines = []
+    lines = [described["adjusted"]] if described["adjusted"] else []
     for one in described["measures"]:
         alone = f"; alone {one['alone']}" if one["alone"] else ""
         gain = f"; difference on the same rows {one['gain']}" if one["gain"] else ""

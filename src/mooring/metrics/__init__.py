@@ -9,6 +9,7 @@ from mooring.metrics.exposure import (
     find_exposed_rows,
     find_exposed_value,
     find_read_columns,
+    order_by_exposure,
 )
 from mooring.metrics.galleries import Galleries, build_galleries, build_identity_galleries
 from mooring.metrics.intervals import (
@@ -69,6 +70,7 @@ __all__ = [
     "linked_shares",
     "mean_figure",
     "onnx_embedding",
+    "order_by_exposure",
     "psnr",
     "relative_error",
     "relative_errors",

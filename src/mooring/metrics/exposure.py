@@ -232,6 +232,15 @@ def find_exposed_rows(
     return exposed | {"exposed_share": (attack, share)}
 
 
+def order_by_exposure(truth: Matrix, rebuilt: Matrix, guessed: Matrix | None) -> Integers:
+    """Places of rows, those first that are rebuilt best compared with guessing them; all are of shape (n, h)."""
+    error = np.linalg.norm(rebuilt - truth, axis=1)
+    if guessed is not None:
+        size = np.linalg.norm(guessed - truth, axis=1)
+        error = np.divide(error, size, out=np.full_like(error, np.inf), where=size > 1e-9 * size.max(initial=0.0))
+    return np.argsort(error, kind="stable")
+
+
 def find_read_columns(
     truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
 ) -> dict[str, tuple[str, Figure]]:

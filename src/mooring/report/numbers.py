@@ -62,14 +62,28 @@ def score_from(plain: Mapping[str, Any] | None) -> Score | None:
 def describe_evaluation(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """What `mooring predict` measured on labelled rows beside the score, as text; None where it measured nothing."""
     plain, shuffled = record.get("evaluation"), record.get("importance") or {}
-    if not plain and not shuffled:
+    adjusted = _state_adjustment(record.get("adjustment"))
+    if not plain and not shuffled and not adjusted:
         return None
     importance = [
         {"name": one["name"], "drop": f"{one['drop']:+.3f}", "deviation": f"{one['deviation']:.3f}"}
         for one in shuffled.get("columns") or ()
     ]
-    found = {"measures": [], "classes": [], "importance": importance, "importance_metric": shuffled.get("metric")}
+    found: dict[str, Any] = {"measures": [], "classes": [], "confusion": {}, "adjusted": adjusted}
+    found |= {"importance": importance, "importance_metric": shuffled.get("metric")}
     return found if not plain else found | _describe_models(Evaluation.from_dict(plain))
+
+
+def _state_adjustment(found: Mapping[str, Any] | None) -> str:
+    """What was fitted to rows of the participant's own, in a sentence; empty where nothing was."""
+    if not found:
+        return ""
+    what = "Probabilities are recalibrated"
+    if found.get("radius") is not None:
+        held = "" if found.get("coverage") is None else f", and {found['coverage']:.0%} of the labelled ones do"
+        what = f"Nine of ten new rows are to lie within ± {found['radius']:.3g} of the prediction{held}: fitted"
+    aside = f"; {found['left_out']} that were shared are left out" if found.get("left_out") else ""
+    return f"{what} on {found.get('rows')} rows that the model was not trained on{aside}."
 
 
 def _describe_models(one: Evaluation) -> dict[str, Any]:

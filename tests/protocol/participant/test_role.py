@@ -77,7 +77,7 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
 def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     values, score = np.array(["a", "b", "b"]), Score("balanced accuracy", 0.8, 0.7, 0.9, 3)
     gain = Gain("balanced accuracy", 0.1, 0.0, 0.2, 3)
-    names = ("score", "local_only", "gain", "evaluation", "importance")
+    names = ("score", "local_only", "gain", "evaluation", "importance", "adjustment")
     empty: dict[str, Any] = {"rows": 3, "risk": None, "override": "", **dict.fromkeys(names)}
     assert Predictions(values, ("a", "b"), None, None, None).as_dict() == empty
     assert Predictions(values, ("a", "b"), None, score, None).as_dict() == empty | {"score": score.as_dict()}

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
+from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
 from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
@@ -36,6 +37,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, open_anchor
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.upload import used_anchor
+from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
@@ -46,6 +48,30 @@ from mooring.typing import Matrix, Progress
 
 _MEAN_TOLERANCE = 1e-4
 _Predict = Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """What labelled rows of one's own, which were not shared, changed in predictions."""
+
+    n_rows: int
+    n_shared: int
+    """Rows that were left out, since the model was trained on them."""
+    radius: float | None
+    """Of numbers: half the width of intervals."""
+    label_range: tuple[float, float]
+    coverage: float | None = None
+    """The share of labelled new rows that lie within their intervals."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record, in plain values."""
+        return {"rows": self.n_rows, "left_out": self.n_shared, "radius": self.radius, "coverage": self.coverage}
+
+    def with_coverage(self, errors: npt.NDArray[Any]) -> Adjustment:
+        """The same, where errors of new rows are known."""
+        if self.radius is None:
+            return self
+        return replace(self, coverage=float((np.abs(errors) <= self.radius).mean()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +98,23 @@ class Predictions:
     """What the joint model looks at, where it was asked for and the rows came with labels."""
     release: Release | None = None
     """What may be told of the rows behind the model, where the study limits it."""
+    adjustment: Adjustment | None = None
+    """What rows of one's own changed: probabilities, or an interval about each number."""
 
     def as_table(self) -> dict[str, list[Any]]:
         """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
-        return {**self.ids, "prediction": self.values.tolist(), **named}
+        ends = {} if self.intervals is None else dict(zip(("low", "high"), self.intervals.T.tolist(), strict=True))
+        return {**self.ids, "prediction": self.values.tolist(), **ends, **named}
+
+    @property
+    def intervals(self) -> Matrix | None:
+        """Of shape (n, 2): from where to where a number lies in nine of ten rows; None for classes, and unless asked for."""
+        if self.adjustment is None or self.adjustment.radius is None:
+            return None
+        radius, ends = self.adjustment.radius, self.adjustment.label_range
+        return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
 
     def write(self, path: Path) -> None:
         """Write the table, readable by its owner only: as Parquet or CSV, by the file's name."""
@@ -102,6 +139,7 @@ class Predictions:
             "evaluation": None if self.evaluation is None else self.evaluation.as_dict(),
             "importance": self.importance
             and {"metric": self.importance[0], "columns": [one.as_dict() for one in self.importance[1]]},
+            "adjustment": None if self.adjustment is None else self.adjustment.as_dict(),
             "risk": None if self.release is None else self.release.risk,
             "override": "" if self.release is None else self.release.override,
         }
@@ -115,6 +153,8 @@ class Scoring:
     """From which probability on the second of two classes counts as predicted."""
     importance: bool = False
     """Whether to measure what the model looks at, column by column."""
+    held_out: Path | None = None
+    """Labelled rows of one's own, not shared: probabilities are recalibrated on them, and numbers get intervals."""
 
 
 DEFAULT_SCORING = Scoring()
@@ -144,14 +184,16 @@ def predict_rows(
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
-    predict, release = _read_model(vault, study, result)
-    found, shares, truth, rows = [], [], [], []
-    ids: dict[str, list[str]] = {}
-    labels: LabelUse = (
-        "ignore" if study.label.column in ignore else "allow"
-    )  # a column of labels that are not known yet
     if study.sums is not None and study.sums.person and study.sums.person not in study.ids:
         ignore = (*ignore, study.sums.person)
+    predict, release = _read_model(vault, study, result)
+    adjustment = None
+    if scoring.held_out is not None:
+        predict, adjustment = _adjust(vault, study, predict, scoring.held_out, ignore)
+    found, shares, truth, rows = [], [], [], []
+    ids: dict[str, list[str]] = {}
+    # a column of labels that are not known yet
+    labels: LabelUse = "ignore" if study.label.column in ignore else "allow"
     for block in encoded_batches(
         study.schema, data, labels=labels, ignore=tuple(ignore), with_ids=True, progress=progress
     ):
@@ -169,13 +211,11 @@ def predict_rows(
     words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
     each = np.concatenate(shares) if shares else None
     if known is None:
-        return Predictions(words, study.label.classes, each, None, None, ids=ids, release=release)
+        return Predictions(words, study.label.classes, each, None, None, None, ids, None, None, release, adjustment)
     alone, gain, at_home = None, None, None
+    given = np.concatenate(rows) if rows else np.zeros((0, study.n_features))
     if own_rows is not None:
-        own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
-        assert own.labels is not None
-        fitted, given = train_learner(AUTO, own.rows, own.labels, kind=kind, seed=0), np.concatenate(rows)
-        at_home = fitted.predict(given), fitted.probabilities(given, len(study.label.classes))
+        at_home = _predict_alone(study, own_rows, given, ignore)
         alone = score(known, at_home[0], kind=kind, rng=_rng())
         gain = compare(known, predicted, at_home[0][None], kind=kind)
     evaluation = importance = None
@@ -185,8 +225,50 @@ def predict_rows(
         )
     if scoring.importance:
         widths = {column.name: column.width for column in study.columns}
-        importance = measure_importance(predict, np.concatenate(rows), known, widths=widths, kind=kind)
-    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, evaluation, importance, release)
+        importance = measure_importance(predict, given, known, widths=widths, kind=kind)
+    more = (evaluation, importance, release, adjustment and adjustment.with_coverage(known - predicted))
+    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, *more)
+
+
+def _predict_alone(
+    study: Study, own_rows: Path, given: Matrix, ignore: Collection[str]
+) -> tuple[npt.NDArray[Any], Matrix | None]:
+    """What a model of one's own rows alone says of rows."""
+    own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
+    assert own.labels is not None
+    kind: Kind = "classes" if study.label.kind == "classes" else "number"
+    fitted = train_learner(AUTO, own.rows, own.labels, kind=kind, seed=0)
+    return fitted.predict(given), fitted.probabilities(given, len(study.label.classes))
+
+
+def _adjust(
+    vault: Vault, study: Study, predict: _Predict, data: Path, ignore: Collection[str]
+) -> tuple[_Predict, Adjustment]:
+    """Fit to labelled rows that were not shared: the same model with other probabilities, or how wide intervals are."""
+    own = read_encoded(study.schema, data, ignore=tuple(ignore))
+    assert own.labels is not None
+    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
+    shared = Ledger(vault.folder).find_shared(study.digest, prints.add(own.values[:, : len(study.columns)]))
+    rows, labels = own.rows[~shared], own.labels[~shared]
+    if len(rows) < FEWEST_ROWS:
+        got = f"{len(rows)}, and {shared.sum()} that were shared, which the model was trained on"
+        raise InputError("rows to calibrate on", expected=f"at least {FEWEST_ROWS}", got=got, cure="Give others.")
+    values, probabilities = predict(rows)
+    ends, counts = (study.label.low, study.label.high), (len(rows), int(shared.sum()))
+    if study.label.kind == "number":
+        return predict, Adjustment(*counts, conformal_radius(labels.astype(np.float64), values), ends)
+    if probabilities is None:
+        cure = "Leave the calibration out: this learner gives classes alone."
+        raise InputError("the model", expected="one with probabilities", got="one without", cure=cure)
+    fitted = Recalibration.fit(labels.astype(np.int64), probabilities)
+
+    def recalibrated(rows: Matrix) -> tuple[npt.NDArray[Any], Matrix | None]:
+        given = predict(rows)[1]
+        assert given is not None
+        changed = fitted.apply(given)
+        return changed.argmax(axis=1), changed
+
+    return recalibrated, Adjustment(*counts, None, ends)
 
 
 def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Release | None]:

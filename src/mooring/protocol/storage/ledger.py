@@ -274,6 +274,11 @@ class Ledger:
         if (count := int(known.sum())) > _MOST_SHARED * rows.prints.size:  # a little of each of many is much
             raise _second_upload(f"{count} of these rows", ", in several studies")
 
+    def find_shared(self, study_digest: str, prints: Words) -> npt.NDArray[np.bool_]:
+        """Which rows, by their fingerprints, were uploaded in a study."""
+        entry = self.entry(study_digest)
+        return np.isin(prints, [] if entry is None else self._read_prints(entry))
+
     def _read_prints(self, entry: Entry) -> Words:
         with suppress(OSError):
             content = np.fromfile(self._file(entry.study), dtype=np.uint8)
