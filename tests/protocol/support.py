@@ -7,8 +7,22 @@ from typing import Any
 import pytest
 
 from mooring.errors import InputError, MooringError
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.crypto.keys import SealingKey, SigningKey, sealing_key_of
 from mooring.protocol.messages.card import Member, write_card
+from mooring.protocol.messages.study import Study
+from mooring.tables.schema import Column, Label
+
+KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
+AGREED = Study(
+    "heart",
+    "0" * 32,
+    (Column("age", "number", 0, 120), Column("weight", "number", 0, 120), Column("sex", "category", categories=("f",))),
+    Label("ill", "classes", ("no", "yes")),
+    "aa-i-gdp-data-noise",
+    3,
+    12,
+    data_noise_scale=0.5,
+)
 
 
 def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> str:

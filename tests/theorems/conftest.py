@@ -12,6 +12,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mooring import RigidMap
+
+
+def draw_secrets(n_participants, n_components):
+    """Maps that all translate, and of which some turn and some also reflect."""
+    rng = np.random.default_rng(1)
+    secrets = [RigidMap.sample(n_components, rng=rng) for _ in range(n_participants)]
+    assert {round(np.linalg.det(secret.orthogonal)) for secret in secrets} == {-1, 1}
+    assert min(np.linalg.norm(secret.translation) for secret in secrets) > 0.3
+    return secrets
+
+
+def mean_row(B):
+    return B.T @ np.ones(len(B)) / len(B)
+
+
+def centred(B):
+    return B - np.outer(np.ones(len(B)), mean_row(B))
+
 
 class Laws:
     """Tests of standard normal noise, each with its power."""

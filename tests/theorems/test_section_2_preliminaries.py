@@ -20,6 +20,7 @@ from mooring import (
     represent,
     simulate,
 )
+from tests.theorems.conftest import draw_secrets
 
 N_COMPONENTS = 4
 ROWS = (1, 7, 3, 12)  # a participant may hold a single record
@@ -30,15 +31,6 @@ PARTICIPANTS = range(N_PARTICIPANTS)
 def _private_data():
     rng = np.random.default_rng(0)
     return [3 * rng.standard_normal((n, N_COMPONENTS)) + 2 for n in ROWS]
-
-
-def _secrets():
-    """Maps that all translate, and of which some turn and some also reflect."""
-    rng = np.random.default_rng(1)
-    secrets = [RigidMap.sample(N_COMPONENTS, rng=rng) for _ in PARTICIPANTS]
-    assert {round(np.linalg.det(secret.orthogonal)) for secret in secrets} == {-1, 1}
-    assert min(np.linalg.norm(secret.translation) for secret in secrets) > 0.3
-    return secrets
 
 
 def _anchors():
@@ -71,7 +63,7 @@ def test_prop_cgdp_collusion(colluder):
 
 def test_def_cgdp_an_inversion_leaves_the_noise():
     """def:CGDP_AN: with noise the same inversion gives X_i + σ W_i Oᵀ, so that noise is all that protects."""
-    sigma, data, common = 0.7, _private_data(), _secrets()[0]
+    sigma, data, common = 0.7, _private_data(), draw_secrets(len(ROWS), N_COMPONENTS)[0]
     rng = np.random.default_rng(4)
     for rows in data:
         W = rng.standard_normal(rows.shape)
@@ -102,7 +94,7 @@ def test_prop_exact_alignment_aaigdp(reference, kind, batch):
 
     S is neither private data nor near it, and is one and the same for all participants.
     """
-    anchor, secrets = _anchors()[kind], _secrets()
+    anchor, secrets = _anchors()[kind], draw_secrets(len(ROWS), N_COMPONENTS)
     alignment = align_to_reference([secret.apply(anchor) for secret in secrets], reference=reference)
     S = 40 * np.random.default_rng(6).standard_normal((batch, N_COMPONENTS)) - 100
     expected = S @ secrets[reference].orthogonal + np.ones((batch, 1)) * secrets[reference].translation
@@ -115,7 +107,7 @@ def test_prop_exact_alignment_aaigdp_by_algorithm_2(reference):
     """prop:exact_alignment_AAIGDP: the maps are those of alg:aaigdp, step by step, on anchors with noise as well."""
     rng = np.random.default_rng(7)
     for noise in (0.0, 0.3):
-        B = [secret.apply(_anchors()["uncentred"]) for secret in _secrets()]
+        B = [secret.apply(_anchors()["uncentred"]) for secret in draw_secrets(len(ROWS), N_COMPONENTS)]
         B = [block + noise * rng.standard_normal(block.shape) for block in B]
         T = rng.standard_normal((9, N_COMPONENTS))
         b = [block.T @ np.ones(len(block)) / len(block) for block in B]
@@ -161,7 +153,7 @@ def test_prop_exact_alignment_aaigdp_needs_full_rank(kind, refused):
     Reflecting along a direction that Ā does not see, and moving Ψ to match, changes the private upload and not a bit of
     the anchor upload: the same B_i goes with two different maps. So mooring refuses.
     """
-    anchor, secrets = _rank_poor_anchors()[kind], _secrets()
+    anchor, secrets = _rank_poor_anchors()[kind], draw_secrets(len(ROWS), N_COMPONENTS)
     a = anchor.mean(axis=0)
     if kind != "a column twice":
         assert np.linalg.matrix_rank(anchor) == N_COMPONENTS

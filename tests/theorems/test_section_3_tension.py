@@ -13,7 +13,6 @@ from scipy import stats
 
 from mooring import (
     ArrayNoise,
-    RigidMap,
     SimulationSettings,
     Streams,
     UploadNoise,
@@ -23,6 +22,7 @@ from mooring import (
     represent,
     simulate,
 )
+from tests.theorems.conftest import draw_secrets
 
 N_COMPONENTS = 3
 ROWS = (5, 1, 8)
@@ -33,15 +33,6 @@ SIGMA = 0.4
 def _private_data():
     rng = np.random.default_rng(0)
     return [2 * rng.standard_normal((n, N_COMPONENTS)) - 1 for n in ROWS]
-
-
-def _secrets():
-    """Maps that all translate, and of which some turn and some also reflect."""
-    rng = np.random.default_rng(1)
-    secrets = [RigidMap.sample(N_COMPONENTS, rng=rng) for _ in PARTICIPANTS]
-    assert {round(np.linalg.det(secret.orthogonal)) for secret in secrets} == {-1, 1}
-    assert min(np.linalg.norm(secret.translation) for secret in secrets) > 0.3
-    return secrets
 
 
 def _anchor():
@@ -92,7 +83,10 @@ def test_prop_aaigdp_collusion(colluder):
 def test_prop_aaigdp_collusion_with_an_uncentred_anchor(colluder):
     """prop:aaigdp_collusion: the same for any anchor whose centred version has full column rank."""
     data, anchor = _private_data(), _uncentred_anchor()
-    seen = [(secret.apply(rows), secret.apply(anchor)) for secret, rows in zip(_secrets(), data, strict=True)]
+    seen = [
+        (secret.apply(rows), secret.apply(anchor))
+        for secret, rows in zip(draw_secrets(len(ROWS), N_COMPONENTS), data, strict=True)
+    ]
     for target, rows in _known_anchor_attack(anchor, seen, colluder).items():
         np.testing.assert_allclose(rows, data[target], atol=1e-11)
 
@@ -108,7 +102,7 @@ def test_prop_aaigdp_collusion_needs_the_anchor():
 @pytest.mark.parametrize("anchor", [_anchor(), _uncentred_anchor()], ids=["normalised", "uncentred"])
 def test_prop_aaigdp_dp_aligned_representation(reference, anchor):
     """prop:aaigdp_dp_aligned_representation: N_i(Y_i) = X_i O_s + 1 Ψ_sᵀ + σ W_i O_iᵀ O_s: exact signal, turned noise."""
-    data, secrets, rng = _private_data(), _secrets(), np.random.default_rng(6)
+    data, secrets, rng = _private_data(), draw_secrets(len(ROWS), N_COMPONENTS), np.random.default_rng(6)
     alignment = align_to_reference([secret.apply(anchor) for secret in secrets], reference=reference)
     Os, psi = secrets[reference].orthogonal, secrets[reference].translation
     aligned, expected = [], []
@@ -208,7 +202,7 @@ def test_cor_aa_cgdp_equivalence_pathwise(reference):
 
     Once by hand, with one W_i on both sides, and once as `simulate` couples two methods that share their streams.
     """
-    data, secrets, rng = _private_data(), _secrets(), np.random.default_rng(10)
+    data, secrets, rng = _private_data(), draw_secrets(len(ROWS), N_COMPONENTS), np.random.default_rng(10)
     common = secrets[reference]
     alignment = align_to_reference([secret.apply(_anchor()) for secret in secrets], reference=reference)
     for X, secret, map in zip(data, secrets, alignment.maps, strict=True):
@@ -238,7 +232,10 @@ def test_cor_aa_cgdp_equivalence_in_distribution(laws):
     (two-sample Kolmogorov–Smirnov, one test an entry).
     """
     n, reference = 20_000, 2
-    secrets, records = _secrets(), [np.full((n, N_COMPONENTS), value) for value in (0.5, -2.0, 1.0)]
+    secrets, records = (
+        draw_secrets(len(ROWS), N_COMPONENTS),
+        [np.full((n, N_COMPONENTS), value) for value in (0.5, -2.0, 1.0)],
+    )
     alignment = align_to_reference([secret.apply(_anchor()) for secret in secrets], reference=reference)
     aa_noise, c_noise = np.random.default_rng(12), np.random.default_rng(13)
     own = [

@@ -16,6 +16,7 @@ from scipy import stats
 from mooring.attacks import run
 from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
+from tests.theorems.conftest import centred, mean_row
 
 D, R_ROWS, V = 3, 12, 0.2
 TARGET = 1
@@ -40,14 +41,6 @@ def _uncentred_pair(simulation, *, v, seed=1):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((R_ROWS, D)) * [0.5, 1.0, 2.0] + [4.0, -6.0, 1.0]
     return A, simulation.secrets[TARGET].apply(A) + v * rng.standard_normal(A.shape)
-
-
-def _mean_row(B):
-    return B.T @ np.ones(len(B)) / len(B)
-
-
-def _centred(B):
-    return B - np.outer(np.ones(len(B)), _mean_row(B))
 
 
 def _attacked(name, view):
@@ -87,11 +80,11 @@ def test_eq_pdp_collusion_centered_noisy_relation_gives_the_translation(attack, 
     O = _map_behind(rebuilt, view)
     if attack != "pseudoinverse":
         np.testing.assert_allclose(O, rebuilt.rigid_map.orthogonal, atol=1e-10)
-    translation = _mean_row(B) - O.T @ _mean_row(A)
+    translation = mean_row(B) - O.T @ mean_row(A)
     np.testing.assert_allclose(rebuilt.rows @ O + translation, view.target_upload.representation, atol=1e-9)
-    assert np.linalg.norm(translation - _mean_row(B)) > 1  # a plug-in of b alone would be noticed
+    assert np.linalg.norm(translation - mean_row(B)) > 1  # a plug-in of b alone would be noticed
     turned = rebuilt.rigid_map.orthogonal
-    np.testing.assert_allclose(rebuilt.rigid_map.translation, _mean_row(B) - turned.T @ _mean_row(A), atol=1e-10)
+    np.testing.assert_allclose(rebuilt.rigid_map.translation, mean_row(B) - turned.T @ mean_row(A), atol=1e-10)
 
 
 @pytest.mark.parametrize("normalised", [True, False])
@@ -102,9 +95,9 @@ def test_par_mp_attack_rebuilds_with_the_pseudoinverses(normalised):
     if not normalised:
         view = _with_anchor_pair(view, *_uncentred_pair(simulation, v=V))
     A, B, Y = view.anchor, view.target_upload.anchor_representation, view.target_upload.representation
-    O = np.linalg.pinv(_centred(A)) @ _centred(B)
+    O = np.linalg.pinv(centred(A)) @ centred(B)
     rebuilt = _attacked("pseudoinverse", view)
-    np.testing.assert_allclose(rebuilt.rows, (Y - (_mean_row(B) - O.T @ _mean_row(A))) @ np.linalg.pinv(O), atol=1e-10)
+    np.testing.assert_allclose(rebuilt.rows, (Y - (mean_row(B) - O.T @ mean_row(A))) @ np.linalg.pinv(O), atol=1e-10)
     assert np.linalg.norm(O.T @ O - np.eye(D)) > 0.05
     U, _, Vt = np.linalg.svd(O)
     np.testing.assert_allclose(rebuilt.rigid_map.orthogonal, U @ Vt, atol=1e-9)
@@ -142,7 +135,7 @@ def test_par_op_attack_finds_the_map_of_least_misfit(normalised, v):
     view = simulation.view()
     if not normalised:
         view = _with_anchor_pair(view, *_uncentred_pair(simulation, v=v))
-    A, B = _centred(view.anchor), _centred(view.target_upload.anchor_representation)
+    A, B = centred(view.anchor), centred(view.target_upload.anchor_representation)
     O, rng = _attacked("procrustes", view).rigid_map.orthogonal, np.random.default_rng(4)
 
     def misfit(candidate):

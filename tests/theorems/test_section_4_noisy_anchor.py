@@ -29,6 +29,7 @@ from mooring import (
 )
 from mooring.geometry import polar_factor, rotation_spread, sample_orthogonal
 from mooring.mechanisms import ArrayNoise, represent_anchor
+from tests.theorems.conftest import centred, mean_row
 
 SOLVERS = ("accelerated", "gpm", "spectral")
 SHAPES = ((2, 3, 12), (5, 4, 16), (8, 2, 7))  # (p, d, r)
@@ -52,14 +53,6 @@ def _rotations(alignment):
     return np.stack([map.orthogonal for map in alignment.maps])
 
 
-def _mean_row(B):
-    return B.T @ np.ones(len(B)) / len(B)
-
-
-def _centred(B):
-    return B - np.outer(np.ones(len(B)), _mean_row(B))
-
-
 def _phi(B, C, R, tau):
     """Φ, the objective of prob:gopp_full."""
     ones = np.ones(len(C))
@@ -68,7 +61,7 @@ def _phi(B, C, R, tau):
 
 def _gram(B):
     """G, with blocks B̄_iᵀ B̄_j."""
-    side_by_side = np.concatenate([_centred(block) for block in B], axis=1)
+    side_by_side = np.concatenate([centred(block) for block in B], axis=1)
     return side_by_side.T @ side_by_side
 
 
@@ -141,8 +134,8 @@ def test_def_pa_i_gdp_without_noise_is_aaigdp():
         np.testing.assert_array_equal(one.representation, other.representation)
         np.testing.assert_array_equal(one.anchor_representation, other.anchor_representation)
     Z, moved = plain.collaboration_matrix, silent.collaboration_matrix
-    motion = _svd_polar(_centred(Z).T @ _centred(moved))
-    np.testing.assert_allclose(_centred(Z) @ motion, _centred(moved), atol=1e-6)  # the solver's own tolerance
+    motion = _svd_polar(centred(Z).T @ centred(moved))
+    np.testing.assert_allclose(centred(Z) @ motion, centred(moved), atol=1e-6)  # the solver's own tolerance
 
 
 # ------------------------------------------------------------------------------------- 4.2 generalized Procrustes problem
@@ -203,7 +196,7 @@ def test_lem_gopp_center_template(shape):
         B = rng.standard_normal((p, r, d)) + 3 * rng.standard_normal((p, 1, d))
         C, tau = rng.standard_normal((r, d)) + 7, rng.standard_normal((p, d))
         R = sample_orthogonal(d, rng=rng, batch_shape=(p,))
-        c = _mean_row(C)
+        c = mean_row(C)
         twin_C, twin_tau = C - c, tau + R @ c
         np.testing.assert_allclose(np.ones(r) @ twin_C, np.zeros(d), atol=1e-12)
         assert _phi(B, twin_C, R, twin_tau) == pytest.approx(_phi(B, C, R, tau), rel=1e-12)
@@ -242,17 +235,17 @@ def test_prop_gopp_max_trace_reduction_closed_forms(shape):
     B = rng.standard_normal((p, r, d)) + 2 * rng.standard_normal((p, 1, d))
     for _ in range(4):
         R = sample_orthogonal(d, rng=rng, batch_shape=(p,))
-        tau = np.stack([_mean_row(block) for block in B])
-        C = sum(_centred(B[i]) @ R[i] for i in range(p)) / p
+        tau = np.stack([mean_row(block) for block in B])
+        C = sum(centred(B[i]) @ R[i] for i in range(p)) / p
         least = _phi(B, C, R, tau)
-        assert least == pytest.approx(sum(np.sum(_centred(block) ** 2) for block in B) - _trace(_gram(B), R) / p)
+        assert least == pytest.approx(sum(np.sum(centred(block) ** 2) for block in B) - _trace(_gram(B), R) / p)
         value, best_C, best_tau, rank = _least_squares(B, R, centred=True)
         assert rank == r + p
         assert value == pytest.approx(least, rel=1e-11)
         np.testing.assert_allclose(best_C, C, atol=1e-11)
         np.testing.assert_allclose(best_tau, tau, atol=1e-11)
         for size in (1e-2, 1.0, 30.0):
-            gamma, delta = size * _centred(rng.standard_normal((r, d))), size * rng.standard_normal((p, d))
+            gamma, delta = size * centred(rng.standard_normal((r, d))), size * rng.standard_normal((p, d))
             rise = p * np.sum(gamma**2) + r * np.sum(delta**2)
             assert _phi(B, C + gamma, R, tau + delta) - least == pytest.approx(rise, rel=1e-8)
 
@@ -268,12 +261,12 @@ def test_prop_gopp_max_trace_reduction_of_an_alignment(shape, solver):
     _, _, B = _study(shape, v=0.2, seed=11)
     found = align(B, solver=solver)
     R = _rotations(found)
-    tau = np.stack([_mean_row(block) for block in B])
-    np.testing.assert_allclose(found.template, sum(_centred(B[i]) @ R[i] for i in range(p)) / p, atol=1e-12)
+    tau = np.stack([mean_row(block) for block in B])
+    np.testing.assert_allclose(found.template, sum(centred(B[i]) @ R[i] for i in range(p)) / p, atol=1e-12)
     np.testing.assert_allclose(np.stack([map.translation for map in found.maps]), [-tau[i] @ R[i] for i in range(p)])
     assert found.objective == pytest.approx(_trace(_gram(B), R), rel=1e-12)
     assert found.misfit == pytest.approx(_phi(B, found.template, R, tau), rel=1e-9)
-    total = sum(np.sum(_centred(block) ** 2) for block in B)
+    total = sum(np.sum(centred(block) ** 2) for block in B)
     assert found.misfit == pytest.approx(total - found.objective / p, rel=1e-9)
     assert _least_squares(B, R, centred=True)[0] == pytest.approx(found.misfit, rel=1e-9)
 
@@ -312,7 +305,7 @@ def test_prop_gopp_max_trace_reduction_optimum_by_enumeration(seed):
     traces = sum(np.trace(G[i, i]) for i in range(3)) + 2 * (with_first[0][:, None] + with_first[1] + between)
     assert traces.max() <= found.objective * (1 + 1e-12)
     assert traces.max() >= found.objective * (1 - 2e-3)
-    total = sum(np.sum(_centred(block) ** 2) for block in B)
+    total = sum(np.sum(centred(block) ** 2) for block in B)
     assert found.misfit <= total - traces.max() / 3 + 1e-12
 
 
@@ -376,7 +369,7 @@ def test_eq_paigdp_noisy_anchor_mean(shape):
     secrets, A, B = _study(shape, v=v, seed=17)
     for own, block in zip(secrets, B, strict=True):
         W = (block - A @ own.orthogonal - own.translation) / v
-        np.testing.assert_allclose(_mean_row(block), own.translation + v * _mean_row(W), atol=1e-12)
+        np.testing.assert_allclose(mean_row(block), own.translation + v * mean_row(W), atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -388,7 +381,7 @@ def test_eq_paigdp_noisy_composed_map(shape, solver):
     S = np.random.default_rng(19).standard_normal((6, shape[1]))
     found = align(B, solver=solver)
     for own, map, block in zip(secrets, found.maps, B, strict=True):
-        eta = v * _mean_row((block - A @ own.orthogonal - own.translation) / v)
+        eta = v * mean_row((block - A @ own.orthogonal - own.translation) / v)
         R = map.orthogonal
         expected = S @ own.orthogonal @ R - np.outer(np.ones(6), eta @ R)
         np.testing.assert_allclose(map.apply(own.apply(S)), expected, atol=1e-11)
@@ -399,8 +392,8 @@ def test_eq_paigdp_exact_translation_requirement():
     """eq:paigdp_exact_translation_requirement: with rotations known perfectly, the mean noise still keeps rows apart."""
     secrets, _, B = _study((4, 3, 12), v=0.3, seed=20)
     S = np.random.default_rng(21).standard_normal((5, 3))
-    eta = [_mean_row(block) - own.translation for block, own in zip(B, secrets, strict=True)]
-    perfect = [(own.apply(S) - _mean_row(block)) @ own.orthogonal.T for own, block in zip(secrets, B, strict=True)]
+    eta = [mean_row(block) - own.translation for block, own in zip(B, secrets, strict=True)]
+    perfect = [(own.apply(S) - mean_row(block)) @ own.orthogonal.T for own, block in zip(secrets, B, strict=True)]
     for i, j in itertools.combinations(range(4), 2):
         apart = secrets[j].orthogonal @ eta[j] - secrets[i].orthogonal @ eta[i]
         np.testing.assert_allclose(perfect[i] - perfect[j], np.outer(np.ones(5), apart), atol=1e-12)

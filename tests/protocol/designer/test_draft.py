@@ -9,29 +9,14 @@ import pyarrow.parquet
 import pytest
 
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
-from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study, draw_nonce
 from mooring.protocol.messages.study_file import parse_study, render_study
-from mooring.tables.schema import Column, Label
-from tests.protocol.support import message, write_member_card
+from mooring.tables.schema import Label
+from tests.protocol.support import AGREED, KEYLESS, message, write_member_card
 from tests.record import check_record
-
-KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
-AGREED = Study(
-    "heart",
-    "0" * 32,
-    (Column("age", "number", 0, 120), Column("weight", "number", 0, 120), Column("sex", "category", categories=("f",))),
-    Label("ill", "classes", ("no", "yes")),
-    "aa-i-gdp-data-noise",
-    3,
-    12,
-    data_noise_scale=0.5,
-)
-
 
 HEADER = "age,sex,ill\n"
 ALL_KNOWN = DeclaredColumns(ranges={"age": (0, 120)}, categories={"sex": ("female", "male")}, classes=("no", "yes"))

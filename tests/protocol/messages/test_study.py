@@ -20,21 +20,8 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.tables.files import require_different
 from mooring.tables.schema import Column, Label, can_be_shown
-from tests.protocol.support import message
+from tests.protocol.support import AGREED, KEYLESS, message
 from tests.raising import raising
-
-KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
-AGREED = Study(
-    "heart",
-    "0" * 32,
-    (Column("age", "number", 0, 120), Column("weight", "number", 0, 120), Column("sex", "category", categories=("f",))),
-    Label("ill", "classes", ("no", "yes")),
-    "aa-i-gdp-data-noise",
-    3,
-    12,
-    data_noise_scale=0.5,
-)
-
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(
     lambda word: word == word.strip() and can_be_shown(word)
