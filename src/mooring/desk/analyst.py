@@ -21,14 +21,14 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.typing import Progress
 
+_RECORDS = ("intake", "alignment", "closing", "training", "delivery")
 _MODES = {"everybody": "first", "newcomers only": "late", "everybody anew": "again"}
 
 
 def list_analyst_steps(desk: Desk, study: Study) -> list[Step]:
     """The steps of the analyst of a complete study, in the order in which a study takes them."""
     place = desk.workspace
-    done = {one: (place.analysis / f"{one}.json").exists() for one in ("intake", "alignment", "closing")}
-    done |= {one: (place.analysis / f"{one}.json").exists() for one in ("training", "delivery")}
+    done = {one: (place.analysis / f"{one}.json").exists() for one in _RECORDS}
     empty = "" if place.list_files((".bundle",), folder=place.inbox) else "Waits for bundles, in the folder 'inbox'."
     look = "Checks every bundle in the folder 'inbox', and says whose is there, whose is missing and whose does not hold up."
     steps = [Step("inbox", "Look at the inbox", look, partial(_look, desk, study), (), empty, done["intake"])]
@@ -50,9 +50,7 @@ def list_analyst_steps(desk: Desk, study: Study) -> list[Step]:
     if study.label.kind != "none":
         steps.append(Step("train", "Train", told, partial(_train, desk, study), (chosen,), waits, done["training"]))
     told = "Writes each participant's result, signed, to the folder 'results'. Give nobody another one's."
-    waits = (
-        "" if done["training"] or (study.label.kind == "none" and done["alignment"]) else "Waits for the step before."
-    )
+    waits = "" if done["alignment" if study.label.kind == "none" else "training"] else "Waits for the step before."
     fields = limit if study.model_limit else ()
     steps.append(Step("deliver", "Deliver", told, partial(_deliver, desk, study), fields, waits, done["delivery"]))
     return [*steps, reporting(desk, study, place.analysis)]

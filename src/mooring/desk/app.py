@@ -125,7 +125,7 @@ class DeskApplication:
                 raise InputError("step", expected="one that can be taken now", got=got, cure="Load the page again.")
             title = step.title
             values = step.read({one.name: [str(value) for value in form.getlist(one.name)] for one in step.fields})
-            self.desk.chosen |= {one.name: values[one.name] for one in step.fields if one.kind in ("choice", "text")}
+            self.desk.chosen |= {one.name: values[one.name] for one in step.fields if one.is_remembered}
             job = self.jobs.start(step.title, partial(step.run, values))
             if job.thread is not None:
                 job.thread.join(_SOON)

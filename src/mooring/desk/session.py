@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
-from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -111,8 +110,11 @@ class Session:
         return None
 
     def _has_key(self, cookies: list[str]) -> bool:
-        found = cookie_parser("; ".join(cookies)).get(COOKIE, "")  # others on this machine may have set odd ones
-        return secrets.compare_digest(found.encode(), self.key.encode())
+        """Whether one of the cookies is the key: other servers on this machine may have set more of that name."""
+        pairs = (one.strip().partition("=") for header in cookies for one in header.split(";"))
+        return any(
+            name == COOKIE and secrets.compare_digest(value.encode(), self.key.encode()) for name, _, value in pairs
+        )
 
 
 @dataclass(frozen=True)

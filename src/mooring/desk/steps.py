@@ -46,6 +46,11 @@ class Field:
     is_rare: bool = False
     hint: str = ""
 
+    @property
+    def is_remembered(self) -> bool:
+        """Whether other steps offer what was given last: tables, anchors, columns to leave out; never a reason or a name."""
+        return self.kind == "choice" or self.name == "ignore"
+
     def check(self, given: list[str]) -> str:
         """The value, if this field allows it; several of them with line breaks between."""
         known = [one for one in given if one]
@@ -112,7 +117,7 @@ class Desk:
     opened : Vault or None
         Kept so that a passphrase is asked once.
     chosen : dict
-        What was chosen or written last, by the name of the field.
+        What was given last, by the name of the field.
     advice : str
         What the last check decided, to be read before sharing.
     """
