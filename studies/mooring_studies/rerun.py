@@ -188,7 +188,6 @@ def add_rows(
         Of the finished study.
     spec : Spec
         Its settings now: those of the kept table, but for secure sums.
-    methods : sequence of str
     data_dir, face_model, device, progress
         As for `rerun_rows`.
     """

@@ -24,7 +24,6 @@ class StudyProgress:
 
     Parameters
     ----------
-    clock : StageClock
     save : callable
         Given the seconds of each stage now and then, so that they outlive a run that is ended.
     takes : str

@@ -52,13 +52,10 @@ class Number:
 
     Attributes
     ----------
-    id : str
     study, section : str
         Whose it is, and where the paper has it.
     says : str
         What it is, in a few words.
-    kind : {"setting", "result", "beside"}
-    unit : {"%", "", "s", "count"}
     ours : str
         The function in `FUNCTIONS` that computes ours.
     value : float or None
@@ -96,7 +93,6 @@ class Comparison:
 
     Attributes
     ----------
-    number : Number
     ours : float or None
         In the number's unit; None where there is none, and then `note` says why.
     difference : float or None

@@ -53,10 +53,8 @@ class Curve:
         The draws behind it.
     low, high : float
         The range of x that became [0, 1].
-    degree : int
     knots : array
         The interior knots, in units of x.
-    coefficients : array
     """
 
     x: Matrix = field(repr=False)

@@ -46,8 +46,6 @@ class DigitRows:
 
     Attributes
     ----------
-    train_images, test_images : array of uint8, shape (60000, 784) and (10000, 784)
-    train_labels, test_labels : array of int, shape (60000,) and (10000,)
     checksums : mapping of str to str
         SHA-256 of each file's content, unpacked.
     """
@@ -116,7 +114,6 @@ def partition_digits(
     ----------
     labels_train, labels_test : array of int
         Labels of the training file and of the test file.
-    n_participants : int
     streams : Streams
         The same streams partition alike.
     n_validation : int, default 10,000

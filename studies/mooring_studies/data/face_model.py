@@ -124,7 +124,6 @@ def face_model_on_gpu(path: Path, *, like: OnnxEmbedding, device: str) -> FaceMo
         An ONNX file that `open_face_model` has opened.
     like : OnnxEmbedding
         What it opened, which takes red first.
-    device : str
 
     Returns
     -------

@@ -48,8 +48,6 @@ class FaceRows:
 
     Attributes
     ----------
-    file_numbers, identity : array of int, shape (n,)
-    smiling : array of bool, shape (n,)
     pool : array of str, shape (n,)
         "public" or "participants".
     checksum : str
@@ -192,7 +190,6 @@ def partition_faces(
     ----------
     identity, pool : arrays of shape (n,)
         Of all faces; only those of the pool "participants" are partitioned.
-    n_participants, identities_each : int
     streams : Streams
         The same streams partition alike.
 
@@ -234,8 +231,6 @@ def face_galleries(
         Of all participants that are active: impostors come from everybody's reserved images.
     target : int
         Whose queries.
-    seed : int
-    n_candidates, galleries_per_query : int
 
     Returns
     -------

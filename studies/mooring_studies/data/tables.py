@@ -116,7 +116,6 @@ class TableRows:
     ----------
     records : Records
         Numbers standardised over all rows.
-    schema : Schema
     columns : pyarrow.Table
         The same rows in the units of the file, with nulls for what is missing.
     checksums : mapping of str to str
@@ -206,7 +205,6 @@ def load_diabetes(data_dir: Path | None, *, early: bool) -> TableRows:
 
     Parameters
     ----------
-    data_dir : Path, optional
     early : bool
         Whether the label is a readmission within 30 days, rather than any.
     """

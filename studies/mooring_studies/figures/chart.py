@@ -50,7 +50,6 @@ class Drawing:
         The file's name without its ending.
     title, caption : str
         In plain words, for a page.
-    canvas : matplotlib.figure.Figure
     ending : str
         "svg" for charts, "png" for pictures.
     """

@@ -48,7 +48,6 @@ class Deployment:
         How many rows each participant has in a split.
     maps : RigidMap
         (O_i, Ψ_i) of everybody, p of them in one batch.
-    anchor : tensor of shape (r, h)
     query_places : array of shape (q,)
         Where the target's queries stand in `rows`.
     streams : Streams
@@ -132,10 +131,8 @@ def deployed(
         Projected rows of shape (n_i, h), and their classes.
     query_places : array of int
         Where the target's queries stand once all rows are in the order of this module.
-    n_anchor_rows : int
     streams : Streams
         Participant i draws its map from "participant/i/transform", whatever the number of participants.
-    device : str
     """
     p = len(parts["train"])
     h = parts["train"][0].shape[1]
@@ -189,15 +186,10 @@ class PreparedDeployment:
 
     Attributes
     ----------
-    deployment : Deployment
-    evaluator : ImageEvaluator
-    architecture : Architecture
-    identities_each : int or None
     rms : float
         s, the root mean square of the projected training rows.
     pictures : array of shape (k, …), uint8
         Clean images of the rows to show.
-    picture_labels : array of shape (k,)
     facts : dict
         What is worth telling of this deployment.
     sum_rows : callable, optional
@@ -224,7 +216,6 @@ def make_sum_rows(
     ----------
     features, labels : mapping of split to array
         Of all pictures.
-    held : mapping of split to one array of indices a participant
     """
 
     def parts(values: Mapping[Split, Any], splits: Sequence[Split]) -> list[Any]:

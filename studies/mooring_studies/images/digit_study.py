@@ -37,14 +37,7 @@ _VALIDATION_ROWS = 10_000
 
 
 class DigitStudy:
-    """MNIST, read once, from which any number of deployments is made.
-
-    Parameters
-    ----------
-    spec : Spec
-    data_dir : Path or None
-    device : str
-    """
+    """MNIST, read once, from which any number of deployments is made."""
 
     def __init__(self, spec: Spec, *, data_dir: Path | None, device: str) -> None:
         self.spec, self.device = spec, device
@@ -164,12 +157,6 @@ class DigitStudy:
 
 
 def draw_projection(n_features: int, n_components: int, *, rng: np.random.Generator) -> Projection:
-    """The paper's Gaussian projection, with standard normal entries: noise scales are in units of its projected rows.
-
-    Parameters
-    ----------
-    n_features, n_components : int
-    rng : numpy.random.Generator
-    """
+    """The paper's Gaussian projection, with standard normal entries: noise scales are in units of its projected rows."""
     F = rng.standard_normal((n_features, n_components))
     return Projection(F, np.linalg.pinv(F), "gaussian")

@@ -27,13 +27,7 @@ Embedder = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """An affine way from projected rows to pixels.
-
-    Attributes
-    ----------
-    matrix : tensor of shape (h, d), float32
-    offset : tensor of shape (d,), float32, or None
-    """
+    """An affine way from projected rows to pixels."""
 
     matrix: Array = field(repr=False)
     offset: Array | None = field(default=None, repr=False)

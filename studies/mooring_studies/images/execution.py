@@ -24,8 +24,6 @@ def pieces_that_fit(
     ----------
     work : callable
         Given a piece of `items`. What it found before memory ran out is found again, in smaller pieces.
-    items : array or sequence
-    at_once : int
     make_room : callable
         Called before work is tried again: here memory is freed that something else holds. One item is tried once more.
 

@@ -52,11 +52,8 @@ class FaceStudy:
 
     Parameters
     ----------
-    spec : Spec
-    data_dir : Path or None
     face_model : Path or None
         The ONNX file; looked for in the data folder by default.
-    device : str
     """
 
     def __init__(self, spec: Spec, *, data_dir: Path | None, face_model: Path | None, device: str) -> None:

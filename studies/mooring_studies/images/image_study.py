@@ -38,7 +38,6 @@ class ImageStudy:
     ----------
     spec : Spec
         The deployment's own.
-    prepared : PreparedDeployment
     writer : RowWriter
         Where its rows go.
     reference_control : bool

@@ -89,8 +89,6 @@ class Attacker:
 
     Attributes
     ----------
-    deployment : Deployment
-    evaluator : ImageEvaluator
     unaudited : frozenset of str
         Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none either.
     found_before : dict of draw to Reconstruction, or None where the attack failed

@@ -38,7 +38,6 @@ def pictures_of(
 
     Parameters
     ----------
-    prepared : PreparedDeployment
     rows : sequence of mappings
         Result rows of this deployment.
     rebuilt : mapping of method to arrays

@@ -177,11 +177,8 @@ def standard_normals(streams: Streams, shape: tuple[int, ...], places: Mapping[s
 
     Parameters
     ----------
-    streams : Streams
-    shape : tuple of int
     places : mapping of stream name to index
         Which part of the tensor each stream fills; together they fill all of it, and each part is one run of memory.
-    device : torch.device or str
     """
     import torch
 

@@ -25,9 +25,6 @@ class RowWriter:
 
     Attributes
     ----------
-    prepared : PreparedDeployment
-    store : ResultStore
-    progress : Progress
     deployment : int
         Its number.
     keep_rebuilt : bool

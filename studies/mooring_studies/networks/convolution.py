@@ -35,7 +35,6 @@ class PooledConvolution:
 
     Attributes
     ----------
-    in_channels, out_channels : int
     side : int
         Side of the square input.
     padding : int
@@ -108,7 +107,6 @@ class Architecture:
 
     Attributes
     ----------
-    name : str
     side : int
         A row of side² features is read as a square picture.
     padding : int
@@ -174,7 +172,6 @@ class Network:
 
     Parameters
     ----------
-    architecture : Architecture
     like : tensor
         Anything of the float type and on the device that the parameters have.
     """

@@ -32,7 +32,6 @@ class Ensemble:
 
     Attributes
     ----------
-    architecture : Architecture
     parameters : dict of str to tensor
         By the names of `Architecture.shapes`, with a leading axis of members.
     best_epoch : array of shape (E,)
@@ -116,12 +115,8 @@ def train_ensemble(
         Member e trains on train_rows[e]. Its device and its float type are those of the training.
     train_labels : integers of shape (n,), or (E, n)
         The same for all members, or each member's own.
-    validation_rows : tensor of shape (E, m, h)
-    validation_labels : integers of shape (m,), or (E, m)
-    architecture : Architecture
     streams : Streams
         Stream "initialisation" draws the first weights, which all members share, and "order" the minibatches.
-    schedule : Schedule, optional
 
     Returns
     -------

@@ -151,7 +151,6 @@ class SumLine:
     ----------
     epsilons : tuple of float or "none"
         "none" is for sums without noise, which carry no guarantee.
-    delta : float
     n_colluders : int
         Participants that the noise allows for.
     n_hats : int

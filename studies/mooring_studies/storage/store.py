@@ -260,8 +260,6 @@ class Finished:
 
     Attributes
     ----------
-    results : Results
-    facts : dict
     pictures : dict of arrays, or None
         None where the study has none, or where they were not kept with it.
     """

@@ -68,7 +68,6 @@ class Deployment:
     ----------
     rows : Partition
         Projected and labelled training and test rows.
-    anchor : array of shape (r, h)
     projected_by : str
         The kind of projection, which an attack may ask for.
     entropy : int
@@ -125,9 +124,6 @@ def make_deployment(
     ----------
     rows : Partition
         Projected rows, with classes as labels.
-    projected_by : str
-    n_anchor_rows, n_queries : int
-    streams : Streams
     """
     assert rows.train_labels is not None
     assert rows.test_labels is not None
@@ -156,11 +152,8 @@ def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable
 
     Parameters
     ----------
-    deployment : Deployment
     simulation : Simulation
         Of this deployment.
-    attacks : iterable of str
-    seed : int
     """
     view = simulation.view(colluders=[COLLUDER], target=TARGET)
     exact = view.method.uses_anchor and view.anchor_noise_scale == 0

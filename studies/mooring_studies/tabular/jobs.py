@@ -68,9 +68,6 @@ class Measurer:
 
     Attributes
     ----------
-    options : Options
-    store : ResultStore
-    progress : Progress
     own_scores : bool
         Whether to keep what participants score on their own test rows.
     """
@@ -94,7 +91,6 @@ class Measurer:
 
         Parameters
         ----------
-        deployment : Deployment
         points : iterable of (Point, int)
             Each with the seed of its attacks and models.
         identity : dict
@@ -128,8 +124,6 @@ def append_missing(
 
     Parameters
     ----------
-    store : ResultStore
-    jobs : sequence of Job
     identity : dict
         What all these rows have in common.
     own_scores : bool

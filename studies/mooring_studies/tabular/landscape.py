@@ -93,10 +93,8 @@ class Digits:
 
     Attributes
     ----------
-    train, test : Records
     name : str
         Whose rows they are.
-    checksums : mapping of str to str
     """
 
     train: Records = field(repr=False)

@@ -27,10 +27,8 @@ def utility(rows: Partition, simulation: Simulation, *, learners: Sequence[str],
     ----------
     rows : Partition
         What the simulation was made from.
-    simulation : Simulation
     learners : sequence of str
         See `by_learner`.
-    seed : int
     """
     labels, test_labels = _labels(rows)
     joint, joint_labels = to_numpy(simulation.collaboration_matrix), np.concatenate(labels)
@@ -51,11 +49,8 @@ def alone(rows: Partition, who: Sequence[int], *, learners: Sequence[str], seed:
 
     Parameters
     ----------
-    rows : Partition
-    who : sequence of int
     learners : sequence of str
         See `by_learner`.
-    seed : int
     """
     labels, test_labels = _labels(rows)
     own, own_labels = (np.concatenate([part[i] for i in who]) for part in (rows.train, labels))

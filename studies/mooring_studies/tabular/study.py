@@ -170,15 +170,7 @@ def sum_rows(parts: Partition, encode: Callable[[], tuple[TableFeatures, Matrix]
 def table_deployment(
     partition: Partition, projection: Projection, options: TableOptions, streams: Streams
 ) -> Deployment:
-    """The deployment in which all points of one split are measured.
-
-    Parameters
-    ----------
-    partition : Partition
-    projection : Projection
-    options : TableOptions
-    streams : Streams
-    """
+    """The deployment in which all points of one split are measured."""
     projected = replace(
         partition,
         train=tuple(projection.encode(part) for part in partition.train),
