@@ -15,7 +15,6 @@ from typing import Any
 from mooring.report import render_page
 from mooring_studies import summary
 from mooring_studies.comparison.results import to_plain
-from mooring_studies.comparison.sums_table import tabulate_sums
 from mooring_studies.figures.study_figures import Figure
 from mooring_studies.settings.sections import IMAGE_KINDS
 from mooring_studies.storage.progress import in_words
@@ -34,6 +33,7 @@ _UNUSED: Mapping[str, Sequence[str]] = {
     "tables": _NO_IMAGES,
     "landscape": _NO_IMAGES,
     "sums": _NO_IMAGES,
+    "alternatives": _NO_IMAGES,
 }
 
 
@@ -79,7 +79,6 @@ def render_study(finished: Finished, figures: Sequence[Figure], comparisons: Seq
 
     Parameters
     ----------
-    finished : Finished
     figures : sequence of Figure
         As drawn, in the order in which they are shown.
     comparisons : sequence of mapping
@@ -121,8 +120,8 @@ def describe_study(
 def describe_summary(finished: Finished) -> dict[str, Any]:
     """The main figures as tables, each with a sentence on what it shows; None for one without figures."""
     if "case" in finished.results:
-        columns = summary.sum_columns(tabulate_sums(finished.results))
-        table = {"sentence": summary.say("sums"), **_table(columns), "note": ""}
+        sentence, columns = summary.case_columns(finished.study, finished.results)
+        table = {"sentence": sentence, **_table(columns), "note": ""}
         return {"n_hidden": 0, "joining": "", "controls": table, "noisy": None}
     sizes = summary.summarised(finished.results)
     shown = sizes[:_SHOWN_SIZES]
@@ -158,7 +157,7 @@ def _table(columns: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {
         "head": [*columns],
         "rows": [list(cells) for cells in zip(*columns.values(), strict=True)],
-        "numbers": [k for k, name in enumerate(columns) if name not in ("", "noise", "strongest attack")],
+        "numbers": [k for k, name in enumerate(columns) if name not in ("", "way", "noise", "strongest attack")],
     }
 
 

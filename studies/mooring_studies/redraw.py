@@ -2,9 +2,9 @@
 
     python -m mooring_studies.redraw results docs
 
-reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md and
-docs/findings.md. Figures that show faces are not drawn here, even where pictures are at hand: people's faces do not belong
-into a repository.
+reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md, docs/findings.md and
+docs/alternatives.md. Figures that show faces are not drawn here, even where pictures are at hand: people's faces do not
+belong into a repository.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mooring_studies.settings.spec import STUDIES, read_spec
 from mooring_studies.storage.store import Finished, read_finished
 
 COMPARISON, FINDINGS, GALLERY = "paper-against-mooring.md", "findings.md", "figures.md"
+ALTERNATIVES = "alternatives.md"
 _FACES = ("celeba", "participants")
 
 
@@ -45,9 +46,10 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
             cure="'mooring reproduce STUDY --output results' makes one.",
         )
     from mooring.atomic_io import make_folder, write_atomically
+    from mooring_studies.comparison.alternatives_table import describe_alternatives
     from mooring_studies.comparison.claims_page import render_comparison
     from mooring_studies.comparison.findings import render_findings
-    from mooring_studies.markdown import render_gallery
+    from mooring_studies.markdown import render_gallery, render_markdown, write_line
 
     finished: dict[str, Finished] = {}
     figures: dict[str, list[Figure]] = {}
@@ -65,6 +67,10 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
         FINDINGS: render_findings({name: one.results for name, one in finished.items()}, comparisons),
         GALLERY: render_gallery({name: own for name, own in figures.items() if own}, titles, under=docs),
     }
+    if "alternatives" in finished:
+        own = finished["alternatives"]
+        values = describe_alternatives(own.results, own.facts["spec"]["options"]["updates"])
+        pages[ALTERNATIVES] = render_markdown("alternatives.md.jinja", values | {"write_line": write_line})
     for name, text in pages.items():
         write_atomically(docs / name, text.encode(), what=f"the page {name}")
         say(f"{docs / name}")

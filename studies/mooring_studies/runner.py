@@ -35,10 +35,6 @@ def run_study(
 
     Parameters
     ----------
-    spec : Spec
-    data_dir, face_model : Path, optional
-    device : {"cpu", "cuda"}
-    store : ResultStore
     progress : object
         With `stage(name, total)`, `advance(n)` and `note(text)`.
     """
@@ -57,6 +53,10 @@ def run_study(
             from mooring_studies.tabular.sums import run_sums
 
             run_sums(spec, data_dir=data_dir, store=store, progress=progress)
+        case "alternatives":
+            from mooring_studies.alternatives.study import run_alternatives
+
+            run_alternatives(spec, data_dir=data_dir, store=store, progress=progress)
 
 
 def _run_images(

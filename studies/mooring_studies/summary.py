@@ -12,8 +12,9 @@ import numpy as np
 
 from mooring.report import render_sentence
 from mooring.typing import Array
+from mooring_studies.comparison.alternatives_table import ALTERNATIVE_COLUMNS, tabulate_alternatives
 from mooring_studies.comparison.results import Kind, Results
-from mooring_studies.comparison.sums_table import EPSILONS
+from mooring_studies.comparison.sums_table import EPSILONS, tabulate_sums
 from mooring_studies.figures.readings import accuracy_of, mean
 from mooring_studies.figures.terms import LOCAL_ONLY, LOCAL_OWN, METHOD_WORDS, POOLED_RAW, attack_words
 
@@ -60,6 +61,15 @@ def joining_pays(results: Results) -> tuple[int, int]:
 def say(what: str, *values: Any) -> str:
     """A sentence of summary.txt.jinja, by the name of its macro; the page and the terminal say the same."""
     return render_sentence("summary.txt.jinja", what, *values, package=__package__)
+
+
+def case_columns(study: str, results: Results) -> tuple[str, dict[str, list[str]]]:
+    """A study of cases as a sentence and a table, a cell for each line."""
+    if study == "sums":
+        return say("sums"), sum_columns(tabulate_sums(results))
+    lines = tabulate_alternatives(results)
+    cells = zip(*(line["cells"] for line in lines), strict=True)
+    return say("alternatives"), {name: list(column) for name, column in zip(ALTERNATIVE_COLUMNS, cells, strict=True)}
 
 
 def sum_columns(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

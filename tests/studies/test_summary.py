@@ -254,6 +254,7 @@ def test_settings_are_those_that_the_kind_of_study_uses() -> None:
         "census": {"options", "sums"},
         "landscape": {"options", "sums"},
         "sums": {"options"},
+        "alternatives": {"options"},
     }
     assert all(
         ("extra_draws" in found) == (study in ("mnist", "celeba", "participants")) for study, found in shown.items()

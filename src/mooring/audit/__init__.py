@@ -3,7 +3,7 @@
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.identification import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
-from mooring.audit.leakage import Attempt, run_attack, run_attack_batch, run_denoising
+from mooring.audit.leakage import Attempt, measure_leakage, run_attack, run_attack_batch, run_denoising
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
 from mooring.audit.planning import Plan, plan_study
 from mooring.audit.result import (
@@ -47,6 +47,7 @@ __all__ = [
     "find_strongest",
     "make_galleries",
     "make_linkage_test",
+    "measure_leakage",
     "plan_study",
     "point_with_noise",
     "root_mean_square",

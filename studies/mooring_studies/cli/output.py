@@ -15,7 +15,7 @@ from mooring import InputError
 from mooring_studies.rerun import Rerun, RowComparison, name_row
 from mooring_studies.settings.sections import IMAGE_KINDS
 from mooring_studies.settings.spec import STUDIES, read_spec
-from mooring_studies.summary import control_columns, noisy_columns, percent, say, say_size, sum_columns
+from mooring_studies.summary import control_columns, noisy_columns, percent, say, say_size
 
 _MOST_LINES = 12
 _WITH_NOISE = "The same with noise, mean over draws; new rows are scored without it"
@@ -55,8 +55,8 @@ def print_studies(console: Console) -> None:
 def print_summary(console: Console, result: Mapping[str, Any]) -> None:
     """The main figures of a finished study, and the page to open."""
     sizes = result["sizes"]
-    if result.get("sums"):
-        _print_sums(console, sum_columns(result["sums"]))
+    if result.get("cases"):
+        _print_cases(console, *result["cases"])
     if any(size["controls"] for size in sizes):
         _print_controls(console, sizes[:_MOST_LINES], images=read_spec(result["study"]).kind in IMAGE_KINDS)
     leaks = [(size, one) for size in sizes for one in size["noisy"] if one["strongest"] is not None]
@@ -82,10 +82,10 @@ def print_summary(console: Console, result: Mapping[str, Any]) -> None:
     )
 
 
-def _print_sums(console: Console, columns: Mapping[str, list[str]]) -> None:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=say("sums"), title_justify="left")
+def _print_cases(console: Console, sentence: str, columns: Mapping[str, list[str]]) -> None:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=sentence, title_justify="left")
     for name in columns:
-        table.add_column(name, justify="right" if name else "left")
+        table.add_column(name, justify="left" if name in ("", "way") else "right", overflow="fold")
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     console.print(table)

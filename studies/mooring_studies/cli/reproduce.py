@@ -208,10 +208,9 @@ def _rerun(row: str, spec: Spec, folder: Path, data_dir: Path | None, face_model
 
 def _present(console: Console, folder: Path, study: str) -> dict[str, Any]:
     """Draw, compare, write the page; answers with what was made and the main figures."""
-    from mooring_studies.comparison.sums_table import tabulate_sums
     from mooring_studies.page import CLAIMS, PAGE, present
     from mooring_studies.storage.store import read_finished
-    from mooring_studies.summary import joining_pays, summarised
+    from mooring_studies.summary import case_columns, joining_pays, summarised
 
     finished = read_finished(folder)
     if finished.study != study:
@@ -237,7 +236,7 @@ def _present(console: Console, folder: Path, study: str) -> dict[str, Any]:
         "draws_that_beat_training_alone": {"better": better, "of": compared},
         "sizes": summarised(finished.results),
         "comparisons": comparisons,
-        "sums": tabulate_sums(finished.results) if "case" in finished.results else [],
+        "cases": case_columns(study, finished.results) if "case" in finished.results else None,
     }
 
 

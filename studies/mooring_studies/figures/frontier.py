@@ -1,4 +1,4 @@
-"""Operating points, utility against leakage, with and without noise, and the frontier of all of them."""
+"""Operating points, utility against leakage, with and without noise, and the frontier of all of them; other ways beside."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.typing import Vector
+from mooring_studies.comparison.alternatives_table import tabulate_alternatives
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import chart, readings, terms
+from mooring_studies.figures.fits import Material
 
 NOTICEABLE = 0.5
 """Percentage points by which two noiseless methods differ at least where a figure tells them apart: less rounds away."""
 _NOTICEABLE_ERROR = 0.005
+_LEAST_SHOWN = 0.5  # percent
+_ALTERNATIVES = {  # marker and colour of ways beside rotation and sums
+    terms.ALIGNED: ("*", terms.BLUE),
+    terms.ALIGNED_DATA_NOISE: ("o", terms.SKY),
+    terms.SECURE_SUM: ("s", terms.WINE),
+    "fedavg": ("^", terms.VERMILION),
+    "fedavg-aggregate": ("v", terms.ORANGE),
+    "synthetic": ("D", terms.GREEN),
+    "statistics": ("P", terms.PURPLE),
+}
 _LOOKS = {
     terms.INDEPENDENT: ("P", terms.PURPLE, terms.PURPLE),
     terms.COMMON: ("*", terms.INK, terms.INK),
@@ -113,6 +125,39 @@ def draw_frontier(
             zorder=level,
         )  # fmt: skip
     return best
+
+
+def draw_alternatives(material: Material) -> list[chart.Drawing]:
+    """What each way scores against how many members are recognised, a panel a case; ways without a score are left out."""
+    lines = tabulate_alternatives(material.results)
+    cases = list(dict.fromkeys(line["case"] for line in lines))
+    title = "What other ways give away: score against members recognised"
+    canvas, panels = chart.make_axes(title, 1, len(cases), height=6.2)
+    for axes, case in zip(panels[0], cases, strict=True):
+        own = [line for line in lines if line["case"] == case and np.isfinite(line["score"])]
+        for line in own:
+            x, y, method = 100 * line["recognised"], 100 * line["score"], line["method"]
+            if method in (terms.LOCAL_ONLY, terms.POOLED_RAW):
+                chart.draw_level(
+                    axes, y, line["way"], colour=terms.GREY, style="--" if method == terms.LOCAL_ONLY else ":"
+                )
+                continue
+            marker, colour = _ALTERNATIVES[method]
+            inside = colour if line["draw"] == 0 else "none" if line["draw"] == 1 else terms.PALE
+            look = {"marker": marker, "color": colour, "markerfacecolor": inside, "markersize": 9, "linestyle": "none"}
+            above = {"zorder": 6, "markersize": 12} if method == terms.ALIGNED else {"zorder": 5}
+            axes.plot([max(x, _LEAST_SHOWN)], [y], label=line["way"], **(look | above))
+        axes.set_xscale("log")
+        axes.set_xlim(0.8 * _LEAST_SHOWN, 130)
+        axes.set_xticks([1, 10, 100], labels=["1", "10", "100"])
+        chart.draw_chance_across(axes, x=1.0)
+        axes.set(
+            title=case,
+            xlabel="members recognised at 1 % false alarms, %",
+            ylabel=f"{own[0]['measure']} on test rows, %",
+        )
+    chart.write_legend(canvas, chart.list_entries(panels[0][0]), n_columns=3)
+    return [chart.describe(canvas, "alternatives", "alternatives", deployments=lines[0]["deployments"])]
 
 
 def _point(results: Results, method: str, kind: Kind) -> Point | None:

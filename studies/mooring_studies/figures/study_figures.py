@@ -14,7 +14,17 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring.report import render_sentence
 from mooring_studies.comparison.curves import N_RESAMPLES
 from mooring_studies.comparison.results import Results
-from mooring_studies.figures import chart, fits, landscape, noise_curves, participants, pictures, tabular, tradeoff
+from mooring_studies.figures import (
+    chart,
+    fits,
+    frontier,
+    landscape,
+    noise_curves,
+    participants,
+    pictures,
+    tabular,
+    tradeoff,
+)
 from mooring_studies.figures.readings import mean, split_by_rows
 from mooring_studies.figures.terms import SECURE_SUM, SUMS
 
@@ -37,6 +47,7 @@ _STUDIES: Mapping[str, tuple[Callable[[fits.Material], list[chart.Drawing]], ...
     "census": _TABLES,
     "landscape": (landscape.draw_landscape,),
     "sums": (),  # a table says it
+    "alternatives": (frontier.draw_alternatives,),
 }
 _STYLE = Path(__file__).parents[1] / "templates" / "figures.mplstyle"
 _GREYS = 32
@@ -84,8 +95,6 @@ def draw_figures(
 
     Parameters
     ----------
-    study : str
-    results : Results
     facts : mapping
         What the run noted: see facts.json.
     images : mapping of str to array, or None

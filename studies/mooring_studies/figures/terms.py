@@ -88,6 +88,7 @@ TITLES = {
     "census": "Census",
     "landscape": "MNIST landscape",
     "sums": "Secure sums",
+    "alternatives": "Other ways",
 }
 
 LINKAGE_CHANCE = 10.0

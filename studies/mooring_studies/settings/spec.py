@@ -37,7 +37,7 @@ from mooring_studies.settings.sections import (
     suggest_name,
 )
 
-STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape", "sums")
+STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape", "sums", "alternatives")
 _TELLING = ("cli", "demo.py", "report")
 _TELLING_OF_STUDIES = (
     *("cli", "comparison", "figures", "storage"),
@@ -53,7 +53,7 @@ class Spec:
 
     name: str
     title: str
-    kind: Literal["digits", "faces", "faces-by-participants", "tables", "landscape", "sums"]
+    kind: Literal["digits", "faces", "faces-by-participants", "tables", "landscape", "sums", "alternatives"]
     seed: int = 0
     deployments: AtLeastOne = 1
     paper_section: str = ""
@@ -153,7 +153,6 @@ def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tu
 
     Parameters
     ----------
-    spec : Spec
     kind : {"data", "anchor", "both"}
         Which noise is drawn; the other is 0.
     streams : Streams

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.audit import AuditSettings, SumSpec, find_strongest
-from mooring.audit.sums import SumAuditor, simulate_sums
+from mooring.audit.sums import SumAuditor, SumSimulation, simulate_sums
 from mooring.learners import fit_discriminant
 from mooring.mechanisms.secure_sum import FeatureMap, SumPrivacy, TableFeatures
 from mooring.randomness import Streams
@@ -86,7 +86,6 @@ def sum_jobs(rows: Callable[[], SumRows], line: SumLine, streams: Streams, *, se
     ----------
     rows : callable
         Returns the rows; called where something is to be measured.
-    line : SumLine
     streams : Streams
         Those of the deployment.
     seed : int
@@ -117,14 +116,31 @@ def measure_sums(
 
     Parameters
     ----------
-    dealt : SumRows
-    epsilon : float or "none"
-    line : SumLine
     streams : Streams
         Those of the deployment.
     seed : int
         Of which candidates are attacked.
     """
+    simulation, columns = train_from_sums(dealt, epsilon, line=line, streams=streams)
+    # among many alike, the colluder's test rows are asked for like all others
+    settings = AuditSettings(colluders=(), seed=seed, sums=SumSpec(feature_map=dealt.feature_map))
+    auditor = SumAuditor(without_colluders_tests(dealt.rows), settings)
+    outcomes = [one for one in auditor.attack(simulation, (0,)) if one.applies]
+    for one in outcomes:
+        columns |= {f"membership_auc:{one.attack}": one.figures["membership_auc"].value}
+        columns |= {f"membership_tpr:{one.attack}": one.figures[_AT_1_PERCENT].value}
+    for column, measure in (("membership_auc", "membership_auc"), ("membership_tpr", _AT_1_PERCENT)):
+        strongest = find_strongest(outcomes, measure)
+        if strongest is not None:
+            found = strongest.figures[measure]
+            columns |= {column: found.value, f"{column}_low": found.interval.low, f"{column}_control": found.control}
+    return columns | {"membership_limit": 1.0 if epsilon == "none" else min(1.0, math.exp(epsilon) * 0.01 + line.delta)}
+
+
+def train_from_sums(
+    dealt: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams
+) -> tuple[SumSimulation, Row]:
+    """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`."""
     rows, feature_map = dealt.rows, dealt.feature_map
     assert rows.train_labels is not None
     assert rows.test_labels is not None
@@ -147,21 +163,7 @@ def measure_sums(
     leans = model.scores(features)[:, 0] if n_classes == 2 else None
     columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
     columns |= {"n_features": feature_map.n_features, "n_rows": sum(len(part) for part in rows.train)}
-    columns |= scored(rows.test_labels, clean=said, noisy=said) | ranked(rows.test_labels, leans)
-    # among many alike, the colluder's test rows are asked for like all others
-    settings = AuditSettings(colluders=(), seed=seed, sums=SumSpec(feature_map=feature_map))
-    auditor = SumAuditor(without_colluders_tests(rows), settings)
-    outcomes = [one for one in auditor.attack(simulation, (0,)) if one.applies]
-    for one in outcomes:
-        columns |= {f"membership_auc:{one.attack}": one.figures["membership_auc"].value}
-        columns |= {f"membership_tpr:{one.attack}": one.figures[_AT_1_PERCENT].value}
-    for column, measure in (("membership_auc", "membership_auc"), ("membership_tpr", _AT_1_PERCENT)):
-        strongest = find_strongest(outcomes, measure)
-        if strongest is not None:
-            found = strongest.figures[measure]
-            columns |= {column: found.value, f"{column}_low": found.interval.low, f"{column}_control": found.control}
-    limit = 1.0 if privacy is None else min(1.0, math.exp(privacy.epsilon) * 0.01 + privacy.delta)
-    return columns | {"membership_limit": limit}
+    return simulation, columns | scored(rows.test_labels, clean=said, noisy=said) | ranked(rows.test_labels, leans)
 
 
 def without_colluders_tests(rows: Partition) -> Partition:
@@ -177,8 +179,6 @@ def make_table_features(tables: TableRows, declared: DeclaredColumns, n_hats: in
 
     Parameters
     ----------
-    tables : TableRows
-    declared : DeclaredColumns
     n_hats : int
         Hat functions of a number.
     """

@@ -11,7 +11,7 @@ Legend: ε, δ the guarantee, c colluders that the noise allows for, D features.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -111,13 +111,38 @@ def run_sums(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress:
         Where rows and facts go, and who is told.
     """
     options = convert(spec.options, SumOptions)
+    load = partial(load_case, options=options, data_dir=data_dir)
+    run_cases(
+        spec, options.cases, load, partial(jobs_of, options=options), notes=_NOTES, store=store, progress=progress
+    )
+
+
+def run_cases(
+    spec: Spec,
+    cases: Sequence[SumCase],
+    load: Callable[[SumCase], CaseRows],
+    jobs: Callable[[SumRows, Streams, int], list[Job]],
+    *,
+    notes: Sequence[str],
+    store: ResultStore,
+    progress: Progress,
+) -> None:
+    """Deal every case anew in every deployment, run its jobs unless the store has their rows, and keep the facts.
+
+    Parameters
+    ----------
+    load : callable
+        A case whose files are not there is left out.
+    jobs : callable
+        Takes the rows, the streams and the number of a deployment.
+    """
     began = time.perf_counter()
-    progress.stage("deals", sum(min(case.deals, spec.deployments) for case in options.cases))
+    progress.stage("deals", sum(min(case.deals, spec.deployments) for case in cases))
     checksums: dict[str, str] = {}
-    notes, told = list(_NOTES), []
-    for case in options.cases:
+    notes, told = list(notes), []
+    for case in cases:
         try:
-            data = load_case(case, options, data_dir)
+            data = load(case)
         except StorageError as problem:
             notes.append(f"{case.name} was left out: {problem}")
             progress.note(notes[-1])
@@ -131,8 +156,7 @@ def run_sums(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress:
         for deployment in range(min(case.deals, spec.deployments)):
             streams = deployment_streams(spec, deployment)
             dealt = deal_rows(data, case, streams.named(f"deal/{case.name}/{case.rows_each}"))
-            own = identity | {"deployment": deployment}
-            append_missing(store, jobs_of(dealt, options, streams, deployment=deployment), own)
+            append_missing(store, jobs(dealt, streams, deployment), identity | {"deployment": deployment})
             progress.advance()
         told.append(identity | {"n_features": data.feature_map.n_features, "participants": list(dealt.rows.names)[:4]})
     facts = first_facts(spec) | {"data": checksums, "cases": told, "notes": list(dict.fromkeys(notes))}
@@ -180,7 +204,7 @@ def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRow
     return SumRows(take_rows(own, records.rows), data.feature_map, tuple(counts[code[part]] for part in train))
 
 
-def jobs_of(dealt: SumRows, options: SumOptions, streams: Streams, *, deployment: int) -> list[Job]:
+def jobs_of(dealt: SumRows, streams: Streams, deployment: int, *, options: SumOptions) -> list[Job]:
     """What is measured in one deployment: sums at each ε, and what they are compared with."""
     rows, seed = dealt.rows, int(streams.named("seed").integers(2**31))
     p = rows.n_participants

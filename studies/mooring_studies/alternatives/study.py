@@ -1,0 +1,232 @@
+"""Everybody's leakage: rotation, secure sums, federated averaging, synthetic rows and statistics on the same rows.
+
+One attacker throughout: the analyst together with participant 0, who attack some of the others and know their own rows, all
+that is uploaded, and the classes of the targets' rows. A row of the result is one way in one deployment of one case, with
+what its model scores and what the strongest attack on it gets by every measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mooring.attacks import DoesNotApply
+from mooring.attacks.sums import SUM_ATTACKS, score_membership, score_without_sums
+from mooring.audit import AttackOutcome, measure_leakage
+from mooring.randomness import Streams
+from mooring.typing import Matrix
+from mooring_studies.alternatives import updates
+from mooring_studies.alternatives.measurement import TARGETS, AuditedRows, Scores, strongest_columns
+from mooring_studies.alternatives.releases import ClassStatistics, Labelled, draw_synthetic, score_by_synthetic
+from mooring_studies.comparison.results import Row
+from mooring_studies.roles import COLLUDER
+from mooring_studies.settings.sections import Positive, SumLine, convert
+from mooring_studies.settings.spec import Spec, read_spec
+from mooring_studies.storage.progress import Progress
+from mooring_studies.storage.store import ResultStore
+from mooring_studies.tabular.deployment import Point, noise_columns
+from mooring_studies.tabular.jobs import Job
+from mooring_studies.tabular.scores import alone, ranked, scored, utility
+from mooring_studies.tabular.sum_line import LEARNERS, SumRows, train_from_sums
+from mooring_studies.tabular.sums import SumCase, SumOptions, load_case, run_cases
+
+_NOTES = (
+    "the attacker is the analyst with participant 0; it knows the classes of the targets' rows, in every way",
+    "the control is the same attack on another target's upload, or what is said without any, whichever tells more",
+    "errors of inverted and synthetic rows, which have no order: within a class, or a batch and class, they are assigned to "
+    "the true ones so that the error is least, which favours the attack",
+    "secure-sum and fedavg-aggregate are totals over all participants, less the colluder's own part: attacked by membership "
+    "alone",
+    "fedavg: inverted are the updates of the first round; membership goes by the first round and by all",
+    "gradient: of all rows of a target, and of a small batch each; one of many steps, so it has no score",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlternativeOptions(SumLine):
+    """The [options] of the study; columns of tables are as the study of sums declares them."""
+
+    noise_levels: tuple[Positive, ...]  # of rotation, as multiples of the rows' root mean square
+    attacks: tuple[str, ...]  # on rotated rows
+    cases: tuple[SumCase, ...]
+    updates: updates.UpdateSettings
+
+    def __post_init__(self) -> None:
+        if any(case.rows_each == 0 for case in self.cases):
+            raise ValueError("Expected rows_each above 0 in cases: federated averaging takes as many rows of each")
+
+
+def run_alternatives(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:
+    """Measure every way in every deployment, leaving out what the store has already; see `run_sums`."""
+    options, declared = convert(spec.options, AlternativeOptions), convert(read_spec("sums").options, SumOptions)
+
+    def jobs(dealt: SumRows, streams: Streams, deployment: int) -> list[Job]:
+        return Alternatives(dealt, options, streams).jobs()
+
+    load = partial(load_case, options=declared, data_dir=data_dir)
+    run_cases(spec, options.cases, load, jobs, notes=_NOTES, store=store, progress=progress)
+
+
+@dataclass(frozen=True, eq=False)
+class Alternatives:
+    """Every way to learn together from the rows of one deployment."""
+
+    dealt: SumRows
+    options: AlternativeOptions
+    streams: Streams
+
+    @cached_property
+    def audited(self) -> AuditedRows:
+        """The rows, under attack."""
+        return AuditedRows.of(self.dealt, self.options.attacks, self.streams)
+
+    def jobs(self) -> list[Job]:
+        """What measures each way."""
+        options, rows, p = self.options, self.dealt.rows, self.dealt.rows.n_participants
+        alone_ones = np.unique(np.linspace(0, p - 1, int(options.alone)).round().astype(int)).tolist()
+        levels: dict[str, tuple[Callable[[Any], Row], Sequence[Any]]] = {
+            "pooled-raw": (self._train, (range(p),)),
+            "aa-i-gdp": (self.measure_rotation, (0.0,)),
+            "aa-i-gdp-data-noise": (self.measure_rotation, options.noise_levels),
+            "secure-sum": (self.measure_sums, options.epsilons),
+            "gradient": (self.measure_gradients, (len(rows.train[0]), options.updates.small_batch)),
+            "fedavg": (self.measure_update, (1, options.updates.n_rounds)),
+            "fedavg-aggregate": (self.measure_aggregate, (1, options.updates.n_rounds)),
+        }
+        found: list[Job] = [({"method": "local-only", "draw": i}, partial(self._train, [i])) for i in alone_ones]
+        for method, (measure, values) in levels.items():
+            found += [({"method": method, "draw": k}, partial(measure, value)) for k, value in enumerate(values)]
+        for method, whole in (("synthetic", self.measure_synthetic), ("statistics", self.measure_statistics)):
+            found.append(({"method": method, "draw": 0}, whole))
+        return found
+
+    def _train(self, who: Sequence[int], rows: tuple[Matrix, ...] | None = None) -> Row:
+        own = replace(self.dealt.rows, train=self.dealt.rows.train if rows is None else rows)
+        return alone(own, who, learners=LEARNERS, seed=self.audited.settings.seed)
+
+    def measure_rotation(self, noise_level: float) -> Row:
+        """AA-I-GDP with private-data noise, or without any."""
+        deployment, settings = self.audited.deployment, self.audited.settings
+        method = "aa-i-gdp-data-noise" if noise_level else "aa-i-gdp"
+        simulation = deployment.simulate(Point(method, data_noise_scale=noise_level * deployment.rms))
+        outcomes, _ = measure_leakage(simulation, self.dealt.rows, settings)
+        scores = utility(self.dealt.rows, simulation, learners=LEARNERS, seed=settings.seed)
+        return {"noise_level": noise_level} | noise_columns(simulation) | scores | strongest_columns(outcomes)
+
+    def measure_sums(self, epsilon: float | Literal["none"]) -> Row:
+        """The total of everybody's sums, at one ε."""
+        simulation, columns = train_from_sums(self.dealt, epsilon, line=self.options, streams=self.streams)
+        view, (rows, codes), scores = simulation.view((COLLUDER,)), self.audited.candidates(), {}
+        asked = simulation.encode(rows, codes.astype(np.float64))
+        for name in SUM_ATTACKS:
+            try:
+                told = score_membership(name, view, asked)
+            except DoesNotApply:
+                continue
+            if np.isfinite(told).any():  # candidates of whom an attack says nothing come last
+                scores[name] = np.nan_to_num(told, nan=float(np.nanmin(told)) - 1)
+        return columns | strongest_columns(self.audited.measure_total(scores, score_without_sums(view, asked)))
+
+    @cached_property
+    def rounds(self) -> tuple[updates.Round, ...]:
+        """Federated averaging of all participants."""
+        rows, rng = np.stack(self.dealt.rows.train), self.streams.named("federation")
+        return updates.federate(rows, np.stack(self.audited.labels), self.audited.n_classes, self.options.updates, rng)
+
+    def measure_update(self, n_rounds: int) -> Row:
+        """Each participant's updates of the first rounds, as the analyst has them without secure aggregation."""
+        steps = [[[one.step([target]) for one in self.rounds[:n_rounds]]] for target in TARGETS]
+        keys = [self.audited.labels[target] for target in TARGETS]
+        outcomes = self._attack_steps(steps, keys, n_members=len(keys[0]), is_gradient=False)
+        return {"n_rounds": n_rounds} | strongest_columns(outcomes) | self._score(self._predict(n_rounds))
+
+    def measure_aggregate(self, n_rounds: int) -> Row:
+        """The mean of all updates of the first rounds, as the analyst has it with secure aggregation."""
+        honest, asked = range(1, self.dealt.rows.n_participants), self.audited.candidates()
+        n_members = sum(len(part) for part in self.audited.labels[1:])
+        steps = [one.step(honest) for one in self.rounds[:n_rounds]]
+        scores = _score_rounds(steps, asked, n_members=n_members, is_gradient=False)
+        control = -np.asarray(updates.backpropagate(self.rounds[0].before, *asked).losses)
+        outcomes = self.audited.measure_total(scores, control)
+        return {"n_rounds": n_rounds} | strongest_columns(outcomes) | self._score(self._predict(n_rounds))
+
+    def measure_gradients(self, batch_size: int) -> Row:
+        """The gradient at the first weights of each batch of a target's rows."""
+        weights, steps, keys = self.rounds[0].before, [], []
+        for target in TARGETS:
+            rows, codes = self.dealt.rows.train[target], self.audited.labels[target]
+            batches = np.arange(len(rows)) // batch_size
+            whole = [batches == k for k in range(len(rows) // batch_size)]
+            own = [updates.backpropagate(weights, rows[one], codes[one]).gradient() for one in whole]
+            steps.append([[(weights, gradient)] for gradient in own])
+            keys.append(codes + self.audited.n_classes * batches)
+        outcomes = self._attack_steps(steps, keys, n_members=batch_size, is_gradient=True)
+        return {"batch_size": batch_size} | strongest_columns(outcomes)
+
+    def measure_synthetic(self) -> Row:
+        """Rows from everybody's own Gaussian copulas, in place of the rows."""
+        audited, labels = self.audited, self.audited.labels
+        rng, parts = self.streams.named("synthetic"), zip(self.dealt.rows.train, labels, strict=True)
+        drawn = [(draw_synthetic(own, audited.shape, rng), own[1]) for own in parts]
+        others = [one for i, one in enumerate(drawn) if i not in (*TARGETS, COLLUDER)]
+        known = np.concatenate([one[0] for one in others]), np.concatenate([one[1] for one in others])
+        found = [drawn[target] for target in TARGETS]
+        outcomes = audited.measure_rebuilt("synthetic rows", found, [codes for _, codes in found])
+        outcomes += audited.measure_members(lambda place, asked: score_by_synthetic(found[place], known, asked))
+        return strongest_columns(outcomes) | self._train(range(len(drawn)), tuple(one[0] for one in drawn))
+
+    def measure_statistics(self) -> Row:
+        """Everybody's counts and means of classes and covariance within them, as they are."""
+        audited, parts = self.audited, zip(self.dealt.rows.train, self.audited.labels, strict=True)
+        every = [ClassStatistics.of(*own, audited.n_classes) for own in parts]
+        others = ClassStatistics.pool([one for i, one in enumerate(every) if i not in TARGETS])
+        found, keys = (
+            [every[target] for target in TARGETS],
+            [audited.labels[target] for target in TARGETS],
+        )
+        means = [(one.means[codes], codes) for one, codes in zip(found, keys, strict=True)]
+        outcomes = audited.measure_rebuilt("class means", means, keys)
+        outcomes += audited.measure_members(lambda place, asked: found[place].score_members(others, asked))
+        said = ClassStatistics.pool(every).discriminate(np.concatenate(self.dealt.rows.test))
+        return strongest_columns(outcomes) | self._score(said)
+
+    def _attack_steps(
+        self, steps: Sequence[Sequence[Sequence[updates.Step]]], keys: Sequence[updates.Codes], **known: Any
+    ) -> list[AttackOutcome]:
+        """Attack the steps of each batch of each target: the first is inverted, and all are asked for members."""
+        audited, each, first = self.audited, len(steps[0]), [own[0] for target in steps for own in target]
+        used = np.stack([own[: len(own) - len(own) % each].reshape(each, -1) for own in keys])  # all in whole batches
+        groups, rng = (used % audited.n_classes).reshape(len(first), -1), self.streams.named(f"inversion/{each}")
+        rebuilt = updates.invert(first, groups, audited.shape, self.options.updates, rng).reshape(
+            len(keys), used[0].size, -1
+        )
+        found = [(rows, own.ravel()) for rows, own in zip(rebuilt, used, strict=True)]
+
+        def score(place: int, asked: Labelled) -> Scores:
+            scores = [_score_rounds(own, asked, **known) for own in steps[place]]
+            return {name: np.max([one[name] for one in scores], axis=0) for name in scores[0]}
+
+        return audited.measure_rebuilt("gradient matching", found, keys) + audited.measure_members(score)
+
+    def _predict(self, n_rounds: int) -> Matrix:
+        rows = np.concatenate(self.dealt.rows.test)
+        nothing = np.zeros(len(rows), dtype=np.int64)
+        return np.asarray(updates.backpropagate(self.rounds[n_rounds - 1].after, rows, nothing).logits)
+
+    def _score(self, logits: Matrix) -> Row:
+        """Scores of what a model says of everybody's test rows, by class."""
+        labels, said = self.dealt.rows.test_labels or (), logits.argmax(axis=1)
+        leans = logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else None
+        return scored(labels, clean=said, noisy=said) | ranked(labels, leans)
+
+
+def _score_rounds(steps: Sequence[updates.Step], asked: Labelled, **known: Any) -> Scores:
+    """Scores by the first round alone, whose weights fit every candidate alike, and by all together."""
+    first = updates.score_members(steps[:1], *asked, **known)
+    every = updates.score_members(steps, *asked, **known) if len(steps) > 1 else {}
+    return first | {f"{name}, all rounds": values for name, values in every.items()}
