@@ -107,6 +107,7 @@ def test_the_strongest_attack_decides() -> None:
     assert limit.met_at(point_result(safe))
     assert not limit.met_at(point_result(safe, broken))
     assert not limit.met_at(point_result(broken, safe))
+    assert [limit.met_at(point_result(safe), room=room) for room in (3.9, 4.1)] == [True, False]
 
 
 def test_where_no_attack_could_be_run_no_limit_is_met() -> None:

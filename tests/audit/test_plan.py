@@ -212,31 +212,6 @@ def test_the_gain_of_the_point_that_noise_chose_is_none(monkeypatch: pytest.Monk
     assert abs(np.mean(gains)) < 2 * np.std(gains, ddof=1) / np.sqrt(len(gains))
 
 
-def test_a_point_that_fails_on_the_other_half_is_not_recommended() -> None:
-    limit, auditor = LeakageLimit.parse("mean error at least 0.5"), SimpleNamespace(title=str)
-    search = searching.PointSearch(auditor, limit, None, 24)  # type: ignore[arg-type]
-
-    def audit(point: Any, error: float) -> PointResult:
-        figure = Figure(
-            "error", error, Interval(error - 0.1, error + 0.1, 0.95), None, 1.0, None, 9, higher_is_worse=False
-        )
-        return PointResult(point, 0.5, (AttackOutcome("moments", {"centred_error": figure}),), None, None)
-
-    for error in (0.69, 0.71):  # twice as far from the limit as the interval's end, while searching
-        point = searching.point_with_noise(0.0, error, n_components=6, n_anchor_rows=24)
-        search.tried[point] = audit(point, error)
-    assert search.best() is search.tried[point]
-    for error, kept in ((0.59, False), (0.61, True)):
-        reporter: Any = SimpleNamespace(
-            rms=lambda h: 1.0,
-            audit=lambda point, error=error: audit(point, error),
-            references=lambda: SimpleNamespace(local_only=None),
-        )
-        reported, recommended, _ = search.conclude(reporter)
-        assert reported.worst()[1].value == error
-        assert (recommended is not None) == kept
-
-
 @pytest.fixture(scope="module")
 def few_large() -> Partition:
     """Three participants with all the rows they need: too few test rows to tell whether joining pays."""

@@ -118,6 +118,7 @@ def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
     tried = [list(vars(point).values())[1:] for point in found.tried]
     chosen = [None if one is None else places.index(one) for one in (found.best(), reported, recommended)]
     check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, told, gist(words)])
+    assert found.conclude(search(lambda at: error(at) / 2, **options).auditor)[1] is None  # not kept on other rows
 
 
 def test_rules_of_hazards_are_on_record() -> None:

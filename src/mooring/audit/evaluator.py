@@ -193,8 +193,7 @@ class LeakageEvaluator:
     ) -> dict[str, tuple[str, Figure]]:
         """The most exposed values, columns and rows over all attacks, each with the attack's name; none without a guess.
 
-        Rows are also compared with those that were uploaded, as they are; columns are also read from records that an attack
-        decoded itself.
+        Rows are also compared with those that were uploaded; columns are also read from records that an attack decoded.
         """
         if self.guess is None:
             return {}

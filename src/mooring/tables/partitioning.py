@@ -154,13 +154,6 @@ class Partition:
         rng : numpy.random.Generator
         groups : array of int, optional
             Whose row each record is (one value a record): all rows of one person go to one half.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> whole = Partition.from_parts([np.eye(8)], [[0, 1] * 4], rng=rng, test_share=0)
-        >>> [half.train_labels[0].tolist() for half in whole.halves(rng=rng)]
-        [[0, 1, 0, 1], [0, 1, 0, 1]]
         """
         require_generator(rng)
         parts, p = (*self.train_indices, *self.test_indices), self.n_participants
@@ -184,22 +177,14 @@ class Partition:
 
     def _take(self, masks: Sequence[npt.NDArray[np.bool_]]) -> Partition:
         """The same partition with these rows alone: one mask a matrix, to train on and then to test on."""
-        p = self.n_participants
-
-        def some(arrays: tuple[Any, ...], masks: Sequence[npt.NDArray[np.bool_]]) -> tuple[Any, ...]:
-            return tuple(array[mask] for array, mask in zip(arrays, masks, strict=True))
-
-        left = [own[~mask] for own, mask in zip((*self.train_indices, *self.test_indices), masks, strict=True)]
-        return replace(
-            self,
-            train=some(self.train, masks[:p]),
-            train_labels=None if self.train_labels is None else some(self.train_labels, masks[:p]),
-            test=some(self.test, masks[p:]),
-            test_labels=None if self.test_labels is None else some(self.test_labels, masks[p:]),
-            train_indices=some(self.train_indices, masks[:p]),
-            test_indices=some(self.test_indices, masks[p:]),
-            unused_indices=np.sort(np.concatenate([self.unused_indices, *left])),
-        )
+        p, indices = self.n_participants, (*self.train_indices, *self.test_indices)
+        left = [own[~mask] for own, mask in zip(indices, masks, strict=True)]
+        taken: dict[str, Any] = {"unused_indices": np.sort(np.concatenate([self.unused_indices, *left]))}
+        for side, some in (("train", masks[:p]), ("test", masks[p:])):
+            for name in (side, f"{side}_labels", f"{side}_indices"):
+                own = getattr(self, name)
+                taken[name] = own and tuple(array[mask] for array, mask in zip(own, some, strict=True))
+        return replace(self, **taken)
 
 
 def partition(

@@ -93,11 +93,8 @@ def _halve(
     """What searches, and what reports on other rows and with other draws."""
     rng = np.random.default_rng([settings.seed, 10])
     halves = Auditor.of(datasets, labels, settings).partition.halves(rng=rng, groups=settings.evaluation.groups)
-    seeds = (settings.seed, int(rng.integers(2**31)))
-    searcher, reporter = (
-        Auditor.of(half, None, replace(settings, seed=seed)) for half, seed in zip(halves, seeds, strict=True)
-    )
-    return searcher, reporter
+    other = replace(settings, seed=int(rng.integers(2**31)))
+    return Auditor.of(halves[0], None, settings), Auditor.of(halves[1], None, other)
 
 
 def _plan_sums(

@@ -142,10 +142,8 @@ class PointSearch:
         )
         kept = f"There {found}, so the limit ({self.limit}) is kept. A lower bound on leakage, not a guarantee."
         if best.gain.answer == "does not pay":
-            return (
-                None,
-                f"Nothing is recommended. The best point that keeps to the limit ({self.limit}) is {held}. {scores}",
-            )
+            words = f"Nothing is recommended. The best point that keeps to the limit ({self.limit}) is {held}."
+            return None, f"{words} {scores}"
         named = "Recommended" if best.gain.answer == "pays" else "The best point that keeps to the limit"
         return best, f"{named}: {held}. {scores} {kept}"
 
