@@ -38,16 +38,15 @@ _SHARES = ("linkage", "membership_auc", RECOGNISED, "membership_at_0.1_percent",
 def describe_alternatives(results: Results, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the page on other ways; `settings` are those of the network."""
     lines = tabulate_alternatives(results)
-    ways = {(line["case"].partition(",")[0], line["way"]): line for line in lines}
-    told = {"all_rows": ("gradient", 0), "small_batch": ("gradient", 1), "aggregate": ("fedavg-aggregate", 1)}
+    ways = {(line["case"].partition(",")[0], line["method"], line["draw"]): line for line in lines}
     return {
         "lines": lines,
         "ways": ways,
-        "cases": list(dict.fromkeys(case for case, _ in ways)),
+        "cases": list(dict.fromkeys(case for case, *_ in ways)),
         "columns": ["data, participants × rows", *ALTERNATIVE_COLUMNS[1:]],
         "network": settings,
         "deployments": lines[0]["deployments"],
-    } | {name: next(one["way"] for one in lines if (one["method"], one["draw"]) == own) for name, own in told.items()}
+    }
 
 
 def tabulate_alternatives(results: Results) -> list[dict[str, Any]]:
@@ -76,7 +75,7 @@ def _line(rows: Results, case: str, method: str, column: str) -> dict[str, Any]:
         "deployments": len(rows.values("deployment")),
         "score": mean_of(score),
         "recognised": mean_of(rows.numbers(RECOGNISED)),
-        "error": mean_of(rows.numbers("centred_error")),
+        "exposed_tenth": mean_of(rows.numbers("exposed_tenth")),
     }
     error, guess = rows.numbers("centred_error"), mean_of(rows.numbers("centred_error_control"))
     tenth, luck = rows.numbers("exposed_tenth"), mean_of(rows.numbers("exposed_tenth_chance"))
