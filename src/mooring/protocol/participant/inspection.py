@@ -281,11 +281,15 @@ def _self_attack(
         ),
         progress=progress,
     )
-    attacked, places = found.points[0], np.concatenate(parts)
-    if attacked.examples is not None:
-        numbers = [int(places[index]) + 1 for index in attacked.examples["indices"]]
-        attacked = replace(attacked, examples=attacked.examples | {"row_numbers": numbers})
-    return AuditResult(found.description, found.references, (attacked,), note)  # hazards are told apart, and in full
+    points = tuple(_number_rows(one, np.concatenate(parts)) for one in found.points)
+    return AuditResult(found.description, found.references, points, note)  # hazards are told apart, and in full
+
+
+def _number_rows(one: PointResult, places: npt.NDArray[np.int64]) -> PointResult:
+    """Say of the rows that are shown which ones of the table they are, from 1 on."""
+    if one.examples is None:
+        return one
+    return replace(one, examples=one.examples | {"row_numbers": (places[one.examples["indices"]] + 1).tolist()})
 
 
 def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
