@@ -229,8 +229,7 @@ It does not protect rows. At every scale tried, up to about five times the scale
 find (v_PT = {mnist:.3f} for MNIST here, {celeba:.3f} for CelebA), matching class means and covariances rebuilds MNIST and
 links every row; Procrustes is the paper's strongest attack. One colluder, labels visible; error is ‖X̂ − X‖/‖X‖ after
 projection, the mean over draws of deal, maps and noise, with the range; linked among ten rows of the same class (chance
-10 %). Plain attacks, no denoiser; what was measured on 2026-11-15 is of 0.2.0, whose Gaussian projections did not have
-orthonormal columns.
+10 %). Plain attacks, no denoiser; CelebA is of 0.2.0.
 """
 
 
