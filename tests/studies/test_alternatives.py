@@ -13,17 +13,12 @@ from mooring_studies.alternatives import updates
 from mooring_studies.alternatives.measurement import MEASURES, TARGETS, strongest_columns
 from mooring_studies.alternatives.releases import ClassStatistics, draw_synthetic, score_by_synthetic
 from mooring_studies.alternatives.study import AlternativeOptions, Alternatives, run_alternatives
-from mooring_studies.comparison.alternatives_table import (
-    ALTERNATIVE_COLUMNS,
-    describe_alternatives,
-    tabulate_alternatives,
-)
+from mooring_studies.comparison.alternatives_table import ALTERNATIVE_COLUMNS, tabulate_alternatives
 from mooring_studies.comparison.results import Results
-from mooring_studies.figures.study_figures import draw_figures
-from mooring_studies.markdown import render_markdown, write_line
+from mooring_studies.redraw import redraw
 from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import read_spec
-from mooring_studies.storage.store import ResultStore
+from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import case_columns
 from mooring_studies.tabular.jobs import deployment_streams
 from mooring_studies.tabular.sums import SumCase, deal_rows, load_case
@@ -33,7 +28,6 @@ from tests.studies.support import Counting
 
 SPEC = read_spec("alternatives", quick=True)
 OPTIONS = convert(SPEC.options, AlternativeOptions)
-WRITE = {"write_line": write_line}
 SMALL = replace(OPTIONS.updates, n_hidden=16, n_rounds=2, n_iterations=60)
 
 
@@ -140,8 +134,9 @@ def test_every_way_has_its_figures_and_a_line_of_the_table(tmp_path: Any, monkey
     monkeypatch.setattr(Alternatives, "measure_rotation", brief)
     options = {**SPEC.options, "updates": {**SPEC.options["updates"], "n_iterations": 5, "n_hidden": 8, "n_rounds": 2}}
     options["cases"] = [{"name": "digits", "source": "digits", "n_participants": 5, "rows_each": 20, "test_share": 0.3}]
-    with ResultStore(tmp_path, "key", {}) as store:
+    with ResultStore(tmp_path / "alternatives", "key", {}) as store:
         run_alternatives(replace(SPEC, options=options), data_dir=None, store=store, progress=Counting())
+        store.finish(store.kept(FACTS) or {})
         results = Results.from_rows(store.rows())
     lines = {line["way"]: line for line in tabulate_alternatives(results)}
     assert len(lines) == 14
@@ -154,8 +149,9 @@ def test_every_way_has_its_figures_and_a_line_of_the_table(tmp_path: Any, monkey
     assert lines["secure sums, ε = 2"]["recognised"] < 0.2
     assert np.isnan(lines["one gradient of 5 rows"]["score"])
     assert case_columns("alternatives", results)[1]["way"] == list(lines)
-    page = render_markdown("alternatives.md.jinja", describe_alternatives(results, SPEC.options["updates"]) | WRITE)
-    assert all(f"| {way} |" in page for way in lines)
-    (figure,) = draw_figures("alternatives", results, {}, None, tmp_path)
-    drawn = figure.path.read_text(encoding="utf-8")
+    *_, figures, page = redraw(tmp_path, tmp_path / "docs")
+    assert page.name == "alternatives.md"
+    assert all(f"| {way} |" in page.read_text(encoding="utf-8") for way in lines)
+    assert "alternatives.svg" in figures.read_text(encoding="utf-8")
+    drawn = (tmp_path / "docs" / "figures" / "alternatives" / "alternatives.svg").read_text(encoding="utf-8")
     assert all((way in drawn) == np.isfinite(line["score"]) for way, line in lines.items())

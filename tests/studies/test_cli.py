@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import numpy as np
@@ -447,7 +448,16 @@ def test_a_folder_that_cannot_be_written_is_disk_trouble(study: FakeStudy, tmp_p
 # Committed results
 
 
-def test_committed_results_are_redrawn_with_the_comparison(finished: tuple[Result, Path], tmp_path: Path) -> None:
+def test_committed_results_are_redrawn_with_the_comparison(
+    finished: tuple[Result, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_figures(_: Any, folder: Path) -> list[draw.Figure]:  # that they are drawn the same again is tested above
+        folder.mkdir(parents=True)
+        return [
+            draw.Figure(one.stem, Path(copy(one, folder)), one.stem, "A caption.") for one in (finished[1] / "figures").iterdir()
+        ]
+
+    monkeypatch.setattr(redraw, "draw_figures", copy_figures)
     said: list[str] = []
     docs = tmp_path / "docs"
     written = redraw.redraw(finished[1].parent, docs, say=said.append)
@@ -461,8 +471,6 @@ def test_committed_results_are_redrawn_with_the_comparison(finished: tuple[Resul
     text = (docs / "paper-against-mooring.md").read_text(encoding="utf-8")
     assert "mooring reproduce mnist" in text
     assert "not run" in text.lower()  # the studies that are not there
-    for path in written[:-3]:
-        assert path.read_bytes() == (finished[1] / "figures" / path.name).read_bytes()
 
 
 def test_faces_are_never_drawn_into_the_documents(
