@@ -63,17 +63,16 @@ class AuditedRows:
         """Choose targets and build galleries; `attacks` are those on rotated rows."""
         rows, features, seed = dealt.rows, dealt.feature_map, int(streams.named("seed").integers(2**31))
         labels = tuple(np.asarray(own, dtype=np.int64) for own in rows.train_labels or ())
-        shape, columns = RowShape(), features.schema.columns if isinstance(features, TableFeatures) else ()
-        if isinstance(features, PictureFeatures):
-            shape = RowShape((features.height, features.width))
+        columns = features.schema.columns if isinstance(features, TableFeatures) else ()
         ends = np.cumsum([0, *(one.width for one in columns)]).tolist()
         groups = [slice(at, at + len(one.categories)) for at, one in zip(ends, columns, strict=False) if one.categories]
-        shape = replace(shape, groups=tuple(groups))
+        image_shape = (features.height, features.width) if isinstance(features, PictureFeatures) else None
+        shape = RowShape(image_shape, tuple(groups))
         n_anchor_rows = 4 * rows.n_features
         deployment = make_deployment(
             rows, projected_by="none", n_anchor_rows=n_anchor_rows, n_queries=1000, streams=streams
         )
-        spec = EvaluationSpec(shape.image_shape, columns=columns, pixel_range=(-1.0, 1.0), n_examples=0)
+        spec = EvaluationSpec(image_shape, columns=columns, pixel_range=(-1.0, 1.0), n_examples=0)
         settings = AuditSettings(attacks, targets=TARGETS, evaluation=spec, seed=seed).for_data(rows)
         simulation = deployment.simulate(Point("aa-i-gdp"))
         views = [simulation.view(settings.colluders, target) for target in TARGETS]
