@@ -13,7 +13,7 @@ from mooring_studies.alternatives import updates
 from mooring_studies.alternatives.measurement import MEASURES, TARGETS, strongest_columns
 from mooring_studies.alternatives.releases import ClassStatistics, draw_synthetic, score_by_synthetic
 from mooring_studies.alternatives.study import AlternativeOptions, Alternatives, run_alternatives
-from mooring_studies.comparison.alternatives_table import ALTERNATIVE_COLUMNS, tabulate_alternatives
+from mooring_studies.comparison.alternatives_table import tabulate_alternatives
 from mooring_studies.comparison.results import Results
 from mooring_studies.redraw import redraw
 from mooring_studies.settings.sections import convert
@@ -43,10 +43,9 @@ def small_rows(n: int = 12, d: int = 6) -> tuple[Any, Any]:
     return np.tanh(rng.standard_normal((n, d))), rng.integers(0, 3, n)
 
 
-def first_weights(d: int = 6) -> updates.Weights:
-    rows, codes = small_rows(4, d)
-    settings = replace(SMALL, n_rounds=1)
-    return updates.federate(rows[None], codes[None], 3, settings, np.random.default_rng(0))[0].before
+def first_weights() -> updates.Weights:
+    rows, codes = small_rows(4)
+    return updates.federate(rows[None], codes[None], 3, SMALL, np.random.default_rng(0))[0].before
 
 
 def test_gradients_and_their_products_are_those_of_automatic_differentiation() -> None:
@@ -70,7 +69,6 @@ def test_rows_behind_a_gradient_are_told_and_rebuilt_and_others_are_not() -> Non
     shape, rng = updates.RowShape(), np.random.default_rng(0)
     rebuilt = updates.invert(single, codes[None, :1], shape, replace(SMALL, n_iterations=300), rng)[0]
     gaps = np.linalg.norm(rows - rebuilt, axis=1)
-    assert gaps.argmin() == 0
     assert gaps[0] < 0.2 * gaps[1:].min()
 
 
@@ -122,16 +120,13 @@ def test_members_are_the_targets_own_rows_and_the_control_has_another_targets() 
     assert told["membership_auc_control"] == pytest.approx(0.5, abs=0.02)
     rows, _ = audited.candidates()
     inside = np.array([float(any((part == row).all(axis=1).any() for part in parts)) for row in rows])
-    (total,) = audited.measure_total({"knows": inside}, np.zeros(len(rows)))
-    assert total.figures["membership_auc"].value == 1
-    assert total.figures["membership_auc"].control == 0.5
+    total = strongest_columns(audited.measure_total({"knows": inside}, np.zeros(len(rows))))
+    assert (total["membership_auc"], total["membership_auc_control"]) == (1, 0.5)
 
 
 def test_every_way_has_its_figures_and_a_line_of_the_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def brief(self: Alternatives, noise_level: float) -> dict[str, Any]:  # the audit has tests of its own
-        return {"noise_level": noise_level, "accuracy": 0.9}
-
-    monkeypatch.setattr(Alternatives, "measure_rotation", brief)
+    brief = {"noise_level": 0.5, "accuracy": 0.9}  # the audit has tests of its own
+    monkeypatch.setattr(Alternatives, "measure_rotation", lambda self, level: brief)
     options = {**SPEC.options, "updates": {**SPEC.options["updates"], "n_iterations": 5, "n_hidden": 8, "n_rounds": 2}}
     options["cases"] = [{"name": "digits", "source": "digits", "n_participants": 5, "rows_each": 20, "test_share": 0.3}]
     with ResultStore(tmp_path / "alternatives", "key", {}) as store:
@@ -140,18 +135,14 @@ def test_every_way_has_its_figures_and_a_line_of_the_table(tmp_path: Any, monkey
         results = Results.from_rows(store.rows())
     lines = {line["way"]: line for line in tabulate_alternatives(results)}
     assert len(lines) == 14
-    assert all(len(line["cells"]) == len(ALTERNATIVE_COLUMNS) for line in lines.values())
     for method in ("gradient", "fedavg", "synthetic", "statistics"):
         own = results.where(method=method)
         assert all(np.isfinite(own.numbers(f"{name}{part}")).all() for name in MEASURES for part in ("", "_control"))
-    assert lines["one gradient of 20 rows"]["recognised"] > 0.9
-    assert lines["statistics by class"]["recognised"] > 0.9
+    assert all(lines[one]["recognised"] > 0.9 for one in ("one gradient of 20 rows", "statistics by class"))
     assert lines["secure sums, ε = 2"]["recognised"] < 0.2
     assert np.isnan(lines["one gradient of 5 rows"]["score"])
     assert case_columns("alternatives", results)[1]["way"] == list(lines)
-    *_, figures, page = redraw(tmp_path, tmp_path / "docs")
-    assert page.name == "alternatives.md"
+    *_, page = redraw(tmp_path, tmp_path / "docs")
     assert all(f"| {way} |" in page.read_text(encoding="utf-8") for way in lines)
-    assert "alternatives.svg" in figures.read_text(encoding="utf-8")
-    drawn = (tmp_path / "docs" / "figures" / "alternatives" / "alternatives.svg").read_text(encoding="utf-8")
+    drawn = (tmp_path / "docs/figures/alternatives/alternatives.svg").read_text(encoding="utf-8")
     assert all((way in drawn) == np.isfinite(line["score"]) for way, line in lines.items())

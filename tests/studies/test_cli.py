@@ -454,7 +454,8 @@ def test_committed_results_are_redrawn_with_the_comparison(
     def copy_figures(_: Any, folder: Path) -> list[draw.Figure]:  # that they are drawn the same again is tested above
         folder.mkdir(parents=True)
         return [
-            draw.Figure(one.stem, Path(copy(one, folder)), one.stem, "A caption.") for one in (finished[1] / "figures").iterdir()
+            draw.Figure(one.stem, Path(copy(one, folder)), one.stem, "A caption.")
+            for one in (finished[1] / "figures").iterdir()
         ]
 
     monkeypatch.setattr(redraw, "draw_figures", copy_figures)
