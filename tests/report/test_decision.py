@@ -55,8 +55,11 @@ def test_limits_come_first_and_no_measure_alone_says_share(
 
 def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> None:
     bare = point(replace(AT, method="aa-i-gdp", data_noise_level=0.0))
-    unmeasured = PointResult(AT, 0.2, (AttackOutcome("moments", {"centred_error": error(0.95)}),), None, None)
-    for one in (None, PointResult(AT, 0.2, (), None, None), bare, unmeasured):
+    figures = point().outcomes[0].figures
+    for name in figures:  # any one alone not measured
+        part = AttackOutcome("moments", {other: one for other, one in figures.items() if other != name})
+        assert weigh_point(PointResult(AT, 0.2, (part,), None, None))["answer"] == "cannot tell"
+    for one in (None, PointResult(AT, 0.2, (), None, None), bare):
         assert weigh_point(one)["answer"] == "cannot tell"
 
 
@@ -88,6 +91,8 @@ def test_of_a_plan() -> None:
         (8.0, 0.02, (), "cannot tell"),
         (8.0, 0.02, ("epsilon at most 10",), "share"),
         (2.0, 0.02, ("epsilon at most 1",), "do not share"),
+        (2.0, None, ("membership at most 5 %",), "cannot tell"),
+        (2.0, None, ("epsilon at most 1",), "do not share"),
         (None, 0.02, (), "cannot tell"),
         (None, 0.9, (), "do not share"),
     ],

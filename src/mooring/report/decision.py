@@ -61,8 +61,10 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision
         against.append(f"{linked[1].value:.0%} of the rows are picked out of ten look-alikes")
     if one.point.data_noise_level == 0:
         against.append("the rows carry no noise, so that an upload is an exact image of them")
-    if tenth is None and not limits:
-        against.append("how well the most exposed rows are rebuilt was not measured")
+    missing = {DEFAULT_LIMIT.measure: tenth if not limits else figure, _TOLD: told, "linkage": linked}
+    against += [
+        f"not measured: {MEASURES[name]}" for name, got in missing.items() if got is None and name not in covered
+    ]
     kept = f"{' and '.join(map(repr, limits or [str(DEFAULT_LIMIT)]))} is kept"
     if against:
         return _because("cannot tell", f"{kept}, but {against[0]}", *against[1:])
@@ -115,6 +117,9 @@ def weigh_sums(one: SumResult | None, epsilon: float | None, delta: float, limit
             return state_broken(broken)
         if one.epsilon is not None and not one.epsilon.holds:
             return _because("do not share", "the ε that was measured is above the one that is promised")
+    unknown = [words for words, limit in zip(limits, asked, strict=True) if one is None and limit.measure != "epsilon"]
+    if unknown:
+        return _because("cannot tell", f"whether {' and '.join(map(repr, unknown))} is kept was not measured here")
     told = None if one is None else one.worst(_TOLD)
     rate = "" if told is None else f"; '{told[0]}' tells {told[1].value:.0%} of the rows at 1 % false alarms"
     if epsilon is None:
@@ -124,7 +129,10 @@ def weigh_sums(one: SumResult | None, epsilon: float | None, delta: float, limit
     bound = f"with ε = {epsilon:g} whoever is wrong about 1 % of others can tell at most {most:.0%} of the rows"
     if told is not None and told[1].interval.low > most:
         return _because("do not share", f"{bound}, and more are told{rate}")
-    if most > _SOMETHING and "epsilon" not in {limit.measure for limit in asked}:
+    allowed = [limit.bound for limit in asked if limit.measure == "epsilon"]
+    if allowed and epsilon > min(allowed):
+        return state_broken(limits)
+    if most > _SOMETHING and not allowed:
         return _because("cannot tell", f"the guarantee is weak: {bound}")
     return _because("share", f"{bound}, whatever attacks there are")
 
