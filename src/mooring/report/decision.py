@@ -25,15 +25,7 @@ _FAR_ABOVE_CHANCE, _MUCH, _SOMETHING = 2.0, 0.5, 0.2  # as in mooring.audit.haza
 
 
 def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision:
-    """Whether what attacks recover at a point speaks against sharing: an answer, and its reasons.
-
-    Parameters
-    ----------
-    one : PointResult or None
-        None where nothing could be attacked.
-    limits : sequence of str
-        Of the study.
-    """
+    """Whether what attacks recover at a point, if any could be run, speaks against sharing, by limits of the study."""
     asked = [LeakageLimit.parse(words) for words in limits]
     broken = [words for words, limit in zip(limits, asked, strict=True) if one is None or not limit.met_at(one)]
     if broken:
@@ -72,13 +64,7 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision
 
 
 def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
-    """The same of an audit, at the point that its headline is about; some attacks alone cannot say 'share'.
-
-    Parameters
-    ----------
-    limits : sequence of str
-        As for `weigh_point`.
-    """
+    """The same of an audit, at the point that its headline is about; some attacks alone cannot say 'share'."""
     if (sums := _leading_sums(result)) is not None:
         return weigh_sums(sums, sums.point.epsilon, sums.point.delta, limits)
     if not result.trustworthy:
