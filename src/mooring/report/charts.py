@@ -78,6 +78,7 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
         (one, one.deployed, *worst)
         for one in result.points
         if one.deployed is not None and not math.isnan(one.deployed.value) and (worst := one.worst(measure)) is not None
+        if not math.isnan(worst[1].value)
     ]
     if not shown:
         return None

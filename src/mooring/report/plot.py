@@ -49,7 +49,10 @@ class Axis:
         --------
         >>> [words for _, words in Axis.even("", 0.0, 1.1, ".1f").ticks]
         ['0.0', '0.5', '1.0']
+        >>> Axis.even("", -1.0, -4.0).high  # nothing to see but where things lie beyond
+        0.0
         """
+        high = high if high > low else low + 1.0
         rough = (high - low) / 5
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next(k * unit for k in (1, 2, 5, 10) if k * unit >= 0.999 * rough)
@@ -58,8 +61,8 @@ class Axis:
 
     @classmethod
     def shares(cls, title: str, low: float) -> Axis:
-        """A logarithmic axis of shares, from `low` to 1."""
-        return cls(title, low, 1.0, tuple((10.0**k, f"{10.0 ** (k + 2):g}%") for k in range(-6, 1)), log=True)
+        """A logarithmic axis of shares, from `low`, or a tenth, to 1."""
+        return cls(title, min(low, 0.1), 1.0, tuple((10.0**k, f"{10.0 ** (k + 2):g}%") for k in range(-6, 1)), log=True)
 
     @classmethod
     def names(cls, words: Sequence[str]) -> Axis:
