@@ -21,30 +21,9 @@ MODULES_IN_A_FOLDER, MODULE_LINES, FUNCTION_LINES, PARAMETERS = 12, 400, 60, 8
 ONE_FILE_EACH = ("cli", "attacks")  # a command each, an attack each
 # Windows has none of these, or another thing of that name.
 POSIX = {
-    "fcntl",
-    "grp",
-    "pwd",
-    "resource",
-    "termios",
-    "fork",
-    "geteuid",
-    "getuid",
-    "killpg",
-    "mkfifo",
-    "setsid",
-    "sysconf",
-}
-POSIX |= {
-    "statvfs",
-    "pread",
-    "chown",
-    "O_DIRECTORY",
-    "O_NOFOLLOW",
-    "SIGKILL",
-    "SIGHUP",
-    "SIGALRM",
-    "SIGXFSZ",
-    "AF_UNIX",
+    *("fcntl", "grp", "pwd", "resource", "termios", "fork", "geteuid", "getuid", "killpg", "mkfifo", "setsid"),
+    *("sysconf", "statvfs", "pread", "chown", "O_DIRECTORY", "O_NOFOLLOW", "SIGKILL", "SIGHUP", "SIGALRM"),
+    *("SIGXFSZ", "AF_UNIX"),
 }
 POSIX_IN_TESTS = POSIX | {"S_IMODE", "st_mode", "symlink_to", "umask", "capset"}
 FOR_THE_PROTOCOL = {"cryptography", "pyrage", "onnx", "fsspec", "safetensors"}

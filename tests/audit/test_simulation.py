@@ -289,10 +289,7 @@ def run_with(method: str, *, v: float = 0.0, sigma: float = 0.0, rows: Any = DAT
 
 
 def scales(method: str, *, data: float = 0.3, anchor: float = 0.02) -> dict[str, float]:
-    return {
-        "sigma": data if METHODS[method].data_noise else 0.0,
-        "v": anchor if METHODS[method].anchor_noise else 0.0,
-    }
+    return {"sigma": data if METHODS[method].data_noise else 0.0, "v": anchor if METHODS[method].anchor_noise else 0.0}
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -85,14 +85,8 @@ def test_disk_and_study_trouble_quotes_no_name(played: Played) -> None:
 
 def test_a_study_is_drafted_from_names_of_columns_alone(played: Played) -> None:
     draft = (
-        "--label",
-        "outcome",
-        "--classes",
-        "healthy,ill",
-        "--category",
-        "ward=north,south",
-        "--output",
-        "draft.toml",
+        *("--label", "outcome", "--classes", "healthy,ill"),
+        *("--category", "ward=north,south", "--output", "draft.toml"),
     )
     played.run("study", "init", played.table(0), *draft, note="study init")
     assert (played.home / "out/draft.toml").exists()

@@ -18,13 +18,7 @@ from mooring.audit.hazards import warn_of_linkage
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.study import Study
-from mooring.report import (
-    collect_records,
-    describe_report,
-    read_audit,
-    render_report,
-    summarise,
-)
+from mooring.report import collect_records, describe_report, read_audit, render_report, summarise
 from mooring.report.frame import load_template
 from tests.auditing import audited
 from tests.permissions import has_mode

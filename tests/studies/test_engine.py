@@ -26,12 +26,7 @@ from mooring_studies.images.face_study import FaceStudy, auditor
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.picture_rows import pictures_of
-from mooring_studies.images.representations import (
-    aligned_draws,
-    aligned_rows,
-    coupled_draws,
-    data_noise,
-)
+from mooring_studies.images.representations import aligned_draws, aligned_rows, coupled_draws, data_noise
 from mooring_studies.images.row_writer import RowWriter
 from mooring_studies.images.utility import scored
 from mooring_studies.networks import DIGITS

@@ -38,22 +38,9 @@ P, H, R, SEED = 3, 100, 110, 4
 DRAWS = {"data": 3, "anchor": 3, "both": 2}
 CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
 IDENTITY = {"deployment", "n_participants", "method", "draw", "anchor_noise_scale", "data_noise_scale"}
-UTILITY = {
-    "balanced_accuracy",
-    "balanced_accuracy_clean",
-    "accuracy",
-    "validation_balanced_accuracy",
-    "best_epoch",
-}
+UTILITY = {"balanced_accuracy", "balanced_accuracy_clean", "accuracy", "validation_balanced_accuracy", "best_epoch"}
 SOLVER = {"iterations", "converged", "residual", "step", "solver_seconds"}
-ON_ANCHORS = (
-    "pseudoinverse",
-    "procrustes",
-    "alignment-map",
-    "moments",
-    "procrustes+denoised",
-    "moments+denoised",
-)
+ON_ANCHORS = ("pseudoinverse", "procrustes", "alignment-map", "moments", "procrustes+denoised", "moments+denoised")
 Row = dict[str, Any]
 
 

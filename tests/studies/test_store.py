@@ -281,10 +281,7 @@ def opened(folder: Path, key: str = "k1") -> ResultStore:
 
 def test_rows_come_back_as_they_were_given(tmp_path: Path) -> None:
     numbers = {"draw": np.int64(0), "x": np.float64(0.1), "converged": np.bool_(True), "identities_each": None}
-    first = [
-        {"method": "a", **numbers},
-        {"method": "b", "draw": 1, "iterations": 500, "x": float("nan")},
-    ]
+    first = [{"method": "a", **numbers}, {"method": "b", "draw": 1, "iterations": 500, "x": float("nan")}]
     expected = [{"method": "a", "draw": 0, "x": 0.1, "converged": True}, {"method": "b", "draw": 1, "iterations": 500}]
     with opened(tmp_path) as store:
         store.append(first)
