@@ -16,10 +16,18 @@ from mooring.audit.result import (
     find_strongest,
 )
 from mooring.audit.simulation import Simulation, SimulationSettings, simulate
-from mooring.audit.specification import AuditSettings, EvaluationSpec, LeakageLimit, ProjectionKind, SumSpec
+from mooring.audit.specification import (
+    DEFAULT_LIMIT,
+    AuditSettings,
+    EvaluationSpec,
+    LeakageLimit,
+    ProjectionKind,
+    SumSpec,
+)
 from mooring.audit.utility import References
 
 __all__ = [
+    "DEFAULT_LIMIT",
     "HEADLINE",
     "AttackOutcome",
     "Attempt",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
 
+DEFAULT_LIMIT = "error at least 0.5"
+"""What a plan keeps to, and a page decides by, unless a study or its reader says otherwise."""
 _MEASURES = {
     "error": "exposed_tenth",
     "mean error": "centred_error",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mooring.attacks import REGISTRY
-from mooring.audit import AuditResult, LeakageLimit, Plan, PointResult, SumResult
+from mooring.audit import DEFAULT_LIMIT, AuditResult, LeakageLimit, Plan, PointResult, SumResult
 from mooring.audit.hazards import MEASURES, judge_leakage, warn_of_linked_rows
 from mooring.learners import Answer
 from mooring.mechanisms.secure_sum.guarantee import bound_odds
@@ -19,7 +19,7 @@ from mooring.metrics import Figure
 from mooring.report.numbers import describe_figure
 
 Decision = dict[str, Any]
-DEFAULT_LIMIT = LeakageLimit.parse("error at least 0.5")
+_DEFAULT = LeakageLimit.parse(DEFAULT_LIMIT)
 _TOLD = "membership_at_1_percent"
 _FAR_ABOVE_CHANCE, _MUCH, _SOMETHING = 2.0, 0.5, 0.2  # as in mooring.audit.hazards
 
@@ -37,10 +37,10 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision
     assert figure is not None
     which = f"{figure.name}: " if measure in ("exposed_value", "exposed_column") else ""
     found = f"{amount} is given away by {MEASURES[measure]} ({which}{describe_figure(figure)['value']}, by '{attack}')"
-    tenth, told, linked = (one.worst(name) for name in (DEFAULT_LIMIT.measure, _TOLD, "linkage"))
-    if not limits and tenth is not None and not DEFAULT_LIMIT.met_at(one):
+    tenth, told, linked = (one.worst(name) for name in (_DEFAULT.measure, _TOLD, "linkage"))
+    if not limits and tenth is not None and not _DEFAULT.met_at(one):
         rebuilt = f"a tenth of the rows is rebuilt with {tenth[1].value:.2f} of the error of guessing them, or less"
-        return _because("do not share", f"{rebuilt} (the limit is {DEFAULT_LIMIT.bound:g}, where a study states none)")
+        return _because("do not share", f"{rebuilt} (the limit is {_DEFAULT.bound:g}, where a study states none)")
     if not limits and amount == "much":
         return _because("do not share", found)
     covered, against = {limit.measure for limit in asked}, []
@@ -53,11 +53,11 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision
         against.append(f"{linked[1].value:.0%} of the rows are picked out of ten look-alikes")
     if one.point.data_noise_level == 0:
         against.append("the rows carry no noise, so that an upload is an exact image of them")
-    missing = {DEFAULT_LIMIT.measure: tenth if not limits else figure, _TOLD: told, "linkage": linked}
+    missing = {_DEFAULT.measure: tenth if not limits else figure, _TOLD: told, "linkage": linked}
     against += [
         f"not measured: {MEASURES[name]}" for name, got in missing.items() if got is None and name not in covered
     ]
-    kept = f"{' and '.join(map(repr, limits or [str(DEFAULT_LIMIT)]))} is kept"
+    kept = f"{' and '.join(map(repr, limits or [DEFAULT_LIMIT]))} is kept"
     if against:
         return _because("cannot tell", f"{kept}, but {against[0]}", *against[1:])
     return _because("share", f"{kept}, and by no measure more than little is given away")

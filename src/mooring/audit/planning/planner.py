@@ -15,7 +15,7 @@ from mooring.audit.operating_points import point_with_noise
 from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.search import HALVES, PointSearch
 from mooring.audit.result import PointResult, SumAudit
-from mooring.audit.specification import AuditSettings, LeakageLimit
+from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, LeakageLimit
 from mooring.errors import InputError
 from mooring.mechanisms.projection import Projection
 from mooring.tables import Partition
@@ -28,7 +28,7 @@ def plan_study(
     datasets: Partition | Sequence[Array],
     labels: Sequence[Array] | None = None,
     *,
-    limit: LeakageLimit | str = "error at least 0.5",
+    limit: LeakageLimit | str = DEFAULT_LIMIT,
     n_components: int | Sequence[int] | None = None,
     n_anchor_rows: int | None = None,
     settings: AuditSettings | None = None,
