@@ -170,7 +170,7 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     plain = json.loads(plan.to_json())
     assert SumResult.from_dict(plain["sums"]) == plan.sums
     page = render_plan(plan, command="mooring plan")
-    assert 'class="good"' in page
+    assert 'class="good decision"' in page
 
 
 def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
