@@ -1,6 +1,7 @@
 """A vault: its owner's only, kept whatever happens, and shut to the wrong passphrase."""
 
 import json
+import math
 import os
 import stat
 import subprocess
@@ -17,7 +18,7 @@ from mooring.atomic_io import LockHeldError, hold_lock
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.signed_file import write_signed
-from mooring.protocol.storage.vault import Floors, Vault
+from mooring.protocol.storage.vault import Floors, Vault, _check_of
 from tests.permissions import has_mode
 from tests.raising import raising
 
@@ -34,6 +35,9 @@ def secrets_of(vault: Vault) -> list[bytes]:
 def test_a_vault_opens_to_what_was_made(folder):
     made = Vault.create(folder / "vault", floors=Floors(0.02, 0.4, True))
     assert Vault.open(folder / "vault") == made
+    for name, value in (("data_noise", math.nan), ("anchor_noise", -0.1), ("most_epsilon", math.inf)):
+        with raising(InputError, name.replace("_", " "), got=f"{value:g}"):
+            Floors(**{name: value})
 
 
 @pytest.mark.posix
@@ -125,6 +129,8 @@ def damaged_identities(good: bytes) -> dict[str, bytes]:
     sealing = plain["sealing"]
     bad["one letter of sealing"] = json.dumps(plain | {"sealing": sealing[:30] + "Q" + sealing[31:] + "Q"}).encode()
     bad["a floor taken away"] = json.dumps(plain | {"floors": plain["floors"] | {"data_noise": 0.0}}).encode()
+    unlimited = {key: value for key, value in plain.items() if key != "check"} | {"floors": {"data_noise": math.nan}}
+    bad["a floor that is no number"] = json.dumps(unlimited | {"check": _check_of(unlimited)}).encode()
     return bad
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,12 @@ class Floors:
     """Whether a method without any noise is accepted."""
     most_epsilon: float = 8.0
     """The most ε that the same rows may spend in all studies of secure sums together."""
+
+    def __post_init__(self) -> None:
+        for name in ("anchor_noise", "data_noise", "most_epsilon"):
+            if not (math.isfinite(value := getattr(self, name)) and value >= 0):  # nothing is below a floor of NaN
+                expected, cure = "a number, 0 or above", "Leave it out for the default."
+                raise InputError(name.replace("_", " "), expected=expected, got=f"{value:g}", cure=cure)
 
 
 @dataclass(frozen=True)
