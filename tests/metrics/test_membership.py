@@ -46,7 +46,7 @@ def test_rates_at_few_false_positives() -> None:
     assert found.true_positive_rate(0.001)[0] == 1 / 5
     assert found.true_positive_rate(0.01)[1] == clopper_pearson(3, 5)
     figures = found.figures(control=Membership(np.zeros(5), np.zeros(200)))
-    assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 0.001]
+    assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 1 / 201]  # above all of 200
     assert [figure.control for figure in figures.values()] == [0.5, 0.0, 0.0]
 
 

@@ -42,15 +42,25 @@ def point(at: OperatingPoint = AT, **figures: Figure) -> PointResult:
         ({"linkage": rate(0.25, 0.1)}, (), "cannot tell"),
         ({}, ("linkage at most 5 %",), "do not share"),
         ({"linkage": rate(0.25, 0.1)}, ("linkage at most 100 %",), "share"),  # what a limit covers was agreed to
+        ({"exposed_tenth": error(0.08), "exposed_column": error(0.1)}, ("error at least 0.05",), "cannot tell"),
+        ({"register_class": rate(0.9, 0.01, 0.8)}, ("error at least 0.5",), "cannot tell"),
+        ({"read_column": rate(0.95, 0.5, 0.9)}, ("error at least 0.5",), "cannot tell"),
         ({"linkage": rate(0.95, 0.1)}, ("mean error at least 0.5",), "cannot tell"),  # and nothing else
         ({"exposed_tenth": error(0.1, 0.5)}, ("linkage at most 20 %",), "cannot tell"),
-        ({}, ("identity linkage at most 20 %",), "do not share"),  # nobody measured it
+        ({}, ("identity linkage at most 20 %",), "cannot tell"),  # nobody measured it
     ],
 )
 def test_limits_come_first_and_no_measure_alone_says_share(
     figures: dict[str, Figure], limits: tuple[str, ...], answer: str
 ) -> None:
     assert weigh_point(point(**figures), limits)["answer"] == answer
+
+
+def test_what_a_limit_allows_is_said_and_what_was_not_measured_is_not_called_broken() -> None:
+    (allowed,) = weigh_point(point(exposed_tenth=error(0.6)), ("error at least 0.5",))["reasons"]
+    assert "something is given away by the most exposed tenth" in allowed
+    assert "not kept" not in str(weigh_point(point(), ("identity linkage at most 20 %",)))
+    assert "at most 1.36%" in weigh_sums(None, 0.3, 1e-5)["reasons"][0]  # never rounded down
 
 
 def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> None:
@@ -89,7 +99,9 @@ def test_of_a_plan() -> None:
     [
         (2.0, 0.02, (), "share"),
         (8.0, 0.02, (), "cannot tell"),
-        (8.0, 0.02, ("epsilon at most 10",), "share"),
+        (8.0, 0.02, ("epsilon at most 10",), "cannot tell"),  # kept, and still no protection
+        (1.0, 0.25, (), "share"),  # more than is possible, on few rows: by luck
+        (2.0, None, ("epsilon at most 2",), "share"),
         (2.0, 0.02, ("epsilon at most 1",), "do not share"),
         (2.0, None, ("membership at most 5 %",), "cannot tell"),
         (2.0, None, ("epsilon at most 1",), "do not share"),

@@ -8,13 +8,14 @@ grid more often: the sentences say that share. A value is rare where at most 1 %
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.result import AuditResult, PointResult, SumResult
+from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
 from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
 from mooring.tables import Partition
@@ -204,7 +205,7 @@ def state_membership(point: PointResult) -> str | None:
     beside = "" if figure.control is None else f"; by an upload of other rows {figure.control:.1%}"
     words = (
         f"Can they tell that a row is in the upload? '{attack}' tells {figure.value:.0%}{figure.interval.written('.0%')} of "
-        f"the rows from rows that nobody uploaded, at 1 % false alarms (chance 1 %{beside})"
+        f"the rows from rows that nobody uploaded, at 1 % false alarms (chance {100 * (figure.chance or 0):.2g} %{beside})"
     )
     outlying = point.worst("outlying_membership_at_1_percent")
     words += "" if outlying is None else f", and {outlying[1].value:.0%} of the tenth that lies farthest from its class"
@@ -220,9 +221,11 @@ def state_sums(one: SumResult) -> str:
         words.append(f"{one.gain.sentence()}")
     if (told := one.worst("membership_at_1_percent")) is not None:
         attack, figure = told
-        allowed = (
-            "" if one.epsilon is None else f", and at most {min(1.0, math.exp(one.epsilon.claimed) / 100):.0%} may be"
-        )
+        allowed = ""
+        if one.point.epsilon is not None:
+            most = min(1.0, bound_odds(one.point.epsilon, one.point.delta) / 100)
+            above = " (above it by luck, or by a fault of the noise)" if figure.value > most else ""
+            allowed = f", and at most {round_up(100 * most)}% may be{above}"
         words.append(
             f"Of the rows behind the sums, '{attack}' tells {figure.value:.1%}{figure.interval.written('.1%')} at 1 % false "
             f"alarms{allowed}."
@@ -247,16 +250,30 @@ def judge_leakage(point: PointResult) -> tuple[str, str, str]:
     and control: less than 0.5 left is much, less than 0.8 something. The least decides: neither a mean over rows nor one
     measure alone calls a point safe.
     """
-    left = {}
-    for measure in MEASURES:
-        worst = point.worst(measure)
-        if worst is None or math.isnan(worst[1].value):
-            continue
-        left[measure] = _left_open(measure, worst[1])
+    left = _left_by_measure(point, MEASURES)
     decisive = min(left, key=lambda measure: left[measure])
-    amount = next(word for limit, word in _AMOUNTS if left[decisive] < limit)
+    amount = _name_amount(left[decisive])
     rule = f"by {MEASURES[decisive]}; much is more than half of what guessing leaves open, something more than a fifth"
     return amount, rule if "linkage" in left else f"{rule}; whether rows can be picked out was not measured", decisive
+
+
+def grade_measures(point: PointResult, measures: Iterable[str]) -> dict[str, str]:
+    """How much leaks by each of some measures that were taken, by the rule of `judge_leakage`; the most first."""
+    left = _left_by_measure(point, measures)
+    return {measure: _name_amount(left[measure]) for measure in sorted(left, key=lambda one: left[one])}
+
+
+def _left_by_measure(point: PointResult, measures: Iterable[str]) -> dict[str, float]:
+    taken = {measure: point.worst(measure) for measure in measures}
+    return {
+        measure: _left_open(measure, worst[1])
+        for measure, worst in taken.items()
+        if worst is not None and not math.isnan(worst[1].value)
+    }
+
+
+def _name_amount(left: float) -> str:
+    return next(word for limit, word in _AMOUNTS if left < limit)
 
 
 def _left_open(measure: str, figure: Figure) -> float:

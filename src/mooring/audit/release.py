@@ -55,7 +55,7 @@ class ReleaseRisk(Serializable):
         rate, outlying = self.figures[RATE], self.outlying[RATE]
         return (
             f"Whoever has the model tells of {rate.value:.1%}{rate.interval.written('.1%')} of the rows that it was trained "
-            f"on them, at 1 % false alarms, and of {outlying.value:.0%} of the most outlying tenth (chance 1 %; "
+            f"on them, at 1 % false alarms, and of {outlying.value:.0%} of the most outlying tenth (chance {100 * (outlying.chance or 0):.2g} %; "
             f"{self.n_models} models of half of {self.n_rows} rows). A lower bound."
         )
 

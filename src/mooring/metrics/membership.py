@@ -95,7 +95,8 @@ class Membership:
         for measure, rate in FALSE_POSITIVE_RATES.items():
             name, (value, interval) = prefix + measure, self.true_positive_rate(rate)
             before = None if control is None else control.true_positive_rate(rate)[0]
-            found[name] = Figure(name, value, interval, rate, before, None, self.members.size, True)
+            chance = max(rate, 1 / (self.others.size + 1))  # of one row to score above so few others
+            found[name] = Figure(name, value, interval, chance, before, None, self.members.size, True)
         return found
 
     def curve(self) -> tuple[tuple[float, float], ...]:

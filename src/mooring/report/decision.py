@@ -7,60 +7,82 @@ open. Joining that is shown not to pay is a reason not to share.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from mooring.attacks import REGISTRY
 from mooring.audit import DEFAULT_LIMIT, AuditResult, LeakageLimit, Plan, PointResult, SumResult
-from mooring.audit.hazards import MEASURES, judge_leakage, warn_of_linked_rows
+from mooring.audit.hazards import MEASURES, grade_measures
 from mooring.learners import Answer
-from mooring.mechanisms.secure_sum.guarantee import bound_odds
+from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
 from mooring.metrics import Figure
 from mooring.report.numbers import describe_figure
 
 Decision = dict[str, Any]
 _DEFAULT = LeakageLimit.parse(DEFAULT_LIMIT)
 _TOLD = "membership_at_1_percent"
+_NEEDED = (_TOLD, "linkage")
+_RATES = {
+    _TOLD: "{} of the rows can be told to be in the upload, at 1 % false alarms",
+    "linkage": "{} of the rows are picked out of ten look-alikes",
+    "register_class": "{} of the rows come first in a register of their class",
+    "identity_linkage": "{} of the persons are recognised",
+}
+_WEIGHED = {
+    **MEASURES,
+    "register_class": "the rows found in a register of their class",
+    "identity_linkage": "the persons recognised",
+    "attribute": "the attribute inferred",
+    "read_column": "the column that is read best",
+}
 _FAR_ABOVE_CHANCE, _MUCH, _SOMETHING = 2.0, 0.5, 0.2  # as in mooring.audit.hazards
 
 
-def weigh_point(one: PointResult | None, limits: Sequence[str] = ()) -> Decision:
-    """Whether what attacks recover at a point, if any could be run, speaks against sharing, by limits of the study."""
-    asked = [LeakageLimit.parse(words) for words in limits]
-    broken = [words for words, limit in zip(limits, asked, strict=True) if one is None or not limit.met_at(one)]
+def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str = "the study allows") -> Decision:
+    """Whether what attacks recover at a point, if any could be run, speaks against sharing.
+
+    Parameters
+    ----------
+    limits : sequence of str
+        Which measures may be how high; without any, the default limit holds.
+    whose : str
+        What a limit that is not kept is introduced by.
+    """
+    asked = {words: LeakageLimit.parse(words) for words in limits}
+    unknown = [words for words, limit in asked.items() if one is None or not _is_known(one.worst(limit.measure))]
+    broken = [words for words, limit in asked.items() if words not in unknown and one and not limit.met_at(one)]
     if broken:
-        return state_broken(broken)
+        return state_broken(broken, whose)
     if one is None or one.worst() is None:
         return _because("cannot tell", "no attack could be run, so nothing here may be read as safety")
-    amount, _, measure = judge_leakage(one)
-    attack, figure = one.worst(measure) or ("", None)
-    assert figure is not None
-    which = f"{figure.name}: " if measure in ("exposed_value", "exposed_column") else ""
-    found = f"{amount} is given away by {MEASURES[measure]} ({which}{describe_figure(figure)['value']}, by '{attack}')"
-    tenth, told, linked = (one.worst(name) for name in (_DEFAULT.measure, _TOLD, "linkage"))
-    if not limits and tenth is not None and not _DEFAULT.met_at(one):
+    if not limits and _is_known(tenth := one.worst(_DEFAULT.measure)) and tenth and not _DEFAULT.met_at(one):
         rebuilt = f"a tenth of the rows is rebuilt with {tenth[1].value:.2f} of the error of guessing them, or less"
         return _because("do not share", f"{rebuilt} (the limit is {_DEFAULT.bound:g}, where a study states none)")
-    if not limits and amount == "much":
-        return _because("do not share", found)
-    covered, against = {limit.measure for limit in asked}, []
-    if amount != "little" and measure not in covered:
-        against.append(found)
-        covered.add(measure)
-    if told is not None and _TOLD not in covered and _is_far_above_chance(told[1]):
-        against.append(f"{told[1].value:.0%} of the rows can be told to be in the upload, at 1 % false alarms")
-    if linked is not None and "linkage" not in covered and warn_of_linked_rows(one) is not None:
-        against.append(f"{linked[1].value:.0%} of the rows are picked out of ten look-alikes")
+    left = grade_measures(one, _WEIGHED)
+    found = {measure: _state_amount(one, measure, amount) for measure, amount in left.items() if amount != "little"}
+    if not limits and (much := [found[measure] for measure, amount in left.items() if amount == "much"]):
+        return _because("do not share", much[0])
+    for measure, words in _RATES.items():
+        told = one.worst(measure)
+        if told is not None and measure not in found and _is_far_above_chance(told[1]):
+            found[measure] = words.format(f"{told[1].value:.0%}")
+    covered = {limit.measure for limit in asked.values()}
+    against = [words for measure, words in found.items() if measure not in covered]
     if one.point.data_noise_level == 0:
         against.append("the rows carry no noise, so that an upload is an exact image of them")
-    missing = {_DEFAULT.measure: tenth if not limits else figure, _TOLD: told, "linkage": linked}
-    against += [
-        f"not measured: {MEASURES[name]}" for name, got in missing.items() if got is None and name not in covered
-    ]
-    kept = f"{' and '.join(map(repr, limits or [DEFAULT_LIMIT]))} is kept"
+    needed = (*_NEEDED, *(() if limits else (_DEFAULT.measure,)))
+    missing = [name for name in needed if name not in covered and not _is_known(one.worst(name))]
+    against += [f"not measured: {MEASURES[name]}" for name in missing]
+    against += [f"whether {words!r} is kept was not measured here" for words in unknown]
+    known = [words for words in limits or [DEFAULT_LIMIT] if words not in unknown]
+    kept = f"{' and '.join(map(repr, known))} is kept"
     if against:
-        return _because("cannot tell", f"{kept}, but {against[0]}", *against[1:])
-    return _because("share", f"{kept}, and by no measure more than little is given away")
+        return _because("cannot tell", f"{kept}, but {against[0]}" if known else against[0], *against[1:])
+    allowed = [words for measure, words in found.items() if measure in covered]
+    if allowed:
+        return _because("share", f"{kept}, which allows that {' and '.join(allowed)}")
+    return _because("share", f"{kept}, and by no measure weighed here is more than little given away")
 
 
 def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
@@ -84,7 +106,13 @@ def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
     return found
 
 
-def weigh_sums(one: SumResult | None, epsilon: float | None, delta: float, limits: Sequence[str] = ()) -> Decision:
+def weigh_sums(
+    one: SumResult | None,
+    epsilon: float | None,
+    delta: float,
+    limits: Sequence[str] = (),
+    whose: str = "the study allows",
+) -> Decision:
     """The same of secure sums.
 
     Parameters
@@ -93,34 +121,39 @@ def weigh_sums(one: SumResult | None, epsilon: float | None, delta: float, limit
         What attackers told from them, where that was tried.
     epsilon, delta
         Of the guarantee.
-    limits : sequence of str
+    limits, whose
         As for `weigh_point`.
     """
-    asked = [LeakageLimit.parse(words) for words in limits]
-    if one is not None:
-        broken = [words for words, limit in zip(limits, asked, strict=True) if not limit.met_by_sums(one)]
-        if broken:
-            return state_broken(broken)
-        if one.epsilon is not None and not one.epsilon.holds:
-            return _because("do not share", "the ε that was measured is above the one that is promised")
-    unknown = [words for words, limit in zip(limits, asked, strict=True) if one is None and limit.measure != "epsilon"]
-    if unknown:
-        return _because("cannot tell", f"whether {' and '.join(map(repr, unknown))} is kept was not measured here")
+    asked = {words: LeakageLimit.parse(words) for words in limits}
+    allowed = {words: limit for words, limit in asked.items() if limit.measure == "epsilon"}
+    broken = [words for words, limit in allowed.items() if epsilon is None or epsilon > limit.bound]
+    others = {words: limit for words, limit in asked.items() if limit.measure != "epsilon"}
+    unknown = [words for words, limit in others.items() if one is None or not _is_known(one.worst(limit.measure))]
+    broken += [words for words, limit in others.items() if words not in unknown and one and not limit.met_by_sums(one)]
+    if broken:
+        return state_broken(broken, whose)
+    if one is not None and one.epsilon is not None and not one.epsilon.holds:
+        return _because("do not share", "the ε that was measured is above the one that is promised")
     told = None if one is None else one.worst(_TOLD)
-    rate = "" if told is None else f"; '{told[0]}' tells {told[1].value:.0%} of the rows at 1 % false alarms"
+    rate = ""
+    if told is not None:
+        share = f"{told[1].value:.0%}{told[1].interval.written('.0%')} of {told[1].n} rows"
+        rate = f"'{told[0]}' tells {share} at 1 % false alarms"
     if epsilon is None:
         answer = "do not share" if told is not None and told[1].value > _MUCH else "cannot tell"
-        return _because(answer, f"the sums carry no noise, and nothing is promised{rate}")
+        return _because(answer, f"the sums carry no noise, and nothing is promised{rate and '; '}{rate}")
     most = min(1.0, bound_odds(epsilon, delta) / 100)
-    bound = f"with ε = {epsilon:g} whoever is wrong about 1 % of others can tell at most {most:.0%} of the rows"
-    if told is not None and told[1].interval.low > most:
-        return _because("do not share", f"{bound}, and more are told{rate}")
-    allowed = [limit.bound for limit in asked if limit.measure == "epsilon"]
-    if allowed and epsilon > min(allowed):
-        return state_broken(limits)
-    if most > _SOMETHING and not allowed:
-        return _because("cannot tell", f"the guarantee is weak: {bound}")
-    return _because("share", f"{bound}, whatever attacks there are")
+    bound = f"with ε = {epsilon:g} whoever is wrong about 1 % of others can tell at most {round_up(100 * most)}% of the rows"
+    if most > _SOMETHING:
+        kept = "the limit of ε is kept, but " if allowed else ""
+        return _because("cannot tell", f"{kept}the guarantee is weak: {bound}")
+    if unknown:
+        return _because("cannot tell", f"whether {' and '.join(map(repr, unknown))} is kept was not measured here")
+    above = told is not None and told[1].value > most
+    more = (
+        f"; {rate}, which is above that by luck, or by a fault of the noise, which canaries look for" if above else ""
+    )
+    return _because("share", f"{bound}, whatever attacks there are{more}")
 
 
 def decide_audit(audit: AuditResult | Plan) -> Decision:
@@ -144,15 +177,16 @@ def _leading_sums(result: AuditResult) -> SumResult | None:
 def weigh_plan(plan: Plan) -> Decision:
     """The same of a plan, at the setting that it recommends and within its own limit."""
     if plan.sums is not None:
-        return weigh_sums(plan.sums, plan.sums.point.epsilon, plan.sums.point.delta, [str(plan.limit)])
+        point = plan.sums.point
+        return weigh_sums(plan.sums, point.epsilon, point.delta, [str(plan.limit)], "the plan allows")
     if plan.recommended is not None:
-        return weigh_point(plan.recommended, [str(plan.limit)])
-    return _because("do not share", f"nothing that was tried keeps to the limit ({plan.limit}) and may pay")
+        return weigh_point(plan.recommended, [str(plan.limit)], "the plan allows")
+    return _because("do not share", f"no setting is recommended within the limit ({plan.limit})")
 
 
-def state_broken(limits: Sequence[str]) -> Decision:
-    """Limits of the study are not kept."""
-    return _because("do not share", f"the study allows {' and '.join(map(repr, limits))}, and that is not kept")
+def state_broken(limits: Sequence[str], whose: str) -> Decision:
+    """Limits are not kept."""
+    return _because("do not share", f"{whose} {' and '.join(map(repr, limits))}, and that is not kept")
 
 
 def decide(question: str, weighed: Sequence[Decision], answers: Sequence[Answer] = ()) -> Decision:
@@ -179,6 +213,17 @@ def decide(question: str, weighed: Sequence[Decision], answers: Sequence[Answer]
             return {"question": question, **_because(answer, *reasons)}
     joining = "joining is shown to pay" if answers else "what joining gives was not measured here"
     return {"question": question, **_because("share", *(words for one in weighed for words in one["reasons"]), joining)}
+
+
+def _state_amount(one: PointResult, measure: str, amount: str) -> str:
+    attack, figure = one.worst(measure) or ("", None)
+    assert figure is not None
+    which = f"{figure.name}: " if measure in ("exposed_value", "exposed_column", "read_column") else ""
+    return f"{amount} is given away by {_WEIGHED[measure]} ({which}{describe_figure(figure)['value']}, by '{attack}')"
+
+
+def _is_known(worst: tuple[str, Figure] | None) -> bool:
+    return worst is not None and not math.isnan(worst[1].value)
 
 
 def _is_far_above_chance(figure: Figure) -> bool:

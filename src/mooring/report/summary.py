@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult, SumAudit, SumResult
 from mooring.audit.hazards import state_sums
-from mooring.report.decision import decide, state_broken, weigh_audit, weigh_sums
+from mooring.report.decision import decide, weigh_audit, weigh_sums
 from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
@@ -80,7 +80,8 @@ def _summarise_sums(
     attacked = [SumAudit.from_dict(dict(checked))] if checked else []
     simulated = None if audit is None else AuditResult.from_dict(dict(audit)).sums
     attacked += [] if simulated is None else [simulated]
-    tried = [one for found in attacked for one in found.results if one.point.epsilon == settings.epsilon]
+    promised = settings.epsilon, settings.delta
+    tried = [one for found in attacked for one in found.results if (one.point.epsilon, one.point.delta) == promised]
     if not verdict["joining_measured"]:
         told = [f"In the audit's simulation {state_sums(one)}" for one in tried if one.gain is not None][:1]
         answers = [{"kind": "simulation", "answer": one.gain.answer} for one in tried if one.gain is not None]
@@ -110,8 +111,11 @@ def _decide(
     if "share" in records:
         question = f"You shared {what}. Should you, by what is measured?"
     broken = records.get("check", {}).get("exceeded")
+    if broken and not any(one["answer"] == "do not share" for one in weighed):
+        words = f"the check does not show that {' and '.join(map(repr, broken))} is kept, which the study asks for"
+        weighed = [*weighed, {"answer": "do not share", "reasons": [words]}]
     answers = [fact["answer"] for fact in verdict["joining"] if fact["answer"] is not None]
-    found = decide(question, [*([state_broken(broken)] if broken else []), *weighed], answers)
+    found = decide(question, weighed, answers)
     return found | {"words": render_sentence("verdict.txt.jinja", "decision", found)}
 
 

@@ -53,7 +53,9 @@ def judge(
     for audit, result in results:
         one = result.headline_point
         if audit["source"] == "audit" and result.references.local_only is not None and one is not None:
-            answer = None if one.gain is None else one.gain.answer
+            answer = (
+                None if audit["point"] is None or one.gain is None else one.gain.answer
+            )  # of the study's point alone
             joining.append({"kind": "simulation", "words": result.joining(), "answer": answer})
     if joining and not any(entry["group"] == "pooled raw" and entry["score"] for entry in scores):
         joining.append({"kind": "pooled raw not known", "answer": None})

@@ -79,7 +79,7 @@ def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResu
         assert one.epsilon is None or one.epsilon.holds
         for measure, rate in FALSE_POSITIVE_RATES.items():
             told = one.worst(measure)[1]
-            assert told.chance == rate
+            assert rate <= told.chance < 2 * rate  # above all of some 600
             assert one.epsilon is None or told.interval.low <= math.exp(one.epsilon.claimed) * rate + one.point.delta
     bare, weak, strong = sums.results
     assert not bare.usable  # 49 numbers of 96 rows

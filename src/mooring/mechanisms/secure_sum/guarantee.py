@@ -178,10 +178,10 @@ def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
 ones, and its answer multiplies the odds by 2.72 at most.'
     """
     factor = bound_odds(epsilon, delta)
-    found = _round_up(100 * min(1.0, factor * _FALSE_ALARMS))
+    found = round_up(100 * min(1.0, factor * _FALSE_ALARMS))
     return (
         f"Any test for whether a given {unit} is in the data that is wrong about {_FALSE_ALARMS:.0%} of absent ones finds "
-        f"at most {found}% of present ones, and its answer multiplies the odds by {_round_up(factor)} at most."
+        f"at most {found}% of present ones, and its answer multiplies the odds by {round_up(factor)} at most."
     )
 
 
@@ -190,6 +190,7 @@ def bound_odds(epsilon: float, delta: float) -> float:
     return math.exp(min(epsilon, 50.0)) + delta / _FALSE_ALARMS
 
 
-def _round_up(value: float) -> str:
+def round_up(value: float) -> str:
+    """Write a bound with three digits, never lower than it is."""
     digits = max(0, 2 - math.floor(math.log10(value)))
     return f"{math.ceil(round(value * 10**digits, 6)) / 10**digits:,.{digits}f}"

@@ -163,7 +163,9 @@ def inspect(
 def state_exceeded(limits: Sequence[str]) -> str:
     """What a verdict begins with where the study's limits are not kept."""
     names = ", ".join(f"'{one}'" for one in limits)
-    return f"Do not share: the study allows {names}, and your rows do not keep to it. " if limits else ""
+    return (
+        f"Do not share: the study asks for {names}, and it is not shown that your rows keep to it. " if limits else ""
+    )
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumSpec
+from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumResult, SumSpec
 from mooring.audit.sums import SumAuditor
 from mooring.learners import Score
 from mooring.protocol.messages.projection import study_features
@@ -97,10 +97,17 @@ def inspect_sums(
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
     tried = None if audit is None else audit.results[0]
     exceeded = tuple(
-        one for one in study.upload_limits if tried is None or not LeakageLimit.parse(one).met_by_sums(tried)
+        one for one in study.upload_limits if not _is_kept(LeakageLimit.parse(one), settings.epsilon, tried)
     )
     verdict = state_exceeded(exceeded) + _verdict(study, audit)
     return SumInspection(n_rows, class_counts, hazards, tuple(warnings), local, audit, verdict, exceeded)
+
+
+def _is_kept(limit: LeakageLimit, epsilon: float | None, tried: SumResult | None) -> bool:
+    """Whether a limit is kept: one of ε by the study itself, others by what was tried."""
+    if limit.measure == "epsilon":
+        return epsilon is not None and epsilon <= limit.bound
+    return tried is not None and limit.met_by_sums(tried)
 
 
 def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
