@@ -53,9 +53,10 @@ class ReleaseRisk(Serializable):
 
     def __str__(self) -> str:
         rate, outlying = self.figures[RATE], self.outlying[RATE]
+        chance = f"{100 * (outlying.chance or 0):.2g} %"
         return (
             f"Whoever has the model tells of {rate.value:.1%}{rate.interval.written('.1%')} of the rows that it was trained "
-            f"on them, at 1 % false alarms, and of {outlying.value:.0%} of the most outlying tenth (chance {100 * (outlying.chance or 0):.2g} %; "
+            f"on them, at 1 % false alarms, and of {outlying.value:.0%} of the most outlying tenth (chance {chance}; "
             f"{self.n_models} models of half of {self.n_rows} rows). A lower bound."
         )
 
