@@ -23,6 +23,7 @@ PAGES = ("check.html", "report.html")
 _INBOX_FILES = (".bundle", ".confirmation", ".share")
 _OTHERS = (*TABLE_FILES, *ANCHOR_FILES, ".safetensors", LIST_FILE)
 _NAME = re.compile(r"[^\W_][\w .()+-]{0,120}")
+_NUMBERED_CARD = re.compile(r"\.card(?: ?\(\d+\)|-\d+)\.toml$")  # as browsers number downloads of the same name
 _BLOCK = 2**20
 
 
@@ -108,6 +109,7 @@ class Workspace:
             return self.result / name
         if name.endswith(_INBOX_FILES):
             return self.inbox / name
+        name = _NUMBERED_CARD.sub(CARD_FILES[0], name)
         if name.endswith(CARD_FILES):
             return self.root / name
         if name.endswith(".toml"):  # browsers and mail programs number files of the same name
