@@ -102,6 +102,8 @@ def test_the_truth_in_any_order_is_an_error_of_zero_and_a_guess_is_no_attack() -
     told = strongest_columns(audited.measure_rebuilt("truth", found, labels))
     assert (told["centred_error"], told["linkage"], told["exposed_tenth"]) == (0, 1, 0)
     assert told["linkage_control"] < 0.35
+    others = strongest_columns(audited.measure_rebuilt("others", [*found[1:], found[0]], labels))
+    assert told["exposed_tenth_chance"] == told["exposed_tenth_control"] == others["exposed_tenth"]  # assigned alike
     guess = np.split(audited.evaluator.guess.by_class, len(parts))  # type: ignore[union-attr]
     none = strongest_columns(audited.measure_rebuilt("means", list(zip(guess, labels, strict=True)), labels))
     assert none["centred_error"] == none["centred_error_control"] > 0.5

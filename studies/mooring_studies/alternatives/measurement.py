@@ -109,8 +109,11 @@ class AuditedRows:
         rng = np.random.default_rng([self.settings.seed, 7])
         exposed = find_exposed_rows(truth, {attack: rebuilt, "guessing": guess}, guessed=guess, rng=rng)
         by, exposed_tenth = exposed["exposed_tenth"]
+        # Shuffled rows, the chance of the audit, are not assigned to the true ones again; another target's are.
+        others = find_exposed_rows(truth, {"control": foreign, "guessing": guess}, guessed=guess, rng=rng)
+        luck = others["exposed_tenth"][1].value
         outcomes = {attack: figures | {"linkage": self._identify(found)}, "guessing": {"centred_error": errors[2]}}
-        outcomes[by] |= {"exposed_tenth": exposed_tenth}
+        outcomes[by] |= {"exposed_tenth": replace(exposed_tenth, chance=luck, control=luck)}
         return [AttackOutcome(name, own) for name, own in outcomes.items()]
 
     def _identify(self, found: Sequence[Labelled]) -> Figure:

@@ -39,7 +39,8 @@ _NOTES = (
     "the attacker is the analyst with participant 0; it knows the classes of the targets' rows, in every way",
     "the control is the same attack on another target's upload, or what is said without any, whichever tells more",
     "errors of inverted and synthetic rows, which have no order: within a class, or a batch and class, they are assigned to "
-    "the true ones so that the error is least, which favours the attack",
+    "the true ones so that the error is least, which favours the attack; the chance of exposed_tenth is the figure of "
+    "another target's rows, assigned likewise",
     "secure-sum and fedavg-aggregate are totals over all participants, less the colluder's own part: attacked by membership "
     "alone",
     "fedavg: inverted are the updates of the first round; membership goes by the first round and by all",
