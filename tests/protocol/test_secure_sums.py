@@ -98,8 +98,19 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
         np.testing.assert_allclose(predicted.values, labels, atol=0.2)
     # fitted to labelled rows at home; those that were shared do not count, since the model has seen them
     options: dict[str, Any] = {"result": folder / "results" / "p5", "scoring": Scoring(held_out=given.table(8, 40))}
-    table = predict_rows(given.vaults[5], given.study, given.table(9, 40), **options).as_table()
+    restored = replace(given.vaults[5], folder=folder)  # its ledger knows of no study
+    for vault in (restored, given.vaults[5]):
+        calibrated = predict_rows(vault, given.study, given.table(9, 40), own_rows=given.table(5), **options)
+        assert calibrated.adjustment is not None
+        assert calibrated.adjustment.is_checked == (vault is not restored)
+    table = calibrated.as_table()
+    alone = predict_rows(vault, given.study, given.table(9, 40), result=options["result"], own_rows=given.table(5))
+    assert (calibrated.score, calibrated.gain) == (alone.score, alone.gain)  # no more labelled rows on one side
     if kind == "classes":
+        assert calibrated.evaluation is not None
+        assert alone.evaluation is not None
+        before, after = alone.evaluation.joint, calibrated.evaluation.joint
+        assert replace(after, calibration=before.calibration) == before != after
         shares = np.column_stack([table[f"probability_{name}"] for name in "abc"])
         np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
         assert (np.array(list("abc"))[shares.argmax(axis=1)] == table["prediction"]).all()
@@ -107,10 +118,9 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     else:
         inside = (np.array(table["low"]) <= labels) & (labels <= np.array(table["high"]))
         assert inside.mean() >= 0.75
-    with raising(InputError, "rows to calibrate on"):
-        predict_rows(
-            given.vaults[5], given.study, given.table(9, 40), **options | {"scoring": Scoring(held_out=given.table(5))}
-        )
+    for used in (given.table(5), given.table(9, 40)):  # shared, or scored
+        with raising(InputError, "rows to calibrate on"):
+            predict_rows(vault, given.study, given.table(9, 40), **options | {"scoring": Scoring(held_out=used)})
 
 
 def write_pictures(path: Path, n: int, seed: int) -> np.ndarray:

@@ -78,12 +78,14 @@ def _state_adjustment(found: Mapping[str, Any] | None) -> str:
     """What was fitted to rows of the participant's own, in a sentence; empty where nothing was."""
     if not found:
         return ""
-    what = "Probabilities are recalibrated"
+    what, then = "Probabilities are recalibrated", ". The calibration is of these; scores are of the model as delivered"
     if found.get("radius") is not None:
         held = "" if found.get("coverage") is None else f", and {found['coverage']:.0%} of the labelled ones do"
         what = f"Nine of ten new rows are to lie within ± {found['radius']:.3g} of the prediction{held}: fitted"
-    aside = f"; {found['left_out']} that were shared are left out" if found.get("left_out") else ""
-    return f"{what} on {found.get('rows')} rows that the model was not trained on{aside}."
+        then = ""
+    kept = "the model was not trained on" if found.get("checked") else "you say were not shared"
+    aside = f"; {found['left_out']} that were shared or are scored here are left out" if found.get("left_out") else ""
+    return f"{what} on {found.get('rows')} rows that {kept}{aside}{then}."
 
 
 def _describe_models(one: Evaluation) -> dict[str, Any]:

@@ -111,7 +111,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "risk": _NUMBER,
                 "override": _WORD,
                 "evaluation": {"classes": [str], "threshold": _NUMBER, "joint": _MODEL, "alone": _MODEL},
-                "adjustment": dict.fromkeys(("rows", "left_out", "radius", "coverage"), _NUMBER),
+                "adjustment": dict.fromkeys(("rows", "left_out", "radius", "coverage"), _NUMBER) | {"checked": _FLAG},
                 "importance": {"metric": _WORD, "columns": [{"name": str, "drop": float, "deviation": float}]},
             },
         ),

@@ -20,7 +20,7 @@ from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
 from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
-from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
+from mooring.learners.evaluation import Evaluation, Importance, Predicted, evaluate_classes, measure_importance
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.result import (
@@ -47,7 +47,7 @@ from mooring.tables.files import is_parquet
 from mooring.typing import Matrix, Progress
 
 _MEAN_TOLERANCE = 1e-4
-_Predict = Callable[[Matrix], tuple[npt.NDArray[Any], Matrix | None]]
+_Predict = Callable[[Matrix], Predicted]
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,29 @@ class Adjustment:
     """What labelled rows of one's own, which were not shared, changed in predictions."""
 
     n_rows: int
-    n_shared: int
-    """Rows that were left out, since the model was trained on them."""
-    radius: float | None
-    """Of numbers: half the width of intervals."""
+    n_left_out: int
+    """Rows that the model was trained on, or that are among the labelled new ones."""
+    is_checked: bool
+    """Whether the ledger knows which rows were shared."""
     label_range: tuple[float, float]
+    radius: float | None = None
+    """Of numbers: half the width of intervals."""
+    recalibration: Recalibration | None = None
+    """Of classes."""
     coverage: float | None = None
     """The share of labelled new rows that lie within their intervals."""
 
     def as_dict(self) -> dict[str, Any]:
         """The record, in plain values."""
-        return {"rows": self.n_rows, "left_out": self.n_shared, "radius": self.radius, "coverage": self.coverage}
+        counts = {"rows": self.n_rows, "left_out": self.n_left_out, "checked": self.is_checked}
+        return {**counts, "radius": self.radius, "coverage": self.coverage}
+
+    def apply(self, values: npt.NDArray[Any], probabilities: Matrix | None) -> Predicted:
+        """Predictions of the model, recalibrated; numbers stay."""
+        if self.recalibration is None or probabilities is None:
+            return values, probabilities
+        changed = self.recalibration.apply(probabilities)
+        return changed.argmax(axis=1), changed
 
     def with_coverage(self, errors: npt.NDArray[Any]) -> Adjustment:
         """The same, where errors of new rows are known."""
@@ -85,7 +97,7 @@ class Predictions:
     probabilities: Matrix | None
     """Of shape (n, classes): of each class; None for a number, and where the learner has none."""
     score: Score | None
-    """Of the joint model, where the rows came with labels."""
+    """Of the joint model as it was delivered, where the rows came with labels."""
     local_only: Score | None
     """Of a model of the participant's own rows alone on the same rows, where it was asked for."""
     gain: Gain | None = None
@@ -93,7 +105,7 @@ class Predictions:
     ids: dict[str, list[str]] = field(default_factory=dict)
     """The columns of the rows that the study names as ids, as they came."""
     evaluation: Evaluation | None = None
-    """Of classes, where the rows came with labels: both models in more detail."""
+    """Of classes, where the rows came with labels: both models in more detail; the calibration is of `probabilities`."""
     importance: tuple[str, tuple[Importance, ...]] | None = None
     """What the joint model looks at, where it was asked for and the rows came with labels."""
     release: Release | None = None
@@ -187,9 +199,7 @@ def predict_rows(
     if study.sums is not None and study.sums.person and study.sums.person not in study.ids:
         ignore = (*ignore, study.sums.person)
     predict, release = _read_model(vault, study, result)
-    adjustment = None
-    if scoring.held_out is not None:
-        predict, adjustment = _adjust(vault, study, predict, scoring.held_out, ignore)
+    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
     found, shares, truth, rows = [], [], [], []
     ids: dict[str, list[str]] = {}
     # a column of labels that are not known yet
@@ -204,35 +214,36 @@ def predict_rows(
         shares += [] if probabilities is None else [probabilities]
         truth += [] if block.labels is None else [block.labels]
         rows += [block.rows] if own_rows is not None or scoring.importance else []
-    predicted = np.concatenate(found)
+        if scoring.held_out is not None and block.labels is not None:
+            prints.add(block.values[:, : len(study.columns)])
+    predicted, each = np.concatenate(found), np.concatenate(shares) if shares else None
+    adjustment = None if scoring.held_out is None else _adjust(vault, study, predict, scoring.held_out, ignore, prints)
+    told, probabilities = (predicted, each) if adjustment is None else adjustment.apply(predicted, each)
     known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
-    words = np.array(study.label.classes)[predicted] if kind == "classes" else predicted
-    each = np.concatenate(shares) if shares else None
+    words, classes = np.array(study.label.classes)[told] if kind == "classes" else told, study.label.classes
     if known is None:
-        return Predictions(words, study.label.classes, each, None, None, None, ids, None, None, release, adjustment)
-    alone, gain, at_home = None, None, None
+        return Predictions(words, classes, probabilities, None, None, None, ids, None, None, release, adjustment)
+    alone = gain = at_home = evaluation = importance = None
     given = np.concatenate(rows) if rows else np.zeros((0, study.n_features))
     if own_rows is not None:
         at_home = _predict_alone(study, own_rows, given, ignore)
         alone = score(known, at_home[0], kind=kind, rng=_rng())
         gain = compare(known, predicted, at_home[0][None], kind=kind)
-    evaluation = importance = None
     if kind == "classes":
-        evaluation = evaluate_classes(
-            known, (predicted, each), at_home, classes=study.label.classes, threshold=scoring.threshold
-        )
+        evaluation = evaluate_classes(known, (predicted, each), at_home, classes=classes, threshold=scoring.threshold)
+        if adjustment is not None:
+            as_told = evaluate_classes(known, (told, probabilities), classes=classes).joint
+            evaluation = replace(evaluation, joint=replace(evaluation.joint, calibration=as_told.calibration))
     if scoring.importance:
         widths = {column.name: column.width for column in study.columns}
         importance = measure_importance(predict, given, known, widths=widths, kind=kind)
     more = (evaluation, importance, release, adjustment and adjustment.with_coverage(known - predicted))
-    return Predictions(words, study.label.classes, each, joint, alone, gain, ids, *more)
+    return Predictions(words, classes, probabilities, joint, alone, gain, ids, *more)
 
 
-def _predict_alone(
-    study: Study, own_rows: Path, given: Matrix, ignore: Collection[str]
-) -> tuple[npt.NDArray[Any], Matrix | None]:
+def _predict_alone(study: Study, own_rows: Path, given: Matrix, ignore: Collection[str]) -> Predicted:
     """What a model of one's own rows alone says of rows."""
     own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
     assert own.labels is not None
@@ -242,33 +253,26 @@ def _predict_alone(
 
 
 def _adjust(
-    vault: Vault, study: Study, predict: _Predict, data: Path, ignore: Collection[str]
-) -> tuple[_Predict, Adjustment]:
-    """Fit to labelled rows that were not shared: the same model with other probabilities, or how wide intervals are."""
-    own = read_encoded(study.schema, data, ignore=tuple(ignore))
+    vault: Vault, study: Study, predict: _Predict, data: Path, ignore: Collection[str], prints: Fingerprinter
+) -> Adjustment:
+    """Fit to labelled rows that were not shared, and whose fingerprints were not taken: they are not scored, either."""
+    own, ledger = read_encoded(study.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
     assert own.labels is not None
-    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
-    shared = Ledger(vault.folder).find_shared(study.digest, prints.add(own.values[:, : len(study.columns)]))
-    rows, labels = own.rows[~shared], own.labels[~shared]
+    scored, given = prints.take(), prints.add(own.values[:, : len(study.columns)])
+    left_out = ledger.find_shared(study.digest, given) | np.isin(given, scored)
+    rows, labels = own.rows[~left_out], own.labels[~left_out]
     if len(rows) < FEWEST_ROWS:
-        got = f"{len(rows)}, and {shared.sum()} that were shared, which the model was trained on"
+        got = f"{len(rows)}, and {left_out.sum()} that were shared or are among the rows scored"
         raise InputError("rows to calibrate on", expected=f"at least {FEWEST_ROWS}", got=got, cure="Give others.")
     values, probabilities = predict(rows)
-    ends, counts = (study.label.low, study.label.high), (len(rows), int(shared.sum()))
+    is_checked, ends = ledger.entry(study.digest) is not None, (study.label.low, study.label.high)
+    fitted = Adjustment(len(rows), int(left_out.sum()), is_checked, ends)
     if study.label.kind == "number":
-        return predict, Adjustment(*counts, conformal_radius(labels.astype(np.float64), values), ends)
+        return replace(fitted, radius=conformal_radius(labels.astype(np.float64), values))
     if probabilities is None:
         cure = "Leave the calibration out: this learner gives classes alone."
         raise InputError("the model", expected="one with probabilities", got="one without", cure=cure)
-    fitted = Recalibration.fit(labels.astype(np.int64), probabilities)
-
-    def recalibrated(rows: Matrix) -> tuple[npt.NDArray[Any], Matrix | None]:
-        given = predict(rows)[1]
-        assert given is not None
-        changed = fitted.apply(given)
-        return changed.argmax(axis=1), changed
-
-    return recalibrated, Adjustment(*counts, None, ends)
+    return replace(fitted, recalibration=Recalibration.fit(labels.astype(np.int64), probabilities))
 
 
 def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Release | None]:
@@ -289,7 +293,7 @@ def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Rel
         raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
     projection, secret = study_projection(study), perturbation.map
 
-    def predict(rows: Matrix) -> tuple[npt.NDArray[Any], Matrix | None]:
+    def predict(rows: Matrix) -> Predicted:
         aligned = delivered.apply(np.asarray(map_rows(projection.encode(rows), secret)))
         return model.predict_with_probabilities(aligned)
 
