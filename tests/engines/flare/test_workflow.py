@@ -16,6 +16,7 @@ import pytest
 
 from mooring.atomic_io import hash_file
 from mooring.engines.flare import chunks as pieces
+from mooring.engines.flare import server_workflow
 from mooring.engines.flare.chunks import FileExchange, IncomingFile, fetch_file, send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
 from mooring.engines.flare.configuration import (
@@ -32,6 +33,7 @@ from mooring.engines.flare.configuration import (
 from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.analyst.alignment import Aligned, align_bundles
 from mooring.protocol.messages.result import read_result
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
@@ -116,10 +118,16 @@ def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None
         assert "mooring flare" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("silent", ["", "north"])
+@pytest.mark.parametrize(("silent", "aside"), [("", ""), ("north", ""), ("", "east")])
 def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_they_answer(
-    world: World, silent: str
+    world: World, silent: str, aside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def align(study: Study, bundles: Any, folder: Path, **options: Any) -> Aligned:
+        found = align_bundles(study, [one for one in bundles if one.member.name != aside], folder, **options)
+        return replace(found, set_aside=(aside,) if aside else ())
+
+    monkeypatch.setattr(server_workflow, "align_bundles", align)
+
     def ask(task: str, told: Any, answers: Any) -> None:
         for name in told:
             if name != silent:
@@ -128,15 +136,18 @@ def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_th
 
     if silent:  # the dealer, whose anchor came before: it is not waited for again
         world.deal()
-    assert world.analyst.run(["west", "east", *SITES[:2]], ask) == ((silent,) if silent else ())
+    missing = [name for name in (silent, aside) if name]
+    assert world.analyst.run(["west", "east", *SITES[:2]], ask) == tuple(missing)
     record = json.loads((world.place / "analysis" / "flare.json").read_bytes())
     steps = {name: ["share", "result"] for name in SITES} | {
         "north": ["share"] if silent else ["anchor", "share", "result"]
     }
+    steps |= {aside: ["share"]} if aside else {}
     assert {name: list(said) for name, said in record["sites"].items()} == steps
-    assert (record["outcome"], record["missing"]) == (("incomplete", ["north"]) if silent else ("done", []))
+    assert (record["outcome"], record["missing"]) == ("incomplete" if missing else "done", missing)
+    assert list(record["left_out"]) == missing
     assert (record["sites"]["north"]["share"] == {"outcome": "no answer"}) == bool(silent)
-    assert [world.settings(name).result.exists() for name in SITES] == [not silent, True, True]
+    assert [world.settings(name).result.exists() for name in SITES] == [not silent, True, not aside]
 
 
 def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:

@@ -51,6 +51,7 @@ INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
 _COMMAND = "mooring flare"
 _TOLD = ("outcome", "digest", "rows", "reissued", "model")
 _SILENT = {"outcome": "no answer"}
+_MISFIT = "its anchor representation does not fit the others', or cannot be aligned"
 _SUBMIT_AGAIN = "What came is kept. When the others are up, submit the job again."
 Told = dict[str, str | int]
 Answers = dict[str, dict[str, Any]]
@@ -75,6 +76,8 @@ class ServerWorkflow:
     lock: ExitStack = field(default_factory=ExitStack, repr=False)
     answers: dict[str, Answers] = field(default_factory=dict, repr=False)
     """Of each site, what it answered to each step."""
+    left_out: dict[str, str] = field(default_factory=dict, repr=False)
+    """Participants without a bundle that is used, and why."""
     job: str = ""
     """FLARE's name of the job."""
 
@@ -134,6 +137,8 @@ class ServerWorkflow:
         self.record("running")
         try:
             delivered = self._run_rows(sites, ask) if self.study.sums is None else self._run_sums(sites, ask)
+            for name in (name for name in sites if name not in delivered):
+                self.left_out.setdefault(name, "there is no bundle of it that holds up")
             self._ask(RESULT_TASK, [name for name in sites if name in delivered], self.for_result, ask)
         except JobAbortedError:
             self.record("aborted")
@@ -146,9 +151,10 @@ class ServerWorkflow:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Participants who have not done a step, or were not asked for any."""
-        asked = {name: [one.get("outcome") for one in said.values()] for name, said in self.answers.items()}
-        return tuple(one.name for one in self.study.participants if set(asked.get(one.name, ())) != {"done"})
+        """Participants who have not done a step, were not asked for any, or were left out."""
+        asked = {name: {one.get("outcome") for one in said.values()} for name, said in self.answers.items()}
+        names = [member.name for member in self.study.participants]
+        return tuple(name for name in names if asked.get(name) != {"done"} or name in self.left_out)
 
     def _run_rows(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
         dealer = self.study.dealing_member.name
@@ -175,6 +181,7 @@ class ServerWorkflow:
             closing = close_list(
                 study, intake.sum_bundles, folder, self.signing_key, confirmations=inbox, command=_COMMAND
             )
+            self.left_out.update(closing.left_out)
             for name, reason in closing.left_out.items():
                 self.tell(f"left out the bundle of {name}: {reason}")
             for name in closing.doubted:
@@ -259,6 +266,7 @@ class ServerWorkflow:
         intake = self._collect(settings.least_sites)
         late = settings.late and (folder / STATE_FILE).is_file()
         aligned = align_bundles(study, intake.row_bundles, folder, mode="late" if late else "again", command=_COMMAND)
+        self.left_out.update(dict.fromkeys(aligned.set_aside, _MISFIT))
         if late:
             self.tell(f"admitted late: {', '.join(aligned.newcomers) or 'nobody'}")
         self.tell(
@@ -287,6 +295,7 @@ class ServerWorkflow:
             "outcome": outcome,
             "reason": reason,
             "missing": () if outcome == "running" else self.missing,
+            "left_out": self.left_out,
             "sites": {member.name: self.answers.get(member.name, {}) for member in self.study.participants},
         }
         text = json.dumps(record, indent=2, ensure_ascii=False).encode()
