@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
-from mooring.atomic_io import require_writable, write_atomically
+from mooring.atomic_io import hash_file, require_writable, write_atomically
 from mooring.desk.jobs import Outcome
 from mooring.desk.steps import Desk, Field, Step, Values, spell_command, split_columns
 from mooring.desk.workspace import ANCHOR_FILES, CARD_FILES, TABLE_FILES
@@ -206,16 +209,41 @@ def _check(desk: Desk, person: Participant, values: Values, progress: Progress) 
     name, ignore = values["data"], split_columns(values["ignore"])
     page, command = desk.workspace.root / "check.html", spell_command("check", name, *_ignored(ignore))
     require_writable(page, what="the page")
+    content = _identify(desk.workspace.root / name, ignore)  # before it is read: one that takes its place is another
     found = person.check(desk.workspace.root / name, ignore=ignore, progress=progress)
-    record = person.keep_record("check", found.as_dict(), command=command)
+    told = found.as_dict()
+    decision = summarise(person.study, {"check": told})["decision"]
+    told["advice"] = {"table": name, "content": content, "words": decision["words"]}
+    record = person.keep_record("check", told, command=command)
     write_atomically(page, render_check(person.study, record).encode(), mode=0o600, what="the page")
-    decision = summarise(person.study, {"check": record})["decision"]
-    desk.advice, is_whole = decision["words"], not found.exceeded and decision["answer"] != "do not share"
-    return Outcome((desk.advice, "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
+    is_whole = not found.exceeded and decision["answer"] != "do not share"
+    return Outcome((decision["words"], "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
+
+
+def _read_advice(person: Participant) -> dict[str, Any]:
+    """What the last check of this very study decided, and of which table; empty where a desk made none."""
+    try:
+        path = person.vault.study_path(person.study.folder_name) / "check.json"
+        return dict(json.loads(path.read_bytes())["advice"])
+    except (OSError, ValueError, TypeError, KeyError):  # what is damaged is told by the report
+        return {}
+
+
+def _identify(table: Path, ignore: Sequence[str]) -> list[str]:
+    """What a step reads of a table: the file by its digest, and the columns that are left out."""
+    found = table.stat()
+    return [_hash_table(table, found.st_ino, found.st_size, found.st_mtime_ns), *sorted(set(ignore))]
+
+
+@lru_cache(maxsize=16)  # a page asks each time that it is shown
+def _hash_table(table: Path, *state: int) -> str:
+    return hash_file(table, what="the table")
 
 
 def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) -> Step:
-    study, fields = person.study, [table, _IGNORE]
+    study, fields, advice = person.study, [table, _IGNORE], _read_advice(person)
+    name, (digest, *left_out) = advice.get("table", ""), advice.get("content", [""])
+    checked = f"{name} without {', '.join(left_out)}" if left_out else name
     if study.sums is None:
         fields.append(Field("anchor", "Anchor", "choice", tuple(desk.workspace.list_files(ANCHOR_FILES))))
         if study.label.kind != "none":
@@ -227,6 +255,7 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         data, path = desk.workspace.root / values["data"], desk.workspace.root / f"{person.member.name}.bundle"
         ignore = split_columns(values["ignore"])
         words = ["share", values["data"], *_ignored(ignore)]
+        is_other = bool(advice) and _identify(data, ignore) != [digest, *left_out]
         shared: ShareResult | SumShareResult
         if study.sums is not None:
             shared = person.share_sums(data, output=path, ignore=ignore, progress=progress)
@@ -237,11 +266,13 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         person.keep_record("share", shared.as_dict(), command=spell_command(*words))
         what, to_whom = describe_share(study, shared)
         again = " again, the same bytes as before" if shared.reissued else ""
-        lines = (f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}.")
-        return Outcome(lines, command=spell_command(*words))
+        lines = [f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}."]
+        lines += [f"This is not what was checked: that was {checked}, as it was then."] if is_other else []
+        return Outcome(tuple(lines), command=spell_command(*words), is_whole=not is_other)
 
     explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
-    explanation = f"{explanation} The check: {desk.advice}" if desk.advice else explanation
+    if name in table.choices and _identify(desk.workspace.root / name, left_out)[0] == digest:
+        explanation += f" The check of {checked}: {advice['words']}"
     return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done)
 
 

@@ -118,14 +118,11 @@ class Desk:
         Kept so that a passphrase is asked once.
     chosen : dict
         What was given last, by the name of the field.
-    advice : str
-        What the last check decided, to be read before sharing.
     """
 
     workspace: Workspace
     opened: Vault | None = field(default=None, repr=False)
     chosen: dict[str, str] = field(default_factory=dict, repr=False)
-    advice: str = ""
 
     @property
     def is_locked(self) -> bool:
