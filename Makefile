@@ -97,7 +97,7 @@ kit: .venv/pyvenv.cfg
 
 # On top of .venv, whose packages it finds through a .pth file: the extras are installed here, and nothing twice.
 .venv-distributed/.ready: .venv/.dev
-	$(PYTHON) -m venv .venv-distributed
+	$(BIN)/python -m venv .venv-distributed
 	$(BIN)/python -c "$(PACKAGES); print(f'import site; site.addsitedir({place!r})')" > \
 		"$$($(BIN_DISTRIBUTED)/python -c "$(PACKAGES); print(place)")/mooring-base.pth"
 	$(subst $(BIN),$(BIN_DISTRIBUTED),$(PIP)) --editable '.[distributed]'

@@ -8,6 +8,6 @@ $requirements = Join-Path $PSScriptRoot "requirements.txt"
     --find-links (Join-Path $PSScriptRoot "wheels") --require-hashes --requirement $requirements
 if ($LASTEXITCODE -ne 0) {
     $machine = (Get-Content $requirements -TotalCount 1).TrimStart("# ")
-    throw "install.ps1: not installed. The wheels are $machine -Python names another Python."
+    throw "install.ps1: not installed. These wheels: $machine -Python names another Python."
 }
 Write-Output "Installed: $(Join-Path $Target 'Scripts\mooring.exe')"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,13 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.output.exists():
         parser.error(f"--output {given.output} is there already; name another folder, or remove it.")
-    wheels = given.output / "wheels"
-    wheels.mkdir(parents=True)
-    platforms = given.platform or []
-    download(wheels, extras=given.extras, platforms=platforms, python=given.python)
-    version = given.python or "{}.{}".format(*sys.version_info[:2])
-    digest = complete(given.output, f"Python {version} on {' or '.join(platforms or [sysconfig.get_platform()])}")
-    print(f"{given.output}: {len(list(wheels.iterdir()))} wheels. Tell whoever installs it, by another way:")
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    platforms, version = given.platform or [], given.python or "{}.{}".format(*sys.version_info[:2])
+    with tempfile.TemporaryDirectory(dir=given.output.parent) as unfinished:  # a failed download leaves nothing
+        kit = Path(unfinished, "kit")
+        (kit / "wheels").mkdir(parents=True)
+        download(kit / "wheels", extras=given.extras, platforms=platforms, python=given.python)
+        digest = complete(kit, f"Python {version} on {' or '.join(platforms or [sysconfig.get_platform()])}")
+        kit.rename(given.output)
+    print(
+        f"{given.output}: {len(list((given.output / 'wheels').iterdir()))} wheels. Tell whoever installs it, by another way:"
+    )
     print(f"SHA-256 of requirements.txt: {digest}")
 
 

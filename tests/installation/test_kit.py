@@ -43,7 +43,8 @@ def test_a_kit_with_another_wheel_is_refused_and_a_whole_one_installed(kit: Modu
     digest = kit.complete(tmp_path / "kit", "Python 3 on anything")
     assert digest == kit.digest_of(tmp_path / "kit" / "requirements.txt")
     words = ["sh", str(tmp_path / "kit" / "install.sh"), str(tmp_path / "place")]
-    environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable}
+    (python := tmp_path / "a python").symlink_to(sys.executable)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": str(python)}
     honest = wheel.read_bytes()
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("more.py", "")
@@ -54,6 +55,22 @@ def test_a_kit_with_another_wheel_is_refused_and_a_whole_one_installed(kit: Modu
     subprocess.run(words, env=environment, check=True, capture_output=True)
     python = tmp_path / "place" / "bin" / "python"
     assert subprocess.run([python, "-m", "first"], check=True, capture_output=True).stdout == b"it runs\n"
+
+
+def test_a_download_that_fails_leaves_nothing(kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(wheels: Path, **options: object) -> None:
+        write_wheel(wheels, "first")
+        if (tmp_path / "offline").exists():
+            raise subprocess.CalledProcessError(1, "pip")
+
+    monkeypatch.setattr(kit, "download", download)
+    (tmp_path / "offline").touch()
+    with pytest.raises(subprocess.CalledProcessError):
+        kit.main(["--output", str(tmp_path / "dist" / "kit")])
+    assert list((tmp_path / "dist").iterdir()) == []
+    (tmp_path / "offline").unlink()
+    kit.main(["--output", str(tmp_path / "dist" / "kit")])
+    assert (tmp_path / "dist" / "kit" / "requirements.txt").is_file()
 
 
 @pytest.mark.parametrize(
