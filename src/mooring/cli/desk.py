@@ -20,8 +20,9 @@ def desk(
 ) -> None:
     """Take part, or analyse, on a page in your browser instead of with commands: the same steps, in a folder of yours.
 
-    The page is served on 127.0.0.1, to the browser that opens the printed address; each address works once. It reads and
-    writes nothing outside the folder, and sends nothing anywhere. Ctrl-C ends it. Needs mooring's extra 'desk'.
+    The page is served on 127.0.0.1, to the browser that opens the printed address; each address works once. It sends
+    nothing anywhere, and reads and writes in the folder alone, except that files which you put in by the page pass through
+    the system's temporary folder. Ctrl-C ends it. Needs mooring's extra 'desk'.
 
     Example: mooring desk st-mary
     """
