@@ -10,41 +10,41 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
 READERS = {
-    "bundle": "a participant's upload, which the analyst reads",
-    "map": "an analyst's map for a participant",
-    "anchor": "the dealer's anchor file",
-    "sealed anchor": "what a dealer sealed for the others",
-    "card": "a newcomer's card, which the designer reads",
-    "study": "the designer's study",
-    "header": "a site's header, which the designer reads",
-    "model": "an analyst's model (ONNX)",
-    "projection": "a designer's projection",
-    "csv": "a participant's table",
-    "parquet": "a participant's table",
-    "ledger": "a vault's ledger, damaged on the disk",
-    "identity": "a vault's keys, damaged on the disk",
-    "alignment.safetensors": "an analyst's work folder, damaged on the disk",
-    "collaboration.parquet": "an analyst's work folder, damaged on the disk",
-    "intake.json": "an analyst's work folder, damaged on the disk",
-    "alignment.json": "an analyst's work folder, damaged on the disk",
-    "flare requests": "a site's requests to the server",
-    "flare files": "files that a site sends to the server in pieces",
-    "flare answers": "a site's answers to tasks, which the server records",
-    "flare result": "a result that a site fetches from the server in pieces",
-    "flare task": "a server's task and its answers to a site",
-    "flare app": "a job's app, which a site admits or refuses",
-    "flare messages": "messages, requests and jobs, which a site's guard admits or refuses",
-    "dask bundle": "a participant's upload, which a worker reads",
-    "dask listing": "an object store's listing of uploads",
-    "dask part": "a part of the matrix that another worker wrote",
-    "sum bundle": "a participant's sealed sums, which analyst and combiners read",
-    "sum box": "what a participant sealed for a combiner",
-    "sum confirmation": "a combiner's word on bundles, which the analyst reads",
-    "sum closing list": "the analyst's list, which combiners read",
-    "sum share": "a combiner's share of the total, which the analyst reads",
-    "sum result": "an analyst's model of sums, which participants read",
+    "bundle": "a participant",
+    "map": "the analyst",
+    "anchor": "the dealer",
+    "sealed anchor": "the dealer",
+    "card": "a participant",
+    "study": "the designer",
+    "header": "a participant",
+    "model": "the analyst",
+    "projection": "the designer",
+    "csv": "the reader's own disk",
+    "parquet": "the reader's own disk",
+    "ledger": "the reader's own disk",
+    "identity": "the reader's own disk",
+    "alignment.safetensors": "the reader's own disk",
+    "collaboration.parquet": "the reader's own disk",
+    "intake.json": "the reader's own disk",
+    "alignment.json": "the reader's own disk",
+    "flare requests": "a FLARE site",
+    "flare files": "a FLARE site",
+    "flare answers": "a FLARE site",
+    "flare result": "the FLARE server",
+    "flare task": "the FLARE server",
+    "flare app": "the FLARE server",
+    "flare messages": "the FLARE server",
+    "dask bundle": "a participant",
+    "dask listing": "an object store",
+    "dask part": "another Dask worker",
+    "sum bundle": "a participant",
+    "sum box": "a participant",
+    "sum confirmation": "a combiner",
+    "sum closing list": "the analyst",
+    "sum share": "a combiner",
+    "sum result": "the analyst",
 }
-"""Whose bytes a target of fuzzing reads."""
+"""Who wrote the bytes that a target of fuzzing reads, in the order of the targets."""
 
 
 def main() -> None:
@@ -67,7 +67,8 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
         by_outcome[one["outcome"]].append(one)
     return environment.get_template("assurance.md.jinja").render(
         fuzz=fuzz,
-        readers=READERS,
+        sources=_group_by_source(fuzz["targets"]),
+        missing=[name for name in READERS if name not in fuzz["targets"]],
         mutants=mutants,
         n_inputs=sum(one["inputs"] for one in fuzz["targets"].values()),
         n_findings=sum(bool(one["finding"]) for one in fuzz["targets"].values()),
@@ -75,6 +76,15 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
         survivors=by_outcome["survived"],
         equivalent=by_outcome["equivalent"],
     )
+
+
+def _group_by_source(targets: dict[str, dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Results by reader, for each source of bytes that has a reader with results."""
+    grouped: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, source in READERS.items():
+        if name in targets:
+            grouped.setdefault(source, {})[name] = targets[name]
+    return grouped
 
 
 def _read(path: Path) -> dict[str, Any]:
