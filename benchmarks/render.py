@@ -38,8 +38,8 @@ def _machine(result: dict[str, Any]) -> str:
 def _sharing(result: dict[str, Any]) -> str:
     lines = [
         "## Sharing a large table\n",
-        "`mooring share` checks, fingerprints, maps and shuffles every row, adds noise, hashes and signs. Beside it: reading",
-        f"the file once with pyarrow, and the matrix product alone. The target for the process's peak memory is {LIMIT_MB} MB.\n",
+        "`mooring share` checks, fingerprints, maps and shuffles every row, adds noise, hashes and signs. Beside it:",
+        f"reading the file once with pyarrow, and the matrix product alone. The target for peak memory is {LIMIT_MB} MB.\n",
         "| file | noise on rows | share | reading once | product alone | rows a second | peak memory |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -92,8 +92,8 @@ def _gpu(result: dict[str, Any]) -> str:
         f"| {found['alone_seconds']:.2f} s | {found['batch_seconds_each']:.2f} s "
         f"| {cheaper:.2f}{_missed(cheaper <= 1)} | 1 |",
         "",
-        f"The loop's objective was {found['loop']['objective']:.2f}, mooring's {found['mooring']['objective']:.2f}. The batch "
-        f"took {found['batch_peak_bytes'] / 1e9:.0f} GB of GPU memory, uploads included; {found['batch_converged']} of its "
+        f"The loop's objective was {found['loop']['objective']:.2f}, mooring's {found['mooring']['objective']:.2f}. "
+        f"The batch took {found['batch_peak_bytes'] / 1e9:.0f} GB of GPU memory, uploads included; {found['batch_converged']} of its "
         f"{found['batch_problems']} problems converged to 1e-7 within the default 500 iterations (median residual "
         f"{found['batch_median_residual']:.1e}). {patience}\n",
         _machine(result),
@@ -104,8 +104,8 @@ def _gpu(result: dict[str, Any]) -> str:
 def _batching(result: dict[str, Any]) -> str:
     lines = [
         "## Batches\n",
-        "Networks trained one after another with torch's own modules, or as one ensemble; alignment problems solved by `align`",
-        "in a loop, or by one `align_batch`, both by the power method. A ratio below 1 means that batching pays there.\n",
+        "Networks trained one after another with torch's own modules, or as one ensemble; alignment problems solved",
+        "by `align` in a loop, or by one `align_batch`, both by the power method. A ratio below 1 means that batching pays there.\n",
         "| " + " | ".join(batching.HEADINGS) + " |",
         "|---" * len(batching.HEADINGS) + "|",
         *("| " + " | ".join(cells) + " |" for entry in result.values() for cells in batching.lines(entry)),

@@ -19,8 +19,8 @@ def section(result: dict[str, Any]) -> str:
     lines = [
         "## The analyst on Dask\n",
         "Local engine and Dask do the same work: verify every bundle, align, map every row, write the matrix, read every",
-        "bundle again. The plain loop only reads, multiplies and writes, with pyarrow's dictionary encoding or without; neither",
-        "engine uses it. Workers have one thread; their start is not counted.\n",
+        "bundle again. The plain loop only reads, multiplies and writes, with pyarrow's dictionary encoding or without;",
+        "neither engine uses it. Workers have one thread; their start is not counted.\n",
         "| rows | bundles | plain loop; without dictionary | local engine | Dask, one worker | Dask, two workers "
         "| two workers over local | peak memory, local; worker |",
         "|---|---|---|---|---|---|---|---|",
