@@ -93,7 +93,8 @@ def _gpu(result: dict[str, Any]) -> str:
         f"| {cheaper:.2f}{_missed(cheaper <= 1)} | 1 |",
         "",
         f"The loop's objective was {found['loop']['objective']:.2f}, mooring's {found['mooring']['objective']:.2f}. "
-        f"The batch took {found['batch_peak_bytes'] / 1e9:.0f} GB of GPU memory, uploads included; {found['batch_converged']} of its "
+        f"The batch took {found['batch_peak_bytes'] / 1e9:.0f} GB of GPU memory, uploads included; "
+        f"{found['batch_converged']} of its "
         f"{found['batch_problems']} problems converged to 1e-7 within the default 500 iterations (median residual "
         f"{found['batch_median_residual']:.1e}). {patience}\n",
         _machine(result),
@@ -105,7 +106,7 @@ def _batching(result: dict[str, Any]) -> str:
     lines = [
         "## Batches\n",
         "Networks trained one after another with torch's own modules, or as one ensemble; alignment problems solved",
-        "by `align` in a loop, or by one `align_batch`, both by the power method. A ratio below 1 means that batching pays there.\n",
+        "by `align` in a loop, or by one `align_batch`, both by the power method. Below 1, batching pays.\n",
         "| " + " | ".join(batching.HEADINGS) + " |",
         "|---" * len(batching.HEADINGS) + "|",
         *("| " + " | ".join(cells) + " |" for entry in result.values() for cells in batching.lines(entry)),

@@ -362,4 +362,4 @@ def test_the_page_of_leakage_says_so_too() -> None:
             assert warn_of_linkage(figures["linkage"]["value"], 0.1) in after[:400]
             assert min(one["figures"]["exposed_tenth"]["interval"][0] for one in entry["fresh"]) >= 0.5
         again = ", ".join(f"{one['figures']['exposed_tenth']['value']:.2f}" for one in entry["again"])
-        assert f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | – | {again} |" in after[:1500]
+        assert f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | {again} |" in after[:1500]
