@@ -1,9 +1,10 @@
 # Two commands do everything on a fresh machine with Python (3.11 or newer) and make:
 #   make demo   the main job on data that ships with a dependency; ends in a report to open
-#   make test   what CI runs: lint, types, tests (and, of the extras, make test-distributed)
+#   make test   what CI runs: lint, types, tests, documentation (and, of the extras, make test-distributed)
 # And for those who work on mooring:
 #   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
+#   make site     the documentation as pages in build/site, to open without a server; fails on a broken link
 #   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux and clang, to build atheris
 #   make dist     sdist and wheel, in dist/
 #   make kit      dist/kit: mooring and all it needs, hashed, for a machine without network; KIT='--platform win_amd64 ...'
@@ -19,14 +20,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 
 PACKAGES := import sysconfig; place = sysconfig.get_path('purelib')
 
-.PHONY: demo test test-distributed lint types unit fuzz mutants bench docs figures dist kit clean
+.PHONY: demo test test-distributed lint types unit site fuzz mutants bench docs figures dist kit clean
 
 demo: .venv/.demo
 	rm -rf demo-report
 	$(BIN)/mooring demo --output demo-report
 
-test: lint  # then imports and types, on one core, beside the tests
-	$(MAKE) --jobs=2 types unit
+test: lint  # then imports, types and the documentation, one after the other, beside the tests
+	$(MAKE) --jobs=2 types unit site
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -44,6 +45,10 @@ unit: export PYTHONDONTWRITEBYTECODE :=
 # pytest compile is kept: for commands that tests start, and for the next run.
 unit: .venv/.dev
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
+site: export NO_MKDOCS_2_WARNING := 1
+site: .venv/.dev  # not --quiet, by which warnings would not fail it
+	$(BIN)/mkdocs build --strict
 
 test-distributed: .venv-distributed/.ready
 	$(BIN_DISTRIBUTED)/python -m pytest tests/distributed

@@ -29,6 +29,8 @@ from mooring.randomness import Streams
 from mooring.theory import require_scale
 from mooring.typing import Matrix
 
+__all__ = ["AnchorAligner", "PublicProjection", "RigidPerturbation"]
+
 _MOST_COMPONENTS = 30
 
 
