@@ -38,15 +38,7 @@ _SHARES = ("linkage", "membership_auc", RECOGNISED, "membership_at_0.1_percent",
 def describe_alternatives(results: Results, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the page on other ways; `settings` are those of the network."""
     lines = tabulate_alternatives(results)
-    ways = {(line["case"].partition(",")[0], line["method"], line["draw"]): line for line in lines}
-    return {
-        "lines": lines,
-        "ways": ways,
-        "cases": list(dict.fromkeys(case for case, *_ in ways)),
-        "columns": ["data, participants × rows", *ALTERNATIVE_COLUMNS[1:]],
-        "network": settings,
-        "deployments": lines[0]["deployments"],
-    }
+    return {"lines": lines, "network": settings, "deployments": lines[0]["deployments"]}
 
 
 def tabulate_alternatives(results: Results) -> list[dict[str, Any]]:
@@ -75,7 +67,6 @@ def _line(rows: Results, case: str, method: str, column: str) -> dict[str, Any]:
         "deployments": len(rows.values("deployment")),
         "score": mean_of(score),
         "recognised": mean_of(rows.numbers(RECOGNISED)),
-        "exposed_tenth": mean_of(rows.numbers("exposed_tenth")),
     }
     error, guess = rows.numbers("centred_error"), mean_of(rows.numbers("centred_error_control"))
     tenth, luck = rows.numbers("exposed_tenth"), mean_of(rows.numbers("exposed_tenth_chance"))
