@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from typer.testing import CliRunner
 
 import mooring
 from mooring.cli.app import app
@@ -58,10 +60,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put the commands on their page."""
-    if page.file.src_uri != "commands.md":
-        return markdown
-    return markdown + "\n" + "\n".join(_render_command(typer.main.get_command(app), "mooring"))
+    """Put the commands, and drafts of studies, on their pages."""
+    if page.file.src_uri == "commands.md":
+        return "\n".join([markdown, *_render_commands()])
+    if page.file.src_uri == "files.md":
+        return re.sub(r"^{draft: (.*)}$", lambda found: _draft_study(found[1]), markdown, flags=re.MULTILINE)
+    return markdown
 
 
 def on_post_build(config: MkDocsConfig) -> None:
@@ -93,18 +97,48 @@ def _list_names(paths: list[str]) -> str:
     return "".join(f"::: {path}\n\n" for path in paths)
 
 
+def _render_commands() -> Iterator[str]:
+    """Every command in the order of a study, under the heading that `mooring --help` has it under."""
+    heading = None
+    for name, command in _walk(typer.main.get_command(app), "mooring"):
+        if command.rich_help_panel and command.rich_help_panel != heading:
+            heading = command.rich_help_panel
+            yield f"## {heading}\n"
+        yield from _render_command(command, name)
+
+
+def _walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    for child in command.list_commands(typer.Context(command)):
+        found = command.commands[child]
+        yield f"{name} {child}", found
+        if hasattr(found, "commands"):
+            yield from _walk(found, f"{name} {child}")
+
+
 def _render_command(command: Any, name: str) -> Iterator[str]:
+    words, *examples = re.split(r"^(?=[\w ]+: mooring )", command.help or "", flags=re.MULTILINE)
+    yield f"### {name}\n\n{_escape(words)}\n"
+    if examples:
+        lines = (" ".join(example.partition(": ")[2].split()) for example in examples)
+        yield "\n".join(["```sh", *lines, "```\n"])
     context = typer.Context(command, info_name=name)
-    words, *examples = re.split(r"^(?=(?:\w+ )*\w+: mooring )", command.help or "", flags=re.MULTILINE)
-    level = "##" if name != "mooring" else "#"
-    yield f"{level} {name}\n\n{words}\n"
-    for example in examples:
-        yield "```sh\n" + " ".join(example.partition(": ")[2].split()) + "\n```\n"
-    options = [record for one in command.get_params(context) if (record := one.get_help_record(context))]
-    yield "| option | what it does |\n|---|---|"
-    for option, said in options:
-        if option != "--help":
-            yield f"| `{option}` | {said} |".replace("<", "&lt;")
-    yield ""
-    for child in getattr(command, "commands", {}):
-        yield from _render_command(command.commands[child], f"{name} {child}")
+    records = [record for one in command.get_params(context) if (record := one.get_help_record(context))]
+    options = [f"| `{option}` | {_escape(said)} |" for option, said in records if option != "--help"]
+    if options:
+        yield "\n".join(["| option | what it does |", "|---|---|", *options, ""])
+
+
+def _draft_study(options: str) -> str:
+    """What `mooring study init` writes for a table of three columns."""
+    table = "--label ill --classes no,yes --range age=0:120 --category sex=female,male"
+    with tempfile.TemporaryDirectory() as folder:
+        data, output = Path(folder, "patients.csv"), Path(folder, "study.toml")
+        data.write_text("age,sex,ill\n", encoding="utf-8")
+        words = ["study", "init", str(data), "--output", str(output), *f"{table} {options}".split()]
+        CliRunner().invoke(app, words, catch_exceptions=False)
+        return f"```toml\n{output.read_text('utf-8')}```"
+
+
+def _escape(text: str) -> str:
+    """Text that Markdown shows as it is: `*`, `<` and `|` mean themselves in help."""
+    return re.sub(r"[*<|_]", lambda found: f"&#{ord(found[0])};", text)

@@ -473,9 +473,10 @@ def test_every_command_has_an_example(words: list[str]) -> None:
 
 
 def test_exit_codes_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
     codes = (execution.BAD_INPUT, execution.IN_PART, execution.REFUSED, execution.STORAGE)
     for code in (0, *codes, execution.UNFORESEEN, execution.INTERRUPTED):
-        assert f"\n| {code} | " in PAGE
+        assert f"\n| {code} | " in page
 
 
 def test_a_process_of_its_own_exits_with_the_code_and_prints_json(again: Walk) -> None:
