@@ -320,6 +320,23 @@ def test_every_image_has_one_holder_and_references_stay_at_home(people: tuple[np
         assert (uploaded[partition.query_places(k)] == partition.queries[k]).all()
 
 
+def test_uneven_participants_hold_the_same_people_with_fewer_images_of_each(people: Any) -> None:
+    even, uneven = (
+        partition_faces(*people, n_participants=3, identities_each=20, streams=STREAMS, train_rows=sizes)
+        for sizes in ((), (30, 20, 10_000))
+    )
+    assert [len(rows) for rows in uneven.train[:2]] == [30, 20]
+    assert [len(rows) for rows in uneven.test[:2]] == [30 * 3 // 14, 20 * 3 // 14]
+    for name in ("train", "validation", "test", "identities", "reserved", "queries"):
+        one, other = getattr(uneven, name), getattr(even, name)
+        assert np.array_equal(one[2], other[2])
+        for few, all_ in zip(one, other, strict=True):
+            assert set(few) <= set(all_)
+            assert name in ("train", "validation", "test") or np.array_equal(few, all_)
+    uploaded = np.concatenate([*uneven.train, *uneven.validation, *uneven.test])
+    assert set(np.concatenate(uneven.queries)) <= set(uploaded)
+
+
 def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, np.ndarray]) -> None:
     many = partition_faces(*people, n_participants=12, identities_each=20, streams=STREAMS)
     few = partition_faces(*people, n_participants=3, identities_each=20, streams=STREAMS)

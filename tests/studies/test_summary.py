@@ -249,7 +249,7 @@ def test_settings_are_those_that_the_kind_of_study_uses() -> None:
     assert sections == {
         "mnist": images | {"auditor", "sums"},
         "celeba": images | {"sums"},
-        "participants": images,
+        **dict.fromkeys(("participants", "uneven"), images),
         "hospitals": {"options", "sums"},
         "census": {"options", "sums"},
         "landscape": {"options", "sums"},
@@ -257,7 +257,8 @@ def test_settings_are_those_that_the_kind_of_study_uses() -> None:
         "alternatives": {"options"},
     }
     assert all(
-        ("extra_draws" in found) == (study in ("mnist", "celeba", "participants")) for study, found in shown.items()
+        ("extra_draws" in found) == (study in ("mnist", "celeba", "participants", "uneven"))
+        for study, found in shown.items()
     )
     assert {name for name in shown["mnist"] if name.endswith(("n_train", "n_test"))} == {"data.n_train", "data.n_test"}
     assert not [name for name in shown["celeba"] if name.endswith(("n_train", "n_test"))]

@@ -15,6 +15,7 @@ research only. A file other than the one mooring was measured with is as good, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -182,7 +183,13 @@ def load_faces(path: Path) -> FaceRows:
 
 
 def partition_faces(
-    identity: npt.ArrayLike, pool: npt.ArrayLike, *, n_participants: int, identities_each: int, streams: Streams
+    identity: npt.ArrayLike,
+    pool: npt.ArrayLike,
+    *,
+    n_participants: int,
+    identities_each: int,
+    streams: Streams,
+    train_rows: Sequence[int] = (),
 ) -> FacePartition:
     """Partition the participants' pool by identity.
 
@@ -192,12 +199,15 @@ def partition_faces(
         Of all faces; only those of the pool "participants" are partitioned.
     streams : Streams
         The same streams partition alike.
+    train_rows : sequence of int, optional
+        Training images of each participant at most; of those to validate and to test with, it then has the same share.
 
     Notes
     -----
     Identities with a single image are left out. The others are shuffled once, and every participant takes the next
     `identities_each`; so a partition among fewer is the beginning of one among more (`FacePartition.first`).
     A participant's first 70 % of identities are for training, the next 15 % for validation, the last 15 % for testing.
+    With `train_rows`, a participant holds the same people with fewer images of each: queries and references stay.
     """
     identity, theirs = np.asarray(identity, dtype=np.int64), np.flatnonzero(np.asarray(pool) == PARTICIPANTS)
     names, counts = np.unique(identity[theirs], return_counts=True)
@@ -214,7 +224,10 @@ def partition_faces(
         rng = streams.named(f"faces/participant/{participant}/images")
         own = range(participant * identities_each, (participant + 1) * identities_each)
         images = [rng.permutation(by_identity[starts[k] : ends[k]]) for k in own]
-        uploaded = [_joined([few[1:] for few in images[a:b]]) for a, b in pairwise(cuts)]
+        most = [math.inf] * 3
+        if train_rows:
+            most = [train_rows[participant] * (b - a) // cuts[1] for a, b in pairwise(cuts)]
+        uploaded = [_uploaded(images[a:b], n) for (a, b), n in zip(pairwise(cuts), most, strict=True)]
         firsts, seconds = (np.array([few[k] for few in images], dtype=np.int64) for k in (0, 1))
         parts.append((*uploaded, shuffled[own.start : own.stop], firsts, seconds))
     return FacePartition(*(tuple(part) for part in zip(*parts, strict=True)))
@@ -286,8 +299,13 @@ def _require_enough(n_identities: int, n_participants: int, identities_each: int
         )
 
 
-def _joined(parts: Sequence[Indices]) -> Indices:
-    return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
+def _uploaded(images: Sequence[Indices], most: float) -> Indices:
+    """At most so many images, as many of each identity as can be and one at least; not the first, which is reserved."""
+    none = np.zeros(0, dtype=np.int64)
+    places = np.concatenate([none, *(np.arange(1, len(few)) for few in images)])
+    found = np.concatenate([none, *(few[1:] for few in images)])
+    n_kept = int(min(max(most, len(images)), len(found)))
+    return np.sort(found[np.argsort(places, kind="stable")[:n_kept]])
 
 
 def _unfit(path: Path, reason: str) -> Exception:

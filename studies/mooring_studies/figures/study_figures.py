@@ -43,6 +43,7 @@ _STUDIES: Mapping[str, tuple[Callable[[fits.Material], list[chart.Drawing]], ...
     "mnist": _IMAGES,
     "celeba": _IMAGES,
     "participants": (participants.draw_participants,),
+    "uneven": (),  # a table says it
     "hospitals": _TABLES,
     "census": _TABLES,
     "landscape": (landscape.draw_landscape,),

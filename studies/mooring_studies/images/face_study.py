@@ -97,7 +97,12 @@ class FaceStudy:
     def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> PreparedDeployment:
         """Deal, project and set the galleries up for the first participants of an allocation."""
         partition = partition_faces(
-            self.faces.identity, self.faces.pool, n_participants=most, identities_each=identities_each, streams=streams
+            self.faces.identity,
+            self.faces.pool,
+            n_participants=most,
+            identities_each=identities_each,
+            streams=streams,
+            train_rows=self.spec.data.train_rows,
         ).first(n_participants)
         held: dict[Split, Any] = {"train": partition.train, "validation": partition.validation, "test": partition.test}
         parts = {split: [self._encoded[rows] for rows in held[split]] for split in SPLITS}

@@ -76,6 +76,8 @@ class DataSettings:
         One number, or several for a study over p.
     identities_each : tuple of pairs
         Allocations of faces: (most participants, identities each). Empty where there are none.
+    train_rows : tuple of int
+        Training rows of each participant at most, where participants are uneven; empty: all that it was dealt.
     """
 
     n_participants: tuple[AtLeastTwo, ...] = (10,)
@@ -86,6 +88,7 @@ class DataSettings:
     n_validation: AtLeastZero = 0
     n_test: AtLeastZero = 0
     identities_each: tuple[tuple[AtLeastTwo, AtLeastTwo], ...] = ()
+    train_rows: tuple[AtLeastOne, ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.n_participants)) < len(self.n_participants):
@@ -93,6 +96,8 @@ class DataSettings:
         if self.n_anchor_rows and self.n_anchor_rows <= self.n_components:
             raise ValueError(f"Expected n_anchor_rows above n_components = {self.n_components}")
         most = max(self.n_participants)
+        if self.train_rows and len(self.train_rows) < most:
+            raise ValueError(f"Expected a number in train_rows for each of {most} participants")
         if self.identities_each and max(pair[0] for pair in self.identities_each) < most:
             raise ValueError(f"Expected a pair of most participants and identities for {most} in identities_each")
 

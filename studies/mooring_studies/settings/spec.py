@@ -37,7 +37,7 @@ from mooring_studies.settings.sections import (
     suggest_name,
 )
 
-STUDIES = ("mnist", "celeba", "participants", "hospitals", "census", "landscape", "sums", "alternatives")
+STUDIES = ("mnist", "celeba", "participants", "uneven", "hospitals", "census", "landscape", "sums", "alternatives")
 _TELLING = ("cli", "demo.py", "report")
 _TELLING_OF_STUDIES = (
     *("cli", "comparison", "figures", "storage"),
