@@ -64,7 +64,9 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri == "commands.md":
         return "\n".join([markdown, *_render_commands()])
     if page.file.src_uri == "files.md":
-        return re.sub(r"^{draft: (.*)}$", lambda found: _draft_study(found[1]), markdown, flags=re.MULTILINE)
+        return re.sub(
+            r"^{draft, (\w+): (.*)}$", lambda found: _draft_study(*found.groups()), markdown, flags=re.MULTILINE
+        )
     return markdown
 
 
@@ -128,15 +130,16 @@ def _render_command(command: Any, name: str) -> Iterator[str]:
         yield "\n".join(["| option | what it does |", "|---|---|", *options, ""])
 
 
-def _draft_study(options: str) -> str:
-    """What `mooring study init` writes for a table of three columns."""
+def _draft_study(part: str, options: str) -> str:
+    """What `mooring study init` writes for a table of three columns, or one table of it."""
     table = "--label ill --classes no,yes --range age=0:120 --category sex=female,male"
     with tempfile.TemporaryDirectory() as folder:
         data, output = Path(folder, "patients.csv"), Path(folder, "study.toml")
         data.write_text("age,sex,ill\n", encoding="utf-8")
         words = ["study", "init", str(data), "--output", str(output), *f"{table} {options}".split()]
         CliRunner().invoke(app, words, catch_exceptions=False)
-        return f"```toml\n{output.read_text('utf-8')}```"
+        text = output.read_text(encoding="utf-8")
+        return "```toml\n" + (text if part == "all" else text[text.index(f"[{part}]") :].partition("\n\n")[0]) + "\n```"
 
 
 def _escape(text: str) -> str:

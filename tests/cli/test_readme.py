@@ -1,26 +1,19 @@
-"""What the README shows is run, to the letter."""
+"""What the README and pages show is run, to the letter."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readme_example_runs_and_prints_what_it_says(capsys: object) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "printed"), [("get-started", r"print\(.*?\)\s+# (.*)"), ("attacks", r"^    # (.*)")])
+def test_a_pages_example_prints_what_it_says(page: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()  # type: ignore[attr-defined]
-    promised = re.findall(r"print\(.*?\)\s+# (.*)", code)
-    assert printed == promised
-
-
-def test_the_attacks_page_prints_what_it_says(capsys: object) -> None:
-    text = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    exec(compile(code, "attacks.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()  # type: ignore[attr-defined]
-    assert printed == re.findall(r"^    # (.*)", code, flags=re.MULTILINE)
+    exec(compile(code, page, "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(printed, code, flags=re.MULTILINE)
 
 
 def test_every_file_the_readme_names_exists() -> None:
