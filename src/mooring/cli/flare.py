@@ -158,13 +158,25 @@ def server(
 
 
 def _show_files(console: execution.Output, output: Path, words: str) -> None:
+    from mooring.engines.flare.configuration import certificate_end, list_kit_warnings
+
+    end, warnings = certificate_end(output), list_kit_warnings(output)
+    until = None if end is None else f"{end:%Y-%m-%d}"
     is_installed = find_spec("nvflare") is not None
     names = ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
     files = [str(output / name) for name in names]
     hint = r"NVIDIA FLARE is not installed here. Where the kit runs: pip install 'mooring\[flare]'"
     console.show(
-        {"files": files, "words": words, "flare_installed": is_installed},
+        {
+            "files": files,
+            "words": words,
+            "flare_installed": is_installed,
+            "certificate_until": until,
+            "warnings": warnings,
+        },
         f"Wrote {escape(', '.join(files))}.",
         escape(words),
+        *([] if until is None else [f"The kit's certificate is valid until {until}."]),
+        *(f"[yellow]{escape(warning)}[/yellow]" for warning in warnings),
         *([] if is_installed else [hint]),
     )

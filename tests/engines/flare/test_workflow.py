@@ -8,11 +8,16 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from mooring.atomic_io import hash_file
 from mooring.engines.flare import chunks as pieces
@@ -27,6 +32,8 @@ from mooring.engines.flare.configuration import (
     RESULT_TASK,
     ROLES,
     SHARE_TASK,
+    certificate_end,
+    list_kit_warnings,
     write_job,
     write_policy,
 )
@@ -534,6 +541,28 @@ def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tm
     assert set(rights) == set(ROLES)
     assert {role["byoc"] for role in rights.values()} == {"none"}
     assert {role["shell_commands"] for role in rights.values()} == {"none"}
+
+
+@pytest.mark.posix
+def test_keys_that_others_can_read_and_a_certificate_that_ends_soon_are_told(tmp_path: Path) -> None:
+    kit = tmp_path / "analyst" / "kit"
+    key, state = kit / "startup" / "client.key", kit.parent / "kits" / "ward" / "state" / "cert.json"
+    for path in (key, state):
+        path.parent.mkdir(parents=True)
+        path.touch(mode=0o600)
+    assert list_kit_warnings(kit / "local") == []
+    key.chmod(0o640)
+    state.chmod(0o644)  # as 'nvflare provision' leaves it
+    assert [words.rpartition(" ")[2] for words in list_kit_warnings(kit / "local")] == [str(key), str(state)]
+    end = datetime(2027, 11, 12, tzinfo=UTC)
+    own = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([])
+    made = x509.CertificateBuilder(name, name, own.public_key(), 1, end - timedelta(days=360), end)
+    (kit / "startup" / "client.crt").write_bytes(made.sign(own, SHA256()).public_bytes(Encoding.PEM))
+    assert certificate_end(kit / "local") == end
+    for days, told in ((31, 0), (29, 1), (-1, 1)):
+        found = list_kit_warnings(kit / "local", now=end - timedelta(days=days))
+        assert sum("2027-11-12" in words for words in found) == told
 
 
 def test_a_folder_that_is_no_kit_gets_no_policy(tmp_path: Path) -> None:

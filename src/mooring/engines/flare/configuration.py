@@ -9,6 +9,8 @@ names too, does not.
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +35,8 @@ _INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_sec
 _MOST_BYTES = 2**22
 _CAN_SUBMIT = ("project_admin", "lead")
 _OWN_ORGANISATION = "o:site"
+_OTHERS = 0o077
+_RENEWAL_DAYS = 30
 
 
 def write_job(study: Study, folder: Path) -> None:
@@ -134,6 +138,44 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
     files = {_RESOURCES: resources, _AUTHORIZATION: permissions(), _CONNECTIONS: connections}
     for name, content in files.items():
         write_atomically(folder / name, to_json(content), what="the policy")
+
+
+def certificate_end(folder: Path) -> datetime | None:
+    """When the certificate of a kit ends, by the kit's `local` folder; None where there is none that can be read."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    for path in sorted((folder.resolve().parent / "startup").glob("*.crt")):
+        try:
+            return load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def list_kit_warnings(folder: Path, now: datetime | None = None) -> list[str]:
+    """List what is to be mended in a kit: keys that others on the machine can read, and a certificate that ends soon.
+
+    The authority's key is looked for where the kit was provisioned, and in folders beside the kit.
+
+    Parameters
+    ----------
+    folder : Path
+        The kit's `local` folder.
+    now : datetime or None
+        The present, if None.
+    """
+    kit = folder.resolve().parent
+    authority = [*kit.parent.parent.glob("state/cert.json"), *kit.parent.glob("*/*/state/cert.json")]
+    keys = dict.fromkeys((kit / "startup").glob("*.key"), "the kit's private key")
+    keys |= dict.fromkeys(authority, "the key that signs every certificate")
+    found = []
+    if os.name == "posix":
+        bare = {path: what for path, what in keys.items() if path.stat().st_mode & _OTHERS}
+        found = [f"Others on this machine can read {what}. Run: chmod 600 {path}" for path, what in bare.items()]
+    end = certificate_end(folder)
+    if end is not None and (end - (now or datetime.now(UTC))).days < _RENEWAL_DAYS:
+        found.append(f"The kit's certificate ends on {end:%Y-%m-%d}; after that nobody can connect with it.")
+    return found
 
 
 def _resources(folder: Path) -> dict[str, Any]:
