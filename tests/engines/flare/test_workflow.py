@@ -522,10 +522,13 @@ def test_a_servers_settings_are_checked(entry: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "allowed"), [("site", EXECUTOR), ("server", CONTROLLER)])
 def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tmp_path: Path) -> None:
-    (tmp_path / "resources.json.default").write_text(json.dumps(RESOURCES))
-    write_policy(tmp_path, kind)
-    write_policy(tmp_path, kind)  # of what is there, nothing is lost
-    resources = json.loads((tmp_path / "resources.json").read_bytes())
+    kit = tmp_path / "kit" / "local"
+    kit.mkdir(parents=True)
+    (kit / "resources.json.default").write_text(json.dumps(RESOURCES))
+    write_policy(kit, kind)
+    kit = kit.parent.rename(tmp_path / "moved") / "local"
+    write_policy(kit, kind)  # of what is there, nothing is lost
+    resources = json.loads((kit / "resources.json").read_bytes())
     assert resources["class_allow_list"] == [allowed]
     assert resources["class_list_enforcement_mode"] == "enforce"
     assert {"id": "resource_manager", "path": "x.Y"} in resources["components"]
@@ -533,11 +536,12 @@ def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tm
     assert resources["components"][:1] == guards == [{"id": "mooring_guard", "path": GUARDS[kind], "args": {}}]
     module, _, name = GUARDS[kind].rpartition(".")
     assert callable(getattr(importlib.import_module(module), name))
-    connections = json.loads((tmp_path / "comm_config.json").read_bytes())
+    connections = json.loads((kit / "comm_config.json").read_bytes())
     assert connections["internal"]["resources"]["connection_security"] == "mtls"
     assert ("site_log_streamer" in str(resources)) == (kind == "server")
-    assert ("/tmp/nvflare" in str(resources)) == (kind == "site")
-    rights = json.loads((tmp_path / "authorization.json").read_bytes())["permissions"]
+    store = resources["snapshot_persistor"]["args"]["root_dir"]
+    assert store == ("/tmp/nvflare" if kind == "site" else f"{kit.parent}/storage") + "/snapshot-storage"
+    rights = json.loads((kit / "authorization.json").read_bytes())["permissions"]
     assert set(rights) == set(ROLES)
     assert {role["byoc"] for role in rights.values()} == {"none"}
     assert {role["shell_commands"] for role in rights.values()} == {"none"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +31,9 @@ GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.en
 _RESOURCES, _AUTHORIZATION, _CONNECTIONS = "resources.json", "authorization.json", "comm_config.json"
 _GUARD = "mooring_guard"
 _SENDS_LOGS = "site_log_streamer"
-_SHARED_PLACE = "/tmp/nvflare"  # FLARE's own default for a server, which every server on a machine would use
+# FLARE's own default for a server, which every server on a machine would use, and what the kit got in its place, which a
+# kit that was moved still names
+_STORES = re.compile(r"(?:/tmp/nvflare|.*[/\\]storage)(/(?:snapshot|jobs)-storage)")
 _INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
 _MOST_BYTES = 2**22
 _CAN_SUBMIT = ("project_admin", "lead")
@@ -213,11 +216,11 @@ def _not_flares(name: str) -> InputError:
 
 
 def _moved(content: Any, place: str) -> Any:
-    """The same, with the places that all servers of a machine would share moved into the kit."""
+    """The same, with the stores of a server moved into the kit."""
     if isinstance(content, dict):
         return {name: _moved(value, place) for name, value in content.items()}
     if isinstance(content, list):
         return [_moved(value, place) for value in content]
-    if isinstance(content, str) and content.startswith(_SHARED_PLACE):
-        return place + content.removeprefix(_SHARED_PLACE)
+    if isinstance(content, str) and (store := _STORES.fullmatch(content)) is not None:
+        return place + store[1]
     return content
