@@ -112,7 +112,7 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
         )
         deal_anchor(vaults[0], study, folder / "bench.anchor")
         begin = time.perf_counter()
-        share_rows(vaults[0], study, data, anchor=folder / "bench.anchor", output=folder / "one.bundle")
+        share_rows(vaults[0], study, data, anchor=folder / "bench.anchor", output=folder / "one.bundle", labels=True)
         seconds = time.perf_counter() - begin
     return {"seconds": seconds, "peak_megabytes": _peak_megabytes()}
 

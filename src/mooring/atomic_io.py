@@ -92,13 +92,13 @@ def open_scratch(folder: Path, *, what: str = "a file") -> Iterator[BinaryIO]:
             path.unlink(missing_ok=True)
 
 
-def require_writable(path: Path, *, what: str, inputs: Iterable[Path | None] = ()) -> None:
+def require_writable(path: Path, *, what: str, inputs: Iterable[object] = ()) -> None:
     """Refuse a `path` that could not be written, or that is one of the command's own inputs.
 
     Parameters
     ----------
-    inputs : iterable of Path or None
-        Files that are read.
+    inputs : iterable
+        What is read: paths; anything else is no file.
     """
     with explain_os_errors(what):
         if not path.parent.is_dir():
@@ -107,7 +107,9 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[Path | None] = (
             raise OSError(errno.EISDIR, "")
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, "")
-        taken = path.exists() and any(each is not None and each.exists() and path.samefile(each) for each in inputs)
+        taken = path.exists() and any(
+            path.samefile(each) for each in inputs if isinstance(each, str | Path) and Path(each).exists()
+        )
     if taken:
         raise InputError(
             "output",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Indices", "Matrix", "Progress", "Vector"]
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
+__all__ = ["Array", "Indices", "Matrix", "Progress", "TableSource", "Vector"]
 
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
@@ -20,6 +24,11 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 """Positions in another array."""
+
+TableSource: TypeAlias = "str | Path | IntoDataFrame"
+"""A table: the path of a CSV or Parquet file, or a data frame of pandas, polars or another library that narwhals reads.
+
+The index of a pandas data frame is ignored."""
 
 
 class Progress(Protocol):

@@ -27,7 +27,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "inbox").mkdir()
     for name in NAMES:
         participant(place, name).share(
-            place / name / "patients.csv", anchor=place / "ward.anchor", output=place / "inbox" / f"{name}.bundle"
+            place / name / "patients.csv",
+            anchor=place / "ward.anchor",
+            output=place / "inbox" / f"{name}.bundle",
+            labels=True,
         )
     analyst = Analyst(study_of(place), place / "here", key_of(place))
     analyst.align(analyst.collect(place / "inbox").bundles)

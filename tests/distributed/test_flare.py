@@ -125,7 +125,10 @@ def through_files(played: Played) -> Path:
         if name == played.study.dealing_member.name:
             participant.deal(place / "ward.anchor")
         participant.share(
-            place / name / "rows.csv", anchor=place / "ward.anchor", output=place / "inbox" / f"{name}.bundle"
+            place / name / "rows.csv",
+            anchor=place / "ward.anchor",
+            output=place / "inbox" / f"{name}.bundle",
+            labels=True,
         )
     key = Vault.open(place / "analyst" / "vault").signing_key
     analyst = Analyst(played.study, place / "analysis", key)

@@ -164,6 +164,7 @@ def _records(world: World) -> tuple[list[Target], AlignmentState]:
         world.folder / "rows.csv",
         anchor=world.folder / "good.anchor",
         output=inbox / "p1.bundle",
+        labels=True,
     )
     intake = collect(study, inbox, work)
     space = align_bundles(study, intake.bundles, work).space

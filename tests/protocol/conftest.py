@@ -62,7 +62,8 @@ class SmallStudy:
     def share(self, vault: Vault | None = None, data: Path | None = None, *, output: Path, **rest: Any) -> ShareResult:
         """Share participant 1's table, unless told otherwise; it is no dealer, so its vault is untouched till then."""
         data = self.table(1) if data is None else data
-        return share_rows(vault or self.vaults[1], self.study, data, anchor=self.anchor, output=output, **rest)
+        rest = {"anchor": self.anchor, "output": output, "labels": True, **rest}
+        return share_rows(vault or self.vaults[1], self.study, data, **rest)
 
     def copy_of_vault(self, name: str, i: int = 1) -> Vault:
         """A copy of a participant's vault as it is now, as a backup would be; what was there is removed."""

@@ -161,9 +161,8 @@ def build_world(folder: Path) -> World:
     world = World(folder, small_study("small", vaults, analyst), vaults, analyst)
     deal_anchor(vaults[0], world.study, folder / "good.anchor")
     write_table(folder / "rows.csv", np.random.default_rng(0))
-    share_rows(
-        vaults[0], world.study, folder / "rows.csv", anchor=folder / "good.anchor", output=folder / "good.bundle"
-    )
+    anchor, output = folder / "good.anchor", folder / "good.bundle"
+    share_rows(vaults[0], world.study, folder / "rows.csv", anchor=anchor, output=output, labels=True)
     rows = np.random.default_rng(1).normal(size=(N, H))
     fitted = train_learner("linear", rows, np.arange(N) % 2, kind="classes", seed=0)
     (folder / "good.model").write_bytes(to_onnx(fitted))
@@ -179,7 +178,7 @@ def share_elsewhere(world: World, output: Path, study: Study) -> None:
     vault = Vault.open(copy)
     anchor = output.with_suffix(".anchor")
     deal_anchor(vault, study, anchor)
-    share_rows(vault, study, world.folder / "rows.csv", anchor=anchor, output=output)
+    share_rows(vault, study, world.folder / "rows.csv", anchor=anchor, output=output, labels=True)
 
 
 def write_table(path: Path, rng: np.random.Generator, n_rows: int = N) -> None:

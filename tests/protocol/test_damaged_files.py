@@ -70,7 +70,9 @@ def participant_actions(made: SmallStudy) -> Iterator[Action]:
     def share(study: Study, rows: range) -> Action:
         table, anchor = made.write_table("again.csv", rows), made.folder / f"{study.digest[:16]}.anchor"
         deal_anchor(made.vaults[0], study, anchor)
-        return lambda: share_rows(opened(), study, table, anchor=anchor, output=made.folder / "again.bundle")
+        return lambda: share_rows(
+            opened(), study, table, anchor=anchor, output=made.folder / "again.bundle", labels=True
+        )
 
     yield share(made.study, range(20, 40))
     yield share(made.another(nonce="2" * 32).study, range(20, 40))

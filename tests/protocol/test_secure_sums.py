@@ -495,12 +495,12 @@ def test_rows_that_went_out_mapped_do_not_go_into_sums_nor_the_reverse(folder: P
     named = {f"p{i}": vault for i, vault in enumerate(given.vaults)}
     rotated = vaulted_study(named, given.analyst, 2, 8, columns=given.study.columns, label=given.study.label)
     deal_anchor(given.vaults[0], rotated, anchor := folder / "a.anchor")
-    share_rows(given.vaults[1], rotated, given.table(1), anchor=anchor, output=folder / "r.bundle")
+    share_rows(given.vaults[1], rotated, given.table(1), anchor=anchor, output=folder / "r.bundle", labels=True)
     with raising(RefusedError, "the upload"):
         given.share(1)
     given.share(2)
     with raising(RefusedError, "a second upload"):
-        share_rows(given.vaults[2], rotated, given.table(2), anchor=anchor, output=folder / "r.bundle")
+        share_rows(given.vaults[2], rotated, given.table(2), anchor=anchor, output=folder / "r.bundle", labels=True)
 
 
 def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A participant's table as rows of numbers: the same from CSV and Parquet, in any batches, and refused without a value."""
+"""A participant's table as rows of numbers: the same from files and data frames, in any batches, refused without a value."""
 
 import gzip
 import math
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -121,7 +123,7 @@ def same(one: EncodedRows, other: EncodedRows) -> bool:
 
 
 @given(records=st.lists(VALUES, min_size=1, max_size=30), size=st.integers(1, 31), at=st.sampled_from(["", " ", "?"]))
-def test_text_and_parquet_and_any_batches_give_the_same_bytes(
+def test_text_parquet_data_frames_and_any_batches_give_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, Any]], size: int, at: str
 ) -> None:
     folder = tmp_path_factory.mktemp("t")
@@ -132,9 +134,14 @@ def test_text_and_parquet_and_any_batches_give_the_same_bytes(
     schema = pa.schema([(name, types.get(name, pa.string())) for name in names])
     pa.parquet.write_table(pa.Table.from_pylist(records, schema=schema), folder / "t.parquet")
     whole = read_encoded(SCHEMA, folder / "t.csv")
-    assert same(whole, read_encoded(SCHEMA, folder / "t.parquet"))
-    for name in ("t.csv", "t.parquet"):
-        parts = list(encoded_batches(SCHEMA, folder / name, rows_at_once=size))
+    frames = (
+        pd.DataFrame(records),
+        pd.read_parquet(folder / "t.parquet"),
+        pl.DataFrame(records, infer_schema_length=None),
+    )
+    for source in (folder / "t.csv", folder / "t.parquet", *frames):
+        assert same(whole, read_encoded(SCHEMA, source))
+        parts = list(encoded_batches(SCHEMA, source, rows_at_once=size))
         assert [part.first_row for part in parts] == list(range(1, len(records) + 1, size))
         joined = [np.concatenate([getattr(part, what) for part in parts]) for what in ("rows", "labels", "values")]
         assert same(whole, EncodedRows(joined[0], joined[1], joined[2], 1))
@@ -191,22 +198,25 @@ BAD = {
 
 @pytest.mark.parametrize(("column", "value", "got"), [(c, v, g) for c, cases in BAD.items() for v, g in cases])
 @pytest.mark.parametrize("later", ["", "x" + CANARY])
-@pytest.mark.parametrize("as_parquet", [False, True])
+@pytest.mark.parametrize("form", ["t.csv", "t.parquet", "frame"])
 def test_what_does_not_fit_is_named_by_row_and_column_and_never_by_value(
-    tmp_path: Path, column: str, value: str, got: str, later: str, as_parquet: bool
+    tmp_path: Path, column: str, value: str, got: str, later: str, form: str
 ) -> None:
     names = HEADER.strip().split(",")
     good = ["50", "1", "male", "1", "yes"]
     bad = [value if name == column else fine for name, fine in zip(names, good, strict=True)]
     rows = [*[good] * 6, bad, good, [later or "50", *good[1:]]]
-    if as_parquet:
-        columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
-        pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
-    else:
-        (tmp_path / "t.csv").write_text(HEADER + "\n".join(map(",".join, rows)) + "\n")
+    source: Any = tmp_path / form
+    if form == "t.csv":
+        source.write_text(HEADER + "\n".join(map(",".join, rows)) + "\n")
+    elif form == "t.parquet":
+        pa.parquet.write_table(pa.table({name: [row[k] for row in rows] for k, name in enumerate(names)}), source)
+    else:  # of several types, as a spreadsheet gives it
+        source = pd.DataFrame(
+            [[float(cell) if is_number(cell) else cell for cell in row] for row in rows], columns=names
+        )
     for size in (1, 4, 100):
-        path = tmp_path / ("t.parquet" if as_parquet else "t.csv")
-        error = refusal(lambda path=path, size=size: list(encoded_batches(SCHEMA, path, rows_at_once=size)))
+        error = refusal(lambda source=source, size=size: list(encoded_batches(SCHEMA, source, rows_at_once=size)))
         assert error.what == f"row 7, column {column!r}"
         assert got in error.got
         assert CANARY not in str(error)

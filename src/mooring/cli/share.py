@@ -52,7 +52,6 @@ def share(
     with execution.run_command(format) as console:
         from mooring.protocol.messages.study import Study
         from mooring.protocol.participant.role import Participant, describe_share
-        from mooring.protocol.participant.upload import require_label_consent
         from mooring.protocol.transport.addresses import read_address
         from mooring.protocol.transport.transfer import require_address
 
@@ -60,7 +59,6 @@ def share(
         if address is not None:
             require_address(address, allow_http=allow_http)
         agreed = Study.read(study)
-        require_label_consent(agreed, labels)
         participant = Participant(agreed, execution.open_vault(vault))
         path = output or Path(f"{participant.member.name}.bundle")
         shared: ShareResult | SumShareResult
@@ -70,7 +68,9 @@ def share(
         else:
             dealt = execution.find_anchor(anchor, agreed.name)
             with execution.show_progress("reading, mapping, shuffling") as moved:
-                shared = participant.share(data, anchor=dealt, output=path, ignore=ignore or (), progress=moved)
+                shared = participant.share(
+                    data, anchor=dealt, output=path, labels=labels, ignore=ignore or (), progress=moved
+                )
         participant.keep_record("share", shared.as_dict(), command=execution.quote_command())
 
         sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)

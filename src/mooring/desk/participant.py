@@ -21,7 +21,7 @@ from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.protocol.participant.membership import issue_card
 from mooring.protocol.participant.role import Participant, check_table_fit, describe_share
 from mooring.protocol.participant.secure_sums import SumShareResult
-from mooring.protocol.participant.upload import ShareResult, require_label_consent
+from mooring.protocol.participant.upload import ShareResult
 from mooring.protocol.storage.vault import Vault
 from mooring.typing import Progress
 
@@ -251,7 +251,6 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
             fields.append(Field("labels", consent, "tick", is_optional=True))
 
     def run(values: Values, progress: Progress) -> Outcome:
-        require_label_consent(study, bool(values.get("labels")))
         data, path = desk.workspace.root / values["data"], desk.workspace.root / f"{person.member.name}.bundle"
         ignore = split_columns(values["ignore"])
         words = ["share", values["data"], *_ignored(ignore)]
@@ -260,9 +259,9 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         if study.sums is not None:
             shared = person.share_sums(data, output=path, ignore=ignore, progress=progress)
         else:
-            anchor = desk.workspace.root / values["anchor"]
-            shared = person.share(data, anchor=anchor, output=path, ignore=ignore, progress=progress)
-            words += ["--anchor", values["anchor"], *(["--labels"] if values.get("labels") else [])]
+            anchor, labels = desk.workspace.root / values["anchor"], bool(values.get("labels"))
+            shared = person.share(data, anchor=anchor, output=path, labels=labels, ignore=ignore, progress=progress)
+            words += ["--anchor", values["anchor"], *(["--labels"] if labels else [])]
         person.keep_record("share", shared.as_dict(), command=spell_command(*words))
         what, to_whom = describe_share(study, shared)
         again = " again, the same bytes as before" if shared.reissued else ""

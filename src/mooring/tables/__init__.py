@@ -1,7 +1,7 @@
 """Tables and images as rows of numbers: one reader, one schema, one encoder; and rows partitioned among participants."""
 
 from mooring.tables.encoder import EncodedRows, TableFit, check_fit, encode_table, encoded_batches, read_encoded
-from mooring.tables.files import TableFile, open_table
+from mooring.tables.files import OpenTable, open_table
 from mooring.tables.images.array_files import read_idx
 from mooring.tables.images.pixels import decode_images
 from mooring.tables.images.reader import read_images
@@ -19,10 +19,10 @@ __all__ = [
     "EncodedRows",
     "InferredTable",
     "Label",
+    "OpenTable",
     "Partition",
     "Records",
     "Schema",
-    "TableFile",
     "TableFit",
     "check_fit",
     "decode_images",

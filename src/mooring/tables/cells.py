@@ -66,7 +66,7 @@ def as_plain(chunk: Any) -> Any:
     if pa.types.is_decimal(chunk.type):  # through text, which is rounded as any other: the direct cast is not
         return pc.cast(pc.cast(chunk, pa.string()), pa.float64())
     if pa.types.is_date(chunk.type) or pa.types.is_timestamp(chunk.type):
-        return pc.cast(chunk, pa.string())
+        return pc.replace_substring_regex(pc.cast(chunk, pa.string()), r"\.0+(Z?)$", r"\1")  # as text files write it
     if pa.types.is_float16(chunk.type):
         return pc.cast(chunk, pa.float64())
     return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
@@ -92,12 +92,25 @@ def as_texts(chunk: Any) -> list[str]:
     return [texts[place] for place in chunk.indices.fill_null(len(texts) - 1).to_pylist()]
 
 
+def holds_words(kind: Any) -> bool:
+    """Whether a type is one of text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def describe_type(kind: Any) -> str:
+    """The name of a type, without names of fields."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return str(getattr(kind, "type_name", kind.extension_name))
+    return str(kind).partition("<")[0]
+
+
 def is_readable(kind: Any, *, as_date: bool = False) -> bool:
-    """Whether a type of Parquet is one of numbers or words, or of days; lists, tables, blocks of bytes and times are not."""
+    """Whether a type is one of numbers or words, or of days; lists, tables, blocks of bytes, times and others are not."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if as_date and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         return True
-    return not (pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_temporal(kind))
+    is_other = isinstance(kind, pa.BaseExtensionType) or pa.types.is_fixed_size_binary(kind)
+    return not (is_other or pa.types.is_nested(kind) or pa.types.is_temporal(kind))
 
 
 def read_days(words: Any) -> Vector:

@@ -11,20 +11,19 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, is_number, is_readable
+from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, describe_type, is_number, is_readable
 from mooring.tables.column_encoder import encode_column, encode_numbers, read_cells
-from mooring.tables.files import TableFile, no_rows, open_table
+from mooring.tables.files import OpenTable, no_rows, open_table
 from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
-from mooring.typing import Matrix, Progress
+from mooring.typing import Matrix, Progress, TableSource
 
 LabelUse = Literal["require", "allow", "ignore"]
 _ROWS_AT_ONCE = 65_536
@@ -44,7 +43,7 @@ class EncodedRows:
     for fingerprints of records. It depends on the cell alone (`cell_value`): no kind, range, category, missing word or rule
     that a study declares enters."""
     first_row: int
-    """Number of the first of them in the file, from 1, the header not counted."""
+    """Number of the first of them in the table, from 1, the header not counted."""
     persons: npt.NDArray[np.float64] | None = None
     """Of shape (n,): equal numbers for rows of one person, where a column that names persons was asked for."""
     ids: dict[str, list[str]] = field(default_factory=dict)
@@ -53,7 +52,7 @@ class EncodedRows:
 
 def encoded_batches(
     schema: Schema,
-    path: str | Path,
+    data: TableSource,
     *,
     labels: LabelUse = "require",
     ignore: Sequence[str] = (),
@@ -66,8 +65,8 @@ def encoded_batches(
 
     Parameters
     ----------
-    path : path
-        Text with separators or Parquet: see `mooring.tables.reader`.
+    data : path or data frame
+        Text with separators, Parquet, or a data frame: see `mooring.tables.open_table`.
     labels : {"require", "allow", "ignore"}
         Whether the label's column must be there; with "ignore" it is not read even if it is.
     ignore : sequence of str
@@ -87,6 +86,7 @@ def encoded_batches(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> from mooring.tables import Label
     >>> schema = Schema((Column("age", "number", 0, 100),), Label("ill", "classes", ("no", "yes")))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def encoded_batches(
     >>> encoded.rows.tolist(), encoded.labels.tolist()
     ([[0.0], [0.5]], [0, 1])
     """
-    reading = _open(schema, path, labels, ignore, person, with_ids=with_ids)
+    reading = _open(schema, data, labels, ignore, person, with_ids=with_ids)
     for problem in reading.problems:
         raise problem.error()
     log = ProblemLog(reading.columns, reading.label)
@@ -136,7 +136,7 @@ class TableFit:
 
 def check_fit(
     schema: Schema,
-    path: str | Path,
+    data: TableSource,
     *,
     labels: LabelUse = "require",
     ignore: Sequence[str] = (),
@@ -147,10 +147,10 @@ def check_fit(
 
     Parameters
     ----------
-    schema, path, labels, ignore, person, progress
+    schema, data, labels, ignore, person, progress
         As in `encoded_batches`, which refuses what is found here.
     """
-    reading = _open(schema, path, labels, ignore, person)
+    reading = _open(schema, data, labels, ignore, person)
     log = ProblemLog(reading.columns, reading.label)
     counts = np.zeros(len(schema.label.classes), dtype=np.int64)
     stopped = ""
@@ -170,7 +170,7 @@ class _Reading:
     """What is read of a table, and what is wrong with its header."""
 
     schema: Schema
-    table: TableFile
+    table: OpenTable
     label: Column | None
     person: str
     ids: tuple[str, ...]
@@ -184,10 +184,10 @@ class _Reading:
 
 
 def _open(
-    schema: Schema, path: str | Path, use: LabelUse, ignore: Sequence[str], person: str, *, with_ids: bool = False
+    schema: Schema, data: TableSource, use: LabelUse, ignore: Sequence[str], person: str, *, with_ids: bool = False
 ) -> _Reading:
     """Read the header of a table; columns that it does not have, or that are of no use, are problems and not read."""
-    table = open_table(path)
+    table = open_table(data)
     label, wanted = _label_column(schema, table, use), [column.name for column in schema.columns]
     what = {name: f"column {name!r}" for name in wanted}
     if label is not None:
@@ -256,10 +256,10 @@ def _comes_as_numbers(schema: Schema, column: Column) -> bool:
 
 
 def read_encoded(
-    schema: Schema, path: str | Path, *, labels: LabelUse = "require", ignore: Sequence[str] = ()
+    schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = ()
 ) -> EncodedRows:
     """Encode a whole table; the parameters are those of `encoded_batches`."""
-    parts = list(encoded_batches(schema, path, labels=labels, ignore=ignore))
+    parts = list(encoded_batches(schema, data, labels=labels, ignore=ignore))
     found: list[Any] = [part.labels for part in parts if part.labels is not None]
     return EncodedRows(
         rows=np.concatenate([part.rows for part in parts]),
@@ -318,7 +318,7 @@ def _read_persons(person: str, batch: Sequence[Any]) -> tuple[npt.NDArray[np.flo
     return found, broken
 
 
-def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | None:
+def _label_column(schema: Schema, table: OpenTable, use: LabelUse) -> Column | None:
     """The label as a column; None if it is not to be read."""
     if use not in ("require", "allow", "ignore"):
         raise InputError("labels", expected="require, allow or ignore", got=repr(use), cure="Choose one of them.")
@@ -330,7 +330,7 @@ def _label_column(schema: Schema, table: TableFile, use: LabelUse) -> Column | N
     return Column(label.column, "number", label.low, label.high)
 
 
-def _absent(schema: Schema, table: TableFile, what: dict[str, str]) -> list[Problem]:
+def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Problem]:
     """Columns that are not there; a first line with no name of the schema may be a record, which is not quoted."""
     declared, problems = schema.names if what else frozenset(), list[Problem]()
     others = {other.casefold(): other for other in table.names if other not in declared}
@@ -353,6 +353,6 @@ def _unknown(name: str) -> Problem:
 
 
 def _unreadable(name: str, kind: Any) -> Problem:
-    got = f"{name!r} has values of type {str(kind).partition('<')[0]}"  # without names of fields
+    got = f"{name!r} has values of type {describe_type(kind)}"
     expected, cure = "made of numbers or words", "Write the column in another form."
     return Problem(ProblemKind.UNREADABLE, name, expected, got, cure)

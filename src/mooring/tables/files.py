@@ -1,4 +1,4 @@
-"""Files with tables: which there are, their headers, and what is said of one that cannot be read.
+"""Tables to read: files of which there are the headers, data frames; and what is said of one that cannot be read.
 
 The parser's own messages quote the file, so none of them is passed on, and neither is the file's name.
 """
@@ -12,6 +12,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mooring.errors import InputError, StorageError
+from mooring.tables.cells import as_text
 from mooring.tables.schema import find_repeated
+from mooring.typing import TableSource
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -29,16 +34,19 @@ _GROUP_BYTES, _GROWTH = 2**28, 1000  # a row group is at most so large, or so ma
 
 
 @dataclass(frozen=True)
-class TableFile:
-    """A table of which only the header has been read."""
+class OpenTable:
+    """A data frame, or a file of which only the header has been read."""
 
-    path: Path
+    path: Path | None
+    """None for a data frame."""
     names: tuple[str, ...]
     """Of its columns, all different."""
     separator: str = ""
-    """Empty for Parquet."""
+    """Of a text file, else empty."""
     schema: Any = None
-    """Of Parquet."""
+    """Of Parquet and of data frames."""
+    columns: Any = None
+    """Of a data frame: a pyarrow.Table."""
     longest_line: int = 0
     """Length of the header in bytes, as a hint at that of the rows."""
     encoding: str = "utf-8"
@@ -46,24 +54,26 @@ class TableFile:
     """Lines before the first row: 1, or 0 where the first line of a text file is a row."""
 
 
-def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:
-    """Read the header of a table, and nothing else of it.
+def open_table(data: TableSource, *, agreed: bool = True) -> OpenTable:
+    """Read the header of a file, and nothing else of it; or take the columns of a data frame.
 
     Parameters
     ----------
-    path : path
+    data : path or data frame
         Text (.csv, .tsv, .data, .txt, each also with .gz) whose first line names the columns, separated by commas,
-        semicolons or tabs; or Parquet (.parquet, .pq).
+        semicolons or tabs; or Parquet (.parquet, .pq). Of a data frame, an index is ignored.
     agreed : bool
         Whether the form of the file is agreed on: text is in UTF-8, and names are all different. Otherwise text may be
         in Latin-1, and the first line may be a row: what it holds are names if `require_different` says so.
     """
-    path = Path(path)
+    if not isinstance(data, str | Path):
+        return _open_frame(data)
+    path = Path(data)
     require_file(path)
     if is_parquet(path):
         with explain_read_errors(), pa.parquet.ParquetFile(path) as file:
             _require_plausible_sizes(file.metadata, path.stat().st_size)
-            table = TableFile(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
+            table = OpenTable(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
     elif is_table_file(path):
         table = _text_header(path, agreed)
     else:
@@ -71,6 +81,45 @@ def open_table(path: str | Path, *, agreed: bool = True) -> TableFile:
     if agreed or table.schema is not None:
         require_different(table.names)
     return table
+
+
+def _open_frame(frame: Any) -> OpenTable:
+    import narwhals as nw
+
+    try:
+        known = nw.from_native(frame, eager_only=True)
+    except nw.exceptions.DuplicateError:
+        known = frame
+    except TypeError:
+        is_lazy = isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame)
+        raise InputError(
+            "data",
+            expected="the path of a table, or a data frame in memory",
+            got=f"a {'lazy frame' if is_lazy else type(frame).__name__}",
+            cure="Call its collect() first." if is_lazy else "Make a data frame of it, of pandas or polars.",
+        ) from None
+    names = list(known.columns)
+    if not all(isinstance(name, str) for name in names):
+        is_nested = any(isinstance(name, tuple) for name in names)
+        flat = '["_".join(map(str, name)) for name in frame.columns]' if is_nested else "frame.columns.map(str)"
+        got, cure = "names of several levels" if is_nested else "other names", f"Name them: frame.columns = {flat}."
+        raise InputError("data", expected="a data frame whose columns are named by text", got=got, cure=cure)
+    require_different(names)
+    columns = pa.table({name: _read_series(known[name]) for name in names})
+    return OpenTable(None, tuple(names), schema=columns.schema, columns=columns)
+
+
+def _read_series(series: Any) -> Any:
+    """A column of a data frame in Arrow's types: cells of several types as text, which a CSV file would hold."""
+    try:
+        return series.to_arrow()
+    except (pa.ArrowException, TypeError, NotImplementedError):  # mixed cells, or none that Arrow can hold
+        cells, absent = series.to_list(), series.is_null().to_list()
+    if all(gone or isinstance(cell, str | Real | Decimal | date) for cell, gone in zip(cells, absent, strict=True)):
+        words = [None if gone else as_text(cell) for cell, gone in zip(cells, absent, strict=True)]
+        return pa.array(words, pa.string())
+    kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # may be a column that nobody asks for
+    return pa.ExtensionArray.from_storage(kind, pa.nulls(len(cells)))
 
 
 def require_file(path: Path) -> None:
@@ -105,7 +154,7 @@ def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
         raise not_a_table("a Parquet file that grows too much when it is read")
 
 
-def _text_header(path: Path, agreed: bool) -> TableFile:
+def _text_header(path: Path, agreed: bool) -> OpenTable:
     try:
         with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
             line = file.readline(_LONGEST_HEADER)
@@ -130,7 +179,7 @@ def _text_header(path: Path, agreed: bool) -> TableFile:
         names = next(csv.reader([text], delimiter=separator, strict=True))
     except csv.Error:
         raise not_a_table("a first line with stray quotes") from None
-    return TableFile(path, tuple(name.strip() for name in names), separator, longest_line=len(line), encoding=encoding)
+    return OpenTable(path, tuple(name.strip() for name in names), separator, longest_line=len(line), encoding=encoding)
 
 
 def is_utf8(line: bytes) -> bool:
@@ -150,7 +199,7 @@ def require_different(names: Sequence[str]) -> None:
             "data file",
             expected="a table whose columns have different names",
             got=f"one name for columns {' and '.join(str(k + 1) for k, name in enumerate(names) if name == twice)}",
-            cure="Write the names of the columns into the first line, each once.",
+            cure="Give each column a name of its own.",
         )
 
 
@@ -171,9 +220,7 @@ def explain_read_errors(let_through: type[Exception] | tuple[()] = ()) -> Iterat
 
 def no_rows() -> InputError:
     """The error for a table without rows."""
-    return InputError(
-        "data file", expected="a table with rows", got="a header and no rows", cure="Write the rows beneath it."
-    )
+    return InputError("data file", expected="a table with rows", got="a header and no rows", cure="Give one with rows.")
 
 
 def not_a_table(got: str) -> InputError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.cells import as_text, is_whole, missing_numbers
+from mooring.tables.cells import as_text, describe_type, holds_words, is_whole, missing_numbers
 from mooring.tables.records import Labels
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
 from mooring.typing import Indices
@@ -51,11 +51,11 @@ def clean_values(
     """
     if pa.types.is_dictionary(values.type):
         as_category = as_category or not is_text
-        if not _holds_words(values.type.value_type):
+        if not holds_words(values.type.value_type):
             values = values.cast(values.type.value_type)
     elif pa.types.is_boolean(values.type):
         values = values.cast(pa.string())
-    if pa.types.is_dictionary(values.type) or _holds_words(values.type):
+    if pa.types.is_dictionary(values.type) or holds_words(values.type):
         coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         coded = coded.unify_dictionaries().combine_chunks()
         coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
@@ -76,7 +76,7 @@ def clean_values(
         return _number_names(clean) if as_category else clean
     if pa.types.is_temporal(kind):
         return "it holds dates or times"
-    return f"it holds values of type {kind.id if pa.types.is_nested(kind) else kind}"
+    return f"it holds values of type {describe_type(kind)}"
 
 
 def infer_column(name: str, values: Values | str) -> tuple[Column | None, str]:
@@ -271,10 +271,6 @@ def _number_names(values: Values) -> Values:
     indices[~np.isnan(numbers)] = codes
     names = pa.array([as_text(number) for number in distinct.tolist()], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=np.isnan(numbers)), names)
-
-
-def _holds_words(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _cast(values: Any, kind: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rows of tables on disk, streamed in bounded memory: text with separators, or Parquet."""
+"""Rows of tables: of files (text with separators, Parquet) streamed in bounded memory; of data frames in batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mooring.errors import InputError
-from mooring.tables.files import TableFile, explain_read_errors, is_gzip, is_utf8, no_rows, not_a_table
+from mooring.tables.cells import holds_words
+from mooring.tables.files import OpenTable, explain_read_errors, is_gzip, is_utf8, no_rows, not_a_table
 from mooring.tables.problems import RaggedLines
 from mooring.typing import Progress
 
@@ -32,7 +33,7 @@ WORDS = pa.dictionary(pa.int32(), pa.string())
 
 
 def table_batches(
-    table: TableFile,
+    table: OpenTable,
     *,
     numbers: Sequence[str] = (),
     words: Sequence[str] = (),
@@ -49,11 +50,12 @@ def table_batches(
     numbers, words : sequence of str
         Columns to read. Of a text file, they come as numbers and as dictionaries of words where all is well; where
         something in a block is no number or not UTF-8, that block and all after it come as bytes, so that the caller
-        can say which row and column is wrong. Parquet comes in the types that it has, text as dictionaries of words.
+        can say which row and column is wrong. Parquet and data frames come in the types that they have, text as
+        dictionaries of words.
     missing_words : sequence of str
         Null among numbers.
     keep_bytes : bool
-        Whether bytes of Parquet come as they are (images), and not as text.
+        Whether bytes of Parquet or data frames come as they are (images), and not as text.
     ragged : RaggedLines, optional
         Takes lines of another length, which are then passed over; without it, the first of them is refused.
 
@@ -65,14 +67,16 @@ def table_batches(
     """
     if rows_at_once < 1:
         raise InputError("rows_at_once", expected="1 or more", got=str(rows_at_once), cure="65536 is the default.")
-    size = float(table.path.stat().st_size)
+    size = float(table.columns.num_rows if table.path is None else table.path.stat().st_size)
     rows_at_once = min(rows_at_once, max(1, _MOST_NUMBERS // max(1, len(numbers) + len(words))))
 
     def told(share: float) -> None:
         if progress is not None:
             progress(min(share, 1.0) * size, size)
 
-    if table.schema is None:
+    if table.path is None:
+        source = _frame_batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
+    elif table.schema is None:
         types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(words, pa.dictionary(pa.int32(), pa.string()))
         source = _text_batches(table, types, missing_words, ragged, told)
     else:
@@ -82,8 +86,8 @@ def table_batches(
 
 
 def read_columns(
-    table: TableFile, *, missing_words: Sequence[str] = (), keep_bytes: bool = False
-) -> tuple[TableFile, Any]:
+    table: OpenTable, *, missing_words: Sequence[str] = (), keep_bytes: bool = False
+) -> tuple[OpenTable, Any]:
     """Read all columns of a table into memory.
 
     Parameters
@@ -93,10 +97,10 @@ def read_columns(
 
     Returns
     -------
-    table : TableFile
+    table : OpenTable
         As given, or in Latin-1 where the text is not UTF-8.
     columns : pyarrow.Table
-        Text as numbers, or as dictionaries of words where some value is no number; Parquet as `table_batches` gives it.
+        Text as numbers, or as dictionaries of words where some value is no number; others as `table_batches` gives them.
     """
     if table.schema is not None:
         parts = [part for parts in table_batches(table, words=table.names, keep_bytes=keep_bytes) for part in parts]
@@ -118,7 +122,7 @@ def read_columns(
     return table, whole.select(list(table.names)).unify_dictionaries()
 
 
-def _whole(table: TableFile, numbers: Sequence[str], missing_words: Sequence[str]) -> list[Any]:
+def _whole(table: OpenTable, numbers: Sequence[str], missing_words: Sequence[str]) -> list[Any]:
     as_numbers = frozenset(numbers)
     words = [name for name in table.names if name not in as_numbers]
     return [
@@ -128,7 +132,7 @@ def _whole(table: TableFile, numbers: Sequence[str], missing_words: Sequence[str
     ]
 
 
-def _numbers_at_first(table: TableFile, missing_words: Sequence[str]) -> list[str]:
+def _numbers_at_first(table: OpenTable, missing_words: Sequence[str]) -> list[str]:
     """Columns of a text file whose first values are numbers."""
     first = next(table_batches(table, words=table.names, rows_at_once=1000), [])
     return [name for part in first[:1] for name in table.names if _are_numbers(part.column(name), missing_words)]
@@ -191,11 +195,22 @@ def _regrouped(source: Iterator[Any], rows_at_once: int) -> Iterator[list[Any]]:
         raise trouble
 
 
+def _frame_batches(
+    table: OpenTable, wanted: list[str], keep_bytes: bool, rows_at_once: int, told: Callable[[float], None]
+) -> Iterator[Any]:
+    text, n_read = _list_text(table, wanted, keep_bytes), 0
+    for batch in table.columns.select(wanted).to_batches(max_chunksize=rows_at_once):
+        yield _decode_text(batch, text, n_read)
+        n_read += batch.num_rows
+        told(n_read / table.columns.num_rows)
+
+
 def _parquet_batches(
-    table: TableFile, wanted: list[str], keep_bytes: bool, rows_at_once: int, told: Callable[[float], None]
+    table: OpenTable, wanted: list[str], keep_bytes: bool, rows_at_once: int, told: Callable[[float], None]
 ) -> Iterator[Any]:
     """Text as dictionaries: a long word that stands in every row takes its length once."""
-    text = [name for name in wanted if _is_text(table.schema.field(name).type, keep_bytes)]
+    assert table.path is not None
+    text = _list_text(table, wanted, keep_bytes)
     with explain_read_errors():
         coded = _list_coded(table.path, text)
         file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=_PAGE_BUFFER, read_dictionary=coded)
@@ -211,11 +226,10 @@ def _parquet_batches(
                 raise not_a_table("a Parquet file that lacks a part of a column")
             if batch is None:
                 return
-            columns = {name: batch.column(name) for name in wanted}
-            columns |= {name: _decode_words(name, columns[name], n_read) for name in text}
+            decoded = _decode_text(batch, text, n_read)
             n_read += batch.num_rows
             told(n_read / n_rows)
-            yield pa.RecordBatch.from_pydict(columns)
+            yield decoded
 
 
 def _list_coded(path: Path, text: Sequence[str]) -> list[str]:
@@ -259,11 +273,19 @@ def _require_chunk_metadata(path: Path, columns: Sequence[str]) -> None:
             next(file.iter_batches(1, columns=list(columns), use_threads=False), None)
 
 
-def _is_text(kind: Any, keep_bytes: bool) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return is_text or (not keep_bytes and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)))
+def _list_text(table: OpenTable, wanted: Sequence[str], keep_bytes: bool) -> list[str]:
+    """Those columns that hold text."""
+    types = {name: table.schema.field(name).type for name in wanted}
+    values = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
+    as_text = () if keep_bytes else (pa.binary(), pa.large_binary())
+    return [name for name, kind in values.items() if holds_words(kind) or kind in as_text]
+
+
+def _decode_text(batch: Any, text: Sequence[str], n_before: int) -> Any:
+    """A batch with its columns of text as dictionaries."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns |= {name: _decode_words(name, columns[name], n_before) for name in text}
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _decode_words(name: str, column: Any, n_before: int) -> Any:
@@ -290,7 +312,7 @@ def _decode_words(name: str, column: Any, n_before: int) -> Any:
 
 
 def _text_batches(
-    table: TableFile,
+    table: OpenTable,
     types: dict[str, Any],
     missing_words: Sequence[str],
     ragged: RaggedLines | None,
@@ -329,7 +351,7 @@ def _text_batches(
 
 
 def _parsed(
-    table: TableFile,
+    table: OpenTable,
     types: dict[str, Any],
     missing_words: Sequence[str],
     ragged: RaggedLines | None,
@@ -344,6 +366,7 @@ def _parsed(
         ragged.add(row.number - table.n_skipped, row.actual_columns, row.expected_columns)
         return "skip"
 
+    assert table.path is not None
     careful = ragged is not None
     size = max(1, table.path.stat().st_size)
     with pa.OSFile(str(table.path)) as raw:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from mooring.tables.encoder import EncodedRows, encoded_batches
 from mooring.tables.reader import read_ahead
 from mooring.tables.records import Labels, label_kind_of
 from mooring.tables.schema import Schema
-from mooring.typing import Indices
+from mooring.typing import Indices, TableSource
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_NUMBERS = 20_000, 2_000, 2**24
 
@@ -33,7 +32,7 @@ class Sample:
 
 
 def sample_rows(
-    schema: Schema, path: Path, *, ignore: Collection[str] = (), seed: int = 0, at_most: int | None = None
+    schema: Schema, data: TableSource, *, ignore: Collection[str] = (), seed: int = 0, at_most: int | None = None
 ) -> Sample:
     """Read a whole table, check every row of it, and keep a uniform sample.
 
@@ -46,7 +45,7 @@ def sample_rows(
     kept: EncodedRows | None = None
     draws: npt.NDArray[np.float64] = np.zeros(0)
     n_rows = 0
-    for block in read_ahead(encoded_batches(schema, path, ignore=tuple(ignore))):
+    for block in read_ahead(encoded_batches(schema, data, ignore=tuple(ignore))):
         if schema.label.kind == "classes" and block.labels is not None:
             counts += np.bincount(block.labels, minlength=counts.size)
         drawn = np.asarray(rng.random(block.rows.shape[0]))

@@ -1,4 +1,4 @@
-"""Files of any supported form as records: tables with an inferred schema, and images."""
+"""Tables with an inferred schema, and images, as records."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import pyarrow as pa
 from mooring.errors import InputError
 from mooring.tables.cells import is_number
 from mooring.tables.encoder import encode_table
-from mooring.tables.files import TableFile, is_table_file, open_table, require_different
+from mooring.tables.files import OpenTable, is_table_file, open_table, require_different
 from mooring.tables.images.reader import holds_images, read_images
 from mooring.tables.inference import RowKeys, clean_values, infer_column, require_column, row_keys
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
 from mooring.tables.schema import MISSING_WORDS, Schema
+from mooring.typing import TableSource
 
 
 def read_records(
-    path: str | Path,
+    data: TableSource,
     *,
     label: str | None = None,
     group_by: str | None = None,
@@ -32,13 +33,13 @@ def read_records(
     size: int | tuple[int, int] | None = None,
     image_column: str | None = None,
 ) -> Records:
-    r"""Read a table or images, whichever the path holds.
+    r"""Read a table or images, whichever there is.
 
     Parameters
     ----------
-    path : path
+    data : path or data frame
         A folder, an .npz archive, an IDX file, or a Parquet file with a column of bytes whose name starts with "image":
-        images. Any other .csv, .tsv, .data, .txt (also with .gz) or .parquet: a table.
+        images. Any other .csv, .tsv, .data, .txt (also with .gz) or .parquet, and a data frame: a table.
     label, group_by : str, optional
         Columns of a table, or of a Parquet file with images.
     drop, categorical, missing : sequence of str
@@ -55,9 +56,12 @@ def read_records(
     ...     read_records(path, label="ill").label_kind
     'classes'
     """
-    path = Path(path)
     for_tables = {"drop": tuple(drop), "categorical": tuple(categorical), "missing": tuple(missing)}
     for_images = {"size": size, "image_column": image_column}
+    if not isinstance(data, str | Path):
+        _require_left_out(for_images, "a table")
+        return read_table(data, label=label, group_by=group_by, **for_tables)
+    path = Path(data)
     if not path.exists():
         raise InputError(
             "path", expected="a file or a folder", got=f"{str(path)!r}, which is not there", cure="Check the spelling."
@@ -77,7 +81,7 @@ def read_records(
 
 
 def read_table(
-    path: str | Path,
+    data: TableSource,
     *,
     label: str | None = None,
     group_by: str | None = None,
@@ -89,10 +93,11 @@ def read_table(
 
     Parameters
     ----------
-    path : path
+    data : path or data frame
         A text file with separators (.csv, .tsv, .data, .txt, each also with .gz) or a Parquet file (.parquet). The
         separator may be a comma, a semicolon or a tab. A first line that fits in with the rows beneath it and holds a
-        number is a row, and the columns are then named "column 1", "column 2", ...
+        number is a row, and the columns are then named "column 1", "column 2", ... Of a data frame, columns of text are
+        categories, also where they read as numbers, and an index is ignored.
     label : str, optional
         The column to predict. Words, booleans and at most 20 different whole numbers are classes; other numbers are
         numbers. Rows without a label are dropped.
@@ -129,7 +134,7 @@ def read_table(
     >>> records.rows.round(2).tolist()
     [[-1.22, 0.0, 1.0], [0.0, 1.0, 0.0], [1.22, 1.0, 0.0]]
     """
-    file, table, notes = _read(Path(path), missing)
+    file, table, notes = _read(data, missing)
     inferred = infer_table(
         table,
         label=label,
@@ -218,9 +223,9 @@ def infer_table(
     return InferredTable(schema, columns, keys, left_out)
 
 
-def _read(path: Path, missing: Sequence[str]) -> tuple[TableFile, Any, tuple[str, ...]]:
+def _read(data: TableSource, missing: Sequence[str]) -> tuple[OpenTable, Any, tuple[str, ...]]:
     """The whole table, with names for columns without one, and what its reader should know."""
-    file, notes = open_table(path, agreed=False), tuple[str, ...]()
+    file, notes = open_table(data, agreed=False), tuple[str, ...]()
     if file.schema is None:
         first_line, places = file.names, tuple(f"column {k + 1}" for k in range(len(file.names)))
         absent = [*MISSING_WORDS, *missing]

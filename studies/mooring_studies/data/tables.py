@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 from mooring import InputError
 from mooring.tables import (
     MISSING_WORDS,
+    OpenTable,
     Partition,
     Records,
     Schema,
-    TableFile,
     encode_table,
     fit_scale,
     infer_table,
@@ -292,7 +292,7 @@ def _read(data_dir: Path | None, data_set: str, name: str, columns: tuple[str, .
     heading = content.partition(b"\n")[0].decode(errors="replace").strip().split(",")
     columns = columns or tuple(heading)
     has_heading = heading[0].upper() == columns[0].upper() or content.startswith(b"|")
-    file = TableFile(path, columns, ",", n_skipped=int(has_heading))
+    file = OpenTable(path, columns, ",", n_skipped=int(has_heading))
     try:
         _, table = read_columns(file)
     except InputError as error:

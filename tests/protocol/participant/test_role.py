@@ -51,7 +51,10 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
     (tmp_path / "inbox").mkdir()
     for name, one in people.items():
         table = written(tmp_path / f"{name}.csv", rng, 30)
-        one.share(table, anchor=tmp_path / "trial.anchor", output=tmp_path / "inbox" / f"{name}.bundle")
+        output = tmp_path / "inbox" / f"{name}.bundle"
+        with raising(InputError, "consent for labels"):
+            one.share(table, anchor=tmp_path / "trial.anchor", output=output)
+        one.share(table, anchor=tmp_path / "trial.anchor", output=output, labels=True)
     analyst = Analyst(study, tmp_path / "work", analysts.signing_key)
     analyst.align(analyst.collect(f"local://{tmp_path}/inbox").bundles, certify=False)
     analyst.train("linear")

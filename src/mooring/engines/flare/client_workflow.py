@@ -116,19 +116,11 @@ class ClientWorkflow:
         return answer | ({"rows": shared.n_rows} if study.sums is None else {})
 
     def _share_rows(self, participant: Participant, path: Path, told: Message, ask: Ask) -> ShareResult:
-        study = participant.study
-        if study.label.kind != "none" and not self.settings.labels:
-            raise InputError(
-                "consent for labels",
-                expected="given",
-                got="none",
-                cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, "
-                "write labels = true in the site's mooring.toml.",
-            )
         return participant.share(
             self.settings.data,
-            anchor=self.settings.anchor or self._fetched_anchor(study, told, ask),
+            anchor=self.settings.anchor or self._fetched_anchor(participant.study, told, ask),
             output=path,
+            labels=self.settings.labels,
             ignore=self.settings.ignore,
             progress=_in_tenths("shared", self.tell),
         )

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +21,10 @@ from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
-from mooring.tables.cells import is_number
-from mooring.tables.files import TableFile, open_table
+from mooring.tables.cells import holds_words, is_number
+from mooring.tables.files import OpenTable, open_table
 from mooring.tables.schema import MissingRule
+from mooring.typing import TableSource
 
 WIDEST_WITHOUT_PROJECTION = 30
 """Encoded rows that are wider are projected, unless a draft is told otherwise."""
@@ -82,7 +82,7 @@ class DraftSettings:
 
 
 def draft_study(
-    path: str | Path,
+    data: TableSource,
     *,
     name: str = "study",
     label: str | None = None,
@@ -94,8 +94,8 @@ def draft_study(
 
     Parameters
     ----------
-    path : path
-        A text file or Parquet; of a text file only the first line is read, of Parquet only the schema.
+    data : path or data frame
+        Of a text file only the first line is read, of Parquet only the schema; of a data frame names and types are used.
     drop : sequence of str
         Columns that are not part of the study.
     known : DeclaredColumns, optional
@@ -107,7 +107,7 @@ def draft_study(
         TOML. Each open entry has a line marked "TODO"; with none, `Study.read` reads it.
     """
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
-    table = open_table(path)
+    table = open_table(data)
     _require_names_among(table, [*drop, *known.names, *known.missing_words, *([label] if label is not None else [])])
     require_header(table, drop)
     person = settings.sums.person if settings.sums is not None else ""  # stays at home, as ids do
@@ -212,7 +212,7 @@ _RECOGNISED = {
 }
 
 
-def recognise_columns(table: TableFile, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
+def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
     """Columns whose name, or type in Parquet, tells that they are no plain numbers or words.
 
     Parameters
@@ -234,20 +234,20 @@ def recognise_columns(table: TableFile, known: DeclaredColumns, apart: Collectio
         stored = None if table.schema is None else table.schema.field(name).type
         if stored is not None and (pa.types.is_date(stored) or pa.types.is_timestamp(stored)):
             kind = "birth" if kind == "birth" else "date"
-        elif stored is not None and kind in ("birth", "date", "text") and not pa.types.is_string(stored):
+        elif stored is not None and kind in ("birth", "date", "text") and not holds_words(stored):
             kind = ""
         if kind:
             found[name] = kind
     return found
 
 
-def describe_recognised(path: str | Path, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
+def describe_recognised(data: TableSource, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
     """What a draft takes columns for by their names, in words; `recognise_columns` has the parameters."""
-    found = recognise_columns(open_table(path), known, apart)
+    found = recognise_columns(open_table(data), known, apart)
     return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in found.items()}
 
 
-def _describe_column(table: TableFile, name: str, known: DeclaredColumns, recognised: str) -> dict[str, Any]:
+def _describe_column(table: OpenTable, name: str, known: DeclaredColumns, recognised: str) -> dict[str, Any]:
     """The entries of a column; an open one is an empty list."""
     if name in known.dates or recognised == "date":
         return {"name": name, "kind": "date", "range": list(known.dates.get(name, ()))}
@@ -266,7 +266,7 @@ def _describe_column(table: TableFile, name: str, known: DeclaredColumns, recogn
     return {"name": name, "kind": kind, "range": [] if ends is None else [float(end) for end in ends]}
 
 
-def _infer_kind(table: TableFile, name: str) -> str:
+def _infer_kind(table: OpenTable, name: str) -> str:
     if table.schema is None:
         return "number"
     kind: Any = table.schema.field(name).type
@@ -275,14 +275,13 @@ def _infer_kind(table: TableFile, name: str) -> str:
         return "number"
     if pa.types.is_integer(kind):
         return "integer"
-    words = (pa.types.is_boolean, pa.types.is_null, pa.types.is_string, pa.types.is_large_string)
-    if any(is_kind(kind) for is_kind in words):
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind) or holds_words(kind):
         return "category"
     cure = "Leave it out with --drop, or write it in another form."
     raise InputError(f"column {name!r}", expected="made of numbers or words", got=f"values of type {kind}", cure=cure)
 
 
-def _describe_label(table: TableFile, label: str | None, known: DeclaredColumns) -> dict[str, Any]:
+def _describe_label(table: OpenTable, label: str | None, known: DeclaredColumns) -> dict[str, Any]:
     """The entries of [label]; an open one is an empty list."""
     if label is None:
         return {"kind": "none"}
@@ -294,7 +293,7 @@ def _describe_label(table: TableFile, label: str | None, known: DeclaredColumns)
     return {"kind": "classes", "column": label, "classes": classes}
 
 
-def _require_names_among(table: TableFile, names: Sequence[str]) -> None:
+def _require_names_among(table: OpenTable, names: Sequence[str]) -> None:
     for name in names:
         if name not in table.names:
             near = get_close_matches(name, table.names, n=3)
@@ -306,7 +305,7 @@ def _require_names_among(table: TableFile, names: Sequence[str]) -> None:
             )
 
 
-def require_header(table: TableFile, drop: Sequence[str] = ()) -> None:
+def require_header(table: OpenTable, drop: Sequence[str] = ()) -> None:
     """Refuse a first line that may be a record: a draft is public, and names go into it."""
     kept = [name for name in table.names if name not in drop]
     counted = [str(k) for k in range(len(table.names) + 1)]

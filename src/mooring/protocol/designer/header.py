@@ -39,7 +39,7 @@ from mooring.tables.inference import MAX_CATEGORIES, clean_values
 from mooring.tables.problems import SENTINELS
 from mooring.tables.reader import read_columns
 from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule, Schema, count_days, require_known
-from mooring.typing import Vector
+from mooring.typing import TableSource, Vector
 
 FEWEST = 5
 """Rows that anything in a header comes from."""
@@ -102,7 +102,7 @@ def read_header(path: str | Path) -> Header:
     return Header(plain.get("site", ""), declared_columns(plain), *map(tuple, lists))
 
 
-def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = ()) -> tuple[Header, tuple[str, ...]]:
+def infer_header(data: TableSource, *, site: str, categorical: Collection[str] = ()) -> tuple[Header, tuple[str, ...]]:
     """Describe a table from its rows, which are read into memory.
 
     Parameters
@@ -116,7 +116,7 @@ def infer_header(path: str | Path, *, site: str, categorical: Collection[str] = 
     notes : tuple of str
         What was done with columns that are not plain, for the site alone.
     """
-    file = open_table(path)
+    file = open_table(data)
     require_header(file)
     names = recognise_columns(file, DeclaredColumns(categories=dict.fromkeys(categorical, ())))
     _, table = read_columns(file, missing_words=MISSING_WORDS)

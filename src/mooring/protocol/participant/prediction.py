@@ -44,7 +44,7 @@ from mooring.protocol.transport.addresses import is_url, local_path, redact_addr
 from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.tables.files import is_parquet
-from mooring.typing import Matrix, Progress
+from mooring.typing import Matrix, Progress, TableSource
 
 _MEAN_TOLERANCE = 1e-4
 _Predict = Callable[[Matrix], Predicted]
@@ -165,7 +165,7 @@ class Scoring:
     """From which probability on the second of two classes counts as predicted."""
     importance: bool = False
     """Whether to measure what the model looks at, column by column."""
-    held_out: Path | None = None
+    held_out: TableSource | None = None
     """Labelled rows of one's own, not shared: probabilities are recalibrated on them, and numbers get intervals."""
 
 
@@ -175,10 +175,10 @@ DEFAULT_SCORING = Scoring()
 def predict_rows(
     vault: Vault,
     study: Study,
-    data: Path,
+    data: TableSource,
     *,
     result: Path,
-    own_rows: Path | None = None,
+    own_rows: TableSource | None = None,
     scoring: Scoring = DEFAULT_SCORING,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
@@ -187,11 +187,11 @@ def predict_rows(
 
     Parameters
     ----------
-    data : Path
-        New rows, CSV or Parquet, with or without the label.
+    data : path or data frame
+        New rows, with or without the label.
     result : Path
         The folder that the analyst delivered.
-    own_rows : Path, optional
+    own_rows : path or data frame, optional
         The rows that were shared: a model is trained on them alone, for comparison.
     """
     if study.label.kind == "none":
@@ -243,7 +243,7 @@ def predict_rows(
     return Predictions(words, classes, probabilities, joint, alone, gain, ids, *more)
 
 
-def _predict_alone(study: Study, own_rows: Path, given: Matrix, ignore: Collection[str]) -> Predicted:
+def _predict_alone(study: Study, own_rows: TableSource, given: Matrix, ignore: Collection[str]) -> Predicted:
     """What a model of one's own rows alone says of rows."""
     own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
     assert own.labels is not None
@@ -253,7 +253,7 @@ def _predict_alone(study: Study, own_rows: Path, given: Matrix, ignore: Collecti
 
 
 def _adjust(
-    vault: Vault, study: Study, predict: _Predict, data: Path, ignore: Collection[str], prints: Fingerprinter
+    vault: Vault, study: Study, predict: _Predict, data: TableSource, ignore: Collection[str], prints: Fingerprinter
 ) -> Adjustment:
     """Fit to labelled rows that were not shared, and whose fingerprints were not taken: they are not scored, either."""
     own, ledger = read_encoded(study.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)

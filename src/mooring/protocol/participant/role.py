@@ -24,7 +24,7 @@ from mooring.protocol.participant.upload import ShareResult, share_rows
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables import TableFit, check_fit
 from mooring.tables.sampling import sample_rows
-from mooring.typing import Progress
+from mooring.typing import Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
     from mooring.protocol.participant.inspection import Inspection
@@ -68,12 +68,14 @@ class Participant:
         return open_anchor(self.vault, self.study, path)
 
     def check(
-        self, data: Path, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
+        self, data: TableSource, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
     ) -> Inspection | SumInspection:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
 
         Parameters
         ----------
+        data : path or data frame
+            The rows to be shared.
         seed : int
             Of the sample and the self-attack.
         """
@@ -109,7 +111,7 @@ class Participant:
         return record
 
     def share_sums(
-        self, data: Path, *, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
+        self, data: TableSource, *, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
     ) -> SumShareResult:
         """Write the one bundle of secure sums, or the same bytes again; the parameters are those of `share_sums`."""
         return share_sums(self.vault, self.study, data, output=output, ignore=ignore, progress=progress)
@@ -125,17 +127,27 @@ class Participant:
         return combine_shares(self.vault, self.study, bundles, closing_list, output=output, progress=progress)
 
     def share(
-        self, data: Path, *, anchor: Path, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
+        self,
+        data: TableSource,
+        *,
+        anchor: Path,
+        output: Path,
+        labels: bool = False,
+        ignore: Collection[str] = (),
+        progress: Progress | None = None,
     ) -> ShareResult:
         """Write the one bundle, or the same bytes again; the parameters are those of `share_rows`."""
-        return share_rows(self.vault, self.study, data, anchor=anchor, output=output, ignore=ignore, progress=progress)
+        vault, study = self.vault, self.study
+        return share_rows(
+            vault, study, data, anchor=anchor, output=output, labels=labels, ignore=ignore, progress=progress
+        )
 
     def predict(
         self,
-        data: Path,
+        data: TableSource,
         *,
         result: str | Path,
-        own_rows: Path | None = None,
+        own_rows: TableSource | None = None,
         scoring: Scoring | None = None,
         ignore: Collection[str] = (),
         progress: Progress | None = None,
@@ -165,7 +177,7 @@ class Participant:
 
 
 def check_table_fit(
-    study: Study, data: Path, *, ignore: Sequence[str] = (), progress: Progress | None = None
+    study: Study, data: TableSource, *, ignore: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[TableFit, list[str]]:
     """Everything of a table that does not fit a study, which needs no roster; and warnings about classes that are too small.
 

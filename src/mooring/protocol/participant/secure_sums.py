@@ -49,7 +49,7 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.inbox import list_files
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
-from mooring.typing import Progress
+from mooring.typing import Progress, TableSource
 
 _KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
 _ROWS_AT_ONCE, _ROWS_OF_FEATURES = 2**14, 2**12
@@ -82,7 +82,7 @@ class SumShareResult:
 def share_sums(
     vault: Vault,
     study: Study,
-    data: Path,
+    data: TableSource,
     *,
     output: Path,
     ignore: Collection[str] = (),
@@ -94,6 +94,8 @@ def share_sums(
     ----------
     study : Study
         Of secure sums.
+    data : path or data frame
+        CSV, Parquet, or rows in memory.
     """
     scheme = study.sum_scheme
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
@@ -137,7 +139,7 @@ def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, 
 
 
 def _sum_rows(
-    vault: Vault, study: Study, data: Path, ignore: Collection[str], progress: Progress | None
+    vault: Vault, study: Study, data: TableSource, ignore: Collection[str], progress: Progress | None
 ) -> tuple[Integers, RowSummary]:
     """The exact sums over a table, and what the ledger is told of its rows."""
     scheme, label = study.sum_scheme, study.label

@@ -53,7 +53,7 @@ from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger, RowSummary, summarise_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import encoded_batches, read_ahead
-from mooring.typing import Progress
+from mooring.typing import Progress, TableSource
 
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
@@ -97,10 +97,11 @@ class _Surveyed:
 def share_rows(
     vault: Vault,
     study: Study,
-    data: Path,
+    data: TableSource,
     *,
     anchor: Path,
     output: Path,
+    labels: bool = False,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> ShareResult:
@@ -108,21 +109,23 @@ def share_rows(
 
     Parameters
     ----------
-    data : Path
-        CSV or Parquet.
+    data : path or data frame
+        CSV, Parquet, or rows in memory.
     anchor : Path
         The dealt anchor file.
     output : Path
         Where the bundle goes.
+    labels : bool, default False
+        Consent: whether the analyst may see the label of every row as it is. A study with a label is refused without it.
     ignore : collection of str
         Columns of the table that are not shared.
     progress : callable, optional
         Told how much is done, and of how much.
     """
     study.require_rows()
-    require_writable(
-        output, what="the bundle", inputs=(data, anchor)
-    )  # a typing error there must not use up the one upload
+    _require_label_consent(study, labels)
+    # A typing error there must not use up the one upload.
+    require_writable(output, what="the bundle", inputs=(data, anchor))
     member = find_membership(vault, study)
     _require_current_format(study)
     require_floors(study, vault.floors)
@@ -139,9 +142,9 @@ def share_rows(
             del rows  # of many rows, every array that is not needed any more is let go
             counts, reissued = surveyed.class_counts, entry.bundle is not None
             if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
-                places, labels = _place(perturbation, surveyed, entry.rows_digest)
+                places, shuffled = _place(perturbation, surveyed, entry.rows_digest)
                 del surveyed
-                digest = _write(kept, perturbation, entry.rows_digest, mapped, places, labels, tell)
+                digest = _write(kept, perturbation, entry.rows_digest, mapped, places, shuffled, tell)
                 if reissued and digest != entry.bundle:
                     kept.unlink()
                     raise RefusedError(
@@ -171,7 +174,7 @@ def used_anchor(vault: Vault, study: Study) -> Path:
 
 
 def _survey(
-    perturbation: Perturbation, data: Path, ignore: Collection[str], mapped: BinaryIO, tell: Progress
+    perturbation: Perturbation, data: TableSource, ignore: Collection[str], mapped: BinaryIO, tell: Progress
 ) -> tuple[_Surveyed, RowSummary]:
     """The first pass: every row checked, fingerprinted and counted; mapped rows are written in the order of the file."""
     study, secret = perturbation.study, perturbation.map
@@ -319,15 +322,14 @@ def _require_current_format(study: Study) -> None:
         raise RefusedError("the study", reason=reason, cure="Ask its designer to draft it again with this version.")
 
 
-def require_label_consent(study: Study, is_given: bool) -> None:
-    """Refuse to share labels, which the analyst sees as they are, unless the participant said that it may."""
-    if study.label.kind != "none" and study.sums is None and not is_given:
+def _require_label_consent(study: Study, is_given: bool) -> None:
+    if study.label.kind != "none" and not is_given:
         raise InputError(
             "consent for labels",
             expected="given",
             got="none",
-            cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, say so "
-            "(--labels).",
+            cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, say so: "
+            "--labels, labels=True in Python, labels = true in a FLARE site's mooring.toml.",
         )
 
 
