@@ -77,7 +77,7 @@ def table_batches(
     if table.path is None:
         source = _frame_batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
     elif table.schema is None:
-        types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(words, pa.dictionary(pa.int32(), pa.string()))
+        types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(words, WORDS)
         source = _text_batches(table, types, missing_words, ragged, told)
     else:
         source = _parquet_batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
@@ -220,9 +220,7 @@ def _parquet_batches(
         while True:
             with explain_read_errors():
                 batch = next(batches, None)
-            if (
-                batch is None and n_read != file.metadata.num_rows
-            ):  # columns that end early have moved against the others
+            if batch is None and n_read != file.metadata.num_rows:  # its columns end at different rows
                 raise not_a_table("a Parquet file that lacks a part of a column")
             if batch is None:
                 return
