@@ -50,8 +50,7 @@ def table_batches(
     numbers, words : sequence of str
         Columns to read. Of a text file, they come as numbers and as dictionaries of words where all is well; where
         something in a block is no number or not UTF-8, that block and all after it come as bytes, so that the caller
-        can say which row and column is wrong. Parquet and data frames come in the types that they have, text as
-        dictionaries of words.
+        can say which row and column is wrong. Others come in the types that they have, text as dictionaries of words.
     missing_words : sequence of str
         Null among numbers.
     keep_bytes : bool
