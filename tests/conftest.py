@@ -27,8 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
 
 
-# Searches of attacks end earlier, denoisers draw less and intervals resample less, except where attacks are tested
-# themselves: audits of a few rows are most of the tests' time.
+# Searches of attacks end earlier, denoisers draw less, intervals resample less and kernels have fewer random features,
+# except where attacks and learners are tested themselves: audits of a few rows are most of the tests' time.
 _SHORTER = {
     "attacks.denoising.grid._SWEEPS": 6,
     "attacks.denoising.grid._SHORT": 4,
@@ -44,14 +44,15 @@ _SHORTER = {
     "attacks.joint_moments._ITERATIONS": 8,
     "attacks.joint_moments._LAST_ITERATIONS": 20,
     "audit.evaluator._N_RESAMPLES": 100,
+    "learners.registry._N_FOURIER": 200,
     "audit.specification._MOST_TARGETS": 1,
 }
-_AS_SHIPPED = ("tests.attacks.", "tests.architecture.", "tests.audit.test_record")
+_AS_SHIPPED = ("tests.attacks.", "tests.architecture.", "tests.audit.test_record", "tests.learners.", "tests.distributed.")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Shorten audits; the tests of attacks have them as they are shipped."""
+    """Shorten audits; the tests of attacks and of learners have them as they are shipped."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.module.__name__.startswith(_AS_SHIPPED):
             for name, fewer in _SHORTER.items():

@@ -94,7 +94,7 @@ def test_auto_predicts_a_number_as_well_as_linear(noise: float, tmp_path: Path) 
     scores = {name: train(study, tmp_path, learner=name).score.value for name in (AUTO, *CANDIDATES)}
     assert scores[AUTO] == max(scores.values()) > 0.1
     if noise:
-        assert scores["random-fourier"] < -0.2
+        assert scores["random-fourier"] < -0.15
 
 
 @pytest.mark.parametrize(
