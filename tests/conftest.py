@@ -47,7 +47,13 @@ _SHORTER = {
     "learners.registry._N_FOURIER": 200,
     "audit.specification._MOST_TARGETS": 1,
 }
-_AS_SHIPPED = ("tests.attacks.", "tests.architecture.", "tests.audit.test_record", "tests.learners.", "tests.distributed.")
+_AS_SHIPPED = (
+    "tests.attacks.",
+    "tests.architecture.",
+    "tests.audit.test_record",
+    "tests.learners.",
+    "tests.distributed.",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
