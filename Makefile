@@ -16,7 +16,8 @@ PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 # Python compiles what is imported; pip would compile everything.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+INSTALL := install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --constraint constraints.txt
+PIP := $(BIN)/python -m pip $(INSTALL)
 
 PACKAGES := import sysconfig; place = sysconfig.get_path('purelib')
 
@@ -26,7 +27,9 @@ demo: .venv/.demo
 	rm -rf demo-report
 	$(BIN)/mooring demo --output demo-report
 
-test: lint  # then imports, types and the documentation, one after the other, beside the tests
+test:  # imports, types and the documentation, one after the other, beside the tests
+	$(MAKE) --jobs=2 .venv/.dev
+	$(MAKE) lint
 	$(MAKE) --jobs=2 types unit site
 
 lint: .venv/.dev
@@ -76,16 +79,23 @@ dist: .venv/.dist
 kit: .venv/pyvenv.cfg
 	$(BIN)/python installation/kit.py --output dist/kit $(KIT)
 
-.venv/pyvenv.cfg:
+.venv/pyvenv.cfg: # the pip that comes with Python takes a third longer
 	$(PYTHON) -m venv .venv
+	$(PIP) pip
 
 .venv/.demo: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable .
 	@touch $@
 
-.venv/.dev: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
+# Half of what .venv/.dev needs, for a second core to install beside the first half, .venv/.demo.
+.venv/.tools: .venv/pyvenv.cfg constraints.txt
+	$(PIP) --no-deps hypothesis import-linter grimp matplotlib mkdocs-material mpyc mypy networkx pillow python-flint ruff \
+		scikit-image sympy torch
+	@touch $@
+
+.venv/.dev: .venv/.demo .venv/.tools
 	$(PIP) --editable '.[dev]' --editable ./studies
-	@touch $@ .venv/.demo
+	@touch $@
 
 .venv/.dist: .venv/pyvenv.cfg constraints.txt
 	$(PIP) build
@@ -98,14 +108,14 @@ kit: .venv/pyvenv.cfg
 
 .venv/.bench: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev,bench]' --editable ./studies
-	@touch $@ .venv/.dev .venv/.demo
+	@touch $@ .venv/.dev .venv/.demo .venv/.tools
 
 # On top of .venv, whose packages it finds through a .pth file: the extras are installed here, and nothing twice.
 .venv-distributed/.ready: .venv/.dev
-	$(BIN)/python -m venv .venv-distributed
+	$(BIN)/python -m venv --without-pip .venv-distributed
 	$(BIN)/python -c "$(PACKAGES); print(f'import site; site.addsitedir({place!r})')" > \
 		"$$($(BIN_DISTRIBUTED)/python -c "$(PACKAGES); print(place)")/mooring-base.pth"
-	$(subst $(BIN),$(BIN_DISTRIBUTED),$(PIP)) --editable '.[distributed]'
+	$(BIN)/python -m pip --python $(BIN_DISTRIBUTED)/python $(INSTALL) --editable '.[distributed]'
 	@touch $@
 
 clean:
