@@ -34,8 +34,8 @@ PRODUCT_SHARE = 0.4
 MOST_NUMBERS_A_ROW = 0.1
 """Without noise, a total has at most this many numbers for each row of a quorum.
 
-An attacker who has a register of candidates solves for who is in it: with as many numbers as rows all of them are told, with
-a tenth as many members were told from others with an area of 0.60 to 0.63 (docs/privacy.md). That is no guarantee."""
+An attacker who has a register of candidates solves for who is in it: with as many numbers as rows, members were told from
+others with an area of 0.78 to 0.82; with a tenth as many, 0.60 to 0.63 (docs/privacy.md). That is no guarantee."""
 _LEAST_SCALE = 4  # units of a participant's own noise
 _FALSE_ALARMS = 0.01
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 600)
