@@ -1,29 +1,29 @@
-/* Browsers start no worker from file://, and the search is one: here it runs in a hidden frame instead. */
+/* Browsers start no worker from file://, and the search is one: here it runs in a hidden frame of the same origin instead. */
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
       super()
-      const frame = document.createElement("iframe")
-      frame.hidden = true
       this.waiting = []
+      this.frame = Object.assign(document.createElement("iframe"), { hidden: true })
+      this.frame.srcdoc = `<script>
+        window.postMessage = (data) => parent.postMessage(data, "*")
+        window.importScripts = (...urls) => Promise.all(urls.map((src) => new Promise((onload, onerror) =>
+          document.head.append(Object.assign(document.createElement("script"), { src, onload, onerror })))))
+        <\/script><script src="${url}"><\/script>`
+      this.frame.onload = () => {
+        const waiting = this.waiting.splice(0)
+        this.waiting = undefined
+        waiting.forEach((data) => this.postMessage(data))
+      }
       window.addEventListener("message", (event) => {
-        if (event.source !== frame.contentWindow) return
-        if (event.data !== "ready") this.dispatchEvent(new MessageEvent("message", { data: event.data }))
-        else for (const message of this.waiting.splice(0)) this.send(message)
-        this.isReady = true
+        if (event.source === this.frame.contentWindow)
+          this.dispatchEvent(new MessageEvent("message", { data: event.data }))
       })
-      this.send = (message) => frame.contentWindow.postMessage(message, "*")
-      frame.srcdoc = `<script>
-        window.postMessage = (message) => parent.postMessage(message, "*")
-        window.importScripts = (...urls) => Promise.all(urls.map((url) => new Promise((done, fail) =>
-          document.head.append(Object.assign(document.createElement("script"), { src: url, onload: done, onerror: fail })))))
-        </` + `script><script src="${url}" onload='parent.postMessage("ready", "*")'></` + `script>`
-      document.addEventListener("DOMContentLoaded", () => document.body.append(frame))
-      if (document.body) document.body.append(frame)
+      document.body.append(this.frame)
     }
-    postMessage(message) {
-      if (this.isReady) this.send(message)
-      else this.waiting.push(message)
+    postMessage(data) {
+      if (this.waiting) this.waiting.push(data)
+      else this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data }))
     }
   }
 }
