@@ -125,7 +125,8 @@ def _render_command(command: Any, name: str) -> Iterator[str]:
         yield "\n".join(["```sh", *lines, "```\n"])
     context = typer.Context(command, info_name=name)
     records = [record for one in command.get_params(context) if (record := one.get_help_record(context))]
-    options = [f"| `{option}` | {_escape(said)} |" for option, said in records if option != "--help"]
+    split = [(*option.partition(" <"), said) for option, said in records if option != "--help"]
+    options = [f"| `{option}` {_escape(is_typed + kind)} | {_escape(said)} |" for option, is_typed, kind, said in split]
     if options:
         yield "\n".join(["| option | what it does |", "|---|---|", *options, ""])
 

@@ -1,0 +1,39 @@
+"""The hook of the documentation's site. The site itself, and every link in it: make site."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", Path(__file__).parents[2] / "docs" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "fetched"),
+    [
+        (".html", '<script async src="https://a.example/b.js"></script>', ["https://a.example/b.js"]),
+        (".html", "<link rel=stylesheet href=//a.example/b.css>", ["//a.example/b.css"]),
+        (".html", '<img alt="" src="http://a.example/b.png">', ["http://a.example/b.png"]),
+        (".html", '<a href="https://a.example">read</a> <img src="figures/b.svg"> <script src="../b.js">', []),
+        (".css", "@import 'https://a.example/b.css'; .a { background: url(//a.example/b.png) }", None),
+        (
+            ".css",
+            ".a { mask: url('data:image/svg+xml;charset=utf-8,<svg xmlns=\"http://www.w3.org/2000/svg\"/>') }",
+            [],
+        ),
+    ],
+)
+def test_what_a_page_would_fetch_is_found(
+    reference: ModuleType, suffix: str, text: str, fetched: list[str] | None
+) -> None:
+    expected = ["https://a.example/b.css", "//a.example/b.png"] if fetched is None else fetched
+    assert reference.FETCHED[suffix].findall(text) == expected
