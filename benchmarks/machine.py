@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -18,6 +19,12 @@ def described() -> dict[str, str]:
     }
     gpu = gpu_name()
     return {**words, "gpu": gpu} if gpu else words
+
+
+def describe_machine(machine: Mapping[str, str]) -> str:
+    """What a page says of a machine: all but the versions, which stay in the result file."""
+    versions = ("python", "numpy", "scipy", "torch")
+    return ", ".join(f"{key} {value}" for key, value in machine.items() if key not in versions)
 
 
 def gpu_name() -> str | None:

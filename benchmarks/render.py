@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import batching, render_distributed
+from benchmarks.machine import describe_machine
 from benchmarks.run import RESULTS
 from benchmarks.sharing import LIMIT_MB
 
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 def _machine(result: dict[str, Any]) -> str:
-    return f"Measured on {result['date']}, {', '.join(f'{key} {value}' for key, value in result['machine'].items())}."
+    return f"Measured on {result['date']}, {describe_machine(result['machine'])}."
 
 
 def _sharing(result: dict[str, Any]) -> str:
@@ -60,12 +61,12 @@ def _missed(met: bool) -> str:
 def _cpu(result: dict[str, Any]) -> str:
     lines = [
         "## Alignment on a CPU\n",
-        "| measure | compared with | mooring | ratio | target | note |",
-        "|---|---|---|---|---|---|",
+        "| measure | compared with | mooring | ratio | target |",
+        "|---|---|---|---|---|",
     ]
     for row in result["rows"]:
         ratio = f"{row['ratio']:.3f}{_missed(row['met'])}"
-        cells = (row["measure"], row["obvious"], row["ours"], ratio, f"{row['reach']:.2g}", row["note"])
+        cells = (row["measure"], row["obvious"], row["ours"], ratio, f"{row['reach']:.2g}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", _machine(result)]) + "\n"
 
@@ -126,7 +127,7 @@ def _quality(result: dict[str, Any]) -> str:
     lines = [
         "## Which optimum each solver finds\n",
         "(10, 100, 400), twenty seeds: mooring's default against the power method, at most 500 iterations. 'Same' is within",
-        "one part in a hundred million; gains are relative. `benchmarks/results/quality.json` has every seed.\n",
+        "one part in a hundred million; gains are relative.\n",
         "| v | v / v_PT | better | same | worse | mean gain | worst | power method converged | certified |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -143,9 +144,9 @@ def _quality(result: dict[str, Any]) -> str:
 
 _HEAD = """# Benchmarks
 
-`make bench` measures; `make docs` writes this page from `benchmarks/results/`. Each row compares two ways in one run on one
-machine, as the mean over seeds; compare ratios, not seconds, across machines. (p, d, r) are participants, components and
-anchor rows; v is the anchor noise.
+`make bench` measures; `make docs` writes this page from `benchmarks/results/`, which also has iterations, objectives and
+versions. Each row compares two ways in one run on one machine, as the mean over seeds: compare ratios, not seconds.
+(p, d, r) are participants, components and anchor rows; v is the anchor noise. Peak memory is of at most 60 iterations.
 
 **The loop** is the paper's power method with one SVD a block in a Python loop, stopped by its own rule or after 500
 iterations. **mooring** is the default [solver](alignment.md), from raw uploads to finished maps, until objective *and*

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.distributed import GROUP, N_ANCHOR_ROWS, N_COMPONENTS
+from benchmarks.machine import describe_machine
 
 PAGE = Path(__file__).parent.parent / "docs" / "dask.md"
 BEGIN, END = "<!-- costs: written by make docs -->\n", "<!-- end of costs -->\n"
@@ -15,7 +16,6 @@ N_ROWS, PARTICIPANTS, WORKERS, STORAGE = 1e9, 1e5, 100, 1e9
 
 def section(result: dict[str, Any]) -> str:
     """What was measured, as a part of docs/benchmarks.md."""
-    words = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
     lines = [
         "## The analyst on Dask\n",
         "Local engine and Dask do the same work: verify every bundle, align, map every row, write the matrix, read every",
@@ -45,7 +45,7 @@ def section(result: dict[str, Any]) -> str:
             f"| {row['reduced_seconds']:.1f} s | {row['objective_ratio']:.9f} "
             f"| {row['anchor_megabytes']:.1f} MB; {row['client_megabytes']:.2f} MB |"
         )
-    return "\n".join([*lines, "", f"Measured on {result['date']}, {words}."]) + "\n"
+    return "\n".join([*lines, "", f"Measured on {result['date']}, {describe_machine(result['machine'])}."]) + "\n"
 
 
 def write_cost(path: Path) -> None:

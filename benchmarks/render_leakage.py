@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.leakage import RESULTS
+from benchmarks.machine import describe_machine
 from mooring.audit.hazards import warn_of_linkage
 from mooring.theory import transition_scale
 
@@ -54,7 +55,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _machine(entry: dict[str, Any]) -> str:
-    return f"{entry['date']}, " + ", ".join(f"{key} {value}" for key, value in entry["machine"].items())
+    return f"{entry['date']}, {describe_machine(entry['machine'])}"
 
 
 def _attack_table(leakage: dict[str, Any]) -> str:
