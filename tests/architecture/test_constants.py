@@ -48,11 +48,14 @@ def numbers_in(value: Any) -> Iterator[float]:
 def stated_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Names and values of a module's constants, and of the defaults of its functions and classes."""
     body = ast.parse(inspect.getsource(module)).body
-    targets = [node.targets[0] for node in body if isinstance(node, ast.Assign)]
-    targets += [node.target for node in body if isinstance(node, ast.AnnAssign)]
-    for part in (part for target in targets for part in ast.walk(target)):
-        if isinstance(part, ast.Name) and part.id.isupper():
-            yield part.id, getattr(module, part.id)
+    of_the_machine = {"os"}  # and what follows from it, such as the number of cores: no record can hold that
+    for node in (node for node in body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+        if any(isinstance(part, ast.Name) and part.id in of_the_machine for part in ast.walk(node.value)):
+            of_the_machine.update(names)
+        else:
+            yield from ((name, getattr(module, name)) for name in names if name.isupper())
     for name, value in vars(module).items():
         if getattr(value, "__module__", None) != module.__name__ or not callable(value):
             continue
