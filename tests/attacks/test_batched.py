@@ -17,6 +17,7 @@ from mooring.attacks.alignment_map import alignment_map_estimate
 from mooring.attacks.moments import moments, moments_batch
 from mooring.attacks.procrustes import procrustes_estimate
 from mooring.attacks.pseudoinverse import least_squares_estimate, pseudoinverses
+from mooring.attacks.reconstruction import centred_anchor_pair
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
@@ -140,6 +141,15 @@ def test_a_batch_of_views_gives_what_each_view_gives(
         pairs += [] if alone.row_error is None else [(found.row_error, alone.row_error)]
         assert all(np.allclose(to_numpy(one), to_numpy(other), atol=1e-9) for one, other in pairs)
         assert (found.row_error is None) == (alone.row_error is None)
+
+
+def test_both_anchors_are_centred_on_their_own_mean() -> None:
+    view = simulated().view()
+    view = replace(view, anchor=view.anchor + 2.0)
+    A, a, B, b = centred_anchor_pair(view)
+    assert np.allclose([A.mean(axis=0), B.mean(axis=0)], 0, atol=1e-12)
+    assert np.allclose(A + a, view.anchor)
+    assert np.allclose(B + b, view.target_upload.anchor_representation)
 
 
 def test_a_batch_needs_views_one_anchor_and_what_the_attack_uses(refused: Callable[..., None]) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 
 from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.denoising.atoms import make_atoms
+from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
 from mooring.attacks.denoising.gaussian import class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.kernel import Atoms, _mixture
 from mooring.attacks.denoising.latent_classes import LatentClasses
@@ -178,6 +179,15 @@ def test_atoms_are_the_values_that_columns_can_have() -> None:
     values = (np.array([0.0, 2.0, 7.0]) - 3.2) / 1.7
     (group,) = make_atoms([centred], values[:, None], 0.05, values[:, None] + 0.02)
     np.testing.assert_allclose(group.atoms[group.grid, 0] * 1.7 + 3.2, np.arange(0, 8), atol=1e-9)
+
+
+def test_an_atom_that_stands_for_several_values_is_as_likely_as_its_normal_density() -> None:
+    """Compared with an atom of one value: a wider one is likelier far away, and less likely nearby."""
+    group = AtomGroup(slice(0, 1), np.array([[0.0], [1.0]]), np.array([0.0, 0.75]), slice(0, 2), 1.0)
+    rows = np.array([[-3.0], [0.5], [1.0], [2.0]])
+    scores = group.log_likelihoods(rows, 0.25)
+    expected = norm.logpdf(rows, [0.0, 1.0], [0.5, 1.0])
+    np.testing.assert_allclose(np.diff(scores, axis=1), np.diff(expected, axis=1))
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,18 @@ def matched(*, with_anchor: bool, smoothing: float, h: int = 4) -> tuple[MomentM
     return MomentMatch(population, target, evidence if with_anchor else None, smoothing=smoothing), secret
 
 
+def test_a_precise_anchor_does_not_stiffen_the_other_draws() -> None:
+    rows, labels = gaussian_classes(2, 50, 4, seed=4)
+    moments = [ClassMoments.of(part, codes, 3) for part, codes in zip(rows, labels, strict=True)]
+
+    def curvature(*scales: float) -> np.ndarray:
+        n = len(scales)
+        evidence = AnchorEvidence(np.stack([np.eye(4)] * n), np.zeros((n, 4)), np.array(scales), 16)
+        return MomentMatch(*moments, evidence).turn_curvature
+
+    assert np.allclose(curvature(1e-6, 0.4)[1], curvature(0.4)[0])
+
+
 @pytest.mark.parametrize("with_anchor", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 def test_the_gradient_is_that_of_the_value(with_anchor: bool, smoothing: float) -> None:

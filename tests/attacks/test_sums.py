@@ -1,6 +1,8 @@
 """One contract that every attack on sums keeps, in every view; and that each is strong where it must be."""
 
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from mooring.attacks import DoesNotApply
 from mooring.attacks.sums import SUM_ATTACKS, LabelledFeatures, SumView, score_membership, score_without_sums
 from mooring.attacks.sums.register import MOST_CANDIDATES
+from mooring.attacks.sums.whitened_difference import whitened_difference
 from mooring.audit.sums import SumSimulation, simulate_sums
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import RowFeatures
@@ -129,6 +132,44 @@ def test_a_view_takes_off_what_colluders_know_and_holds_nothing_of_the_others() 
     for colluders in ((0, 0), (4,), (0, 1, 2, 3)):
         with raising(InputError, "colluders"):
             found.view(colluders)
+
+
+@pytest.mark.parametrize(("name", "counts"), [("plain", [90, 90, 0, 0]), ("two classes", [90, 90])])
+def test_sums_by_class_are_those_of_its_rows(name: str, counts: list[int]) -> None:
+    found, view = simulated(name)[0], view_of(name)
+    members = found.members((1, 2, 3))
+    codes = np.arange(180) % 2
+    expected = np.column_stack([members.features[codes == k].sum(axis=0) for k in range(len(counts))])
+    assert np.allclose(view.class_sums(), expected, atol=1e-9)
+    assert np.allclose(view.class_sums()[-1] / view.constant, counts)
+
+
+def difference(share: float, noise: float, scale: float = 1.0) -> tuple[float, LabelledFeatures]:
+    """The score of a row of which a share is in the sums, beside as many rows as are known of the population; the row."""
+    rng = np.random.default_rng(0)
+    known = LabelledFeatures(scale * rng.standard_normal((40, 4)), scale * rng.standard_normal((40, 2)))
+    row = LabelledFeatures(rng.standard_normal((1, 4)), rng.standard_normal((1, 2)))
+    products, outcomes = (
+        known.features.T @ part + share * row.features.T @ own
+        for part, own in ((known.features, row.features), (known.outcomes, row.outcomes))
+    )
+    honest = SimpleNamespace(products=products, outcomes=outcomes, n_rows=40, noise_scales=(noise, noise))
+    view: Any = SimpleNamespace(require_population=lambda: known, honest=honest)
+    return float(whitened_difference(view, row)[0]), row
+
+
+def test_a_row_half_of_which_is_in_the_sums_is_neither_in_nor_out() -> None:
+    """The log-likelihood ratio of two Gaussians of one spread is nought half way between their means."""
+    out, half, inside = (difference(share, 0.3)[0] for share in (0.0, 0.5, 1.0))
+    assert out < -0.01 < 0.01 < inside
+    assert half == pytest.approx(0.0, abs=1e-9)
+
+
+def test_where_noise_is_all_there_is_a_row_counts_by_its_length_in_units_of_noise() -> None:
+    """σ on the diagonal of S and on T, σ/√2 on both sides of the diagonal: (‖φφᵀ‖² + ‖φyᵀ‖²) / 2σ² altogether."""
+    score, row = difference(1.0, 10.0, scale=1e-6)
+    squares = [np.sum((row.features.T @ part) ** 2) for part in vars(row).values()]
+    assert score == pytest.approx(sum(squares) / (2 * 10.0**2), rel=0.01)
 
 
 def test_a_register_must_be_one() -> None:

@@ -27,6 +27,7 @@ MAPS: dict[str, FeatureMap] = {
     "columns alone": TableFeatures(NUMBERS, n_hats=0),
     "rows": RowFeatures(4),
     "fourier": FourierFeatures(5, n_frequencies=6, length_scale=0.5),
+    "fourier, the least": FourierFeatures(1, n_frequencies=1),
     "pictures": PICTURES,
     "wide": PictureFeatures(5, 9, n_components=4),
     "coloured": PictureFeatures(8, 8, 3, n_components=20),
