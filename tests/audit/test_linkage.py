@@ -56,6 +56,7 @@ def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate:
     shares = {name: told.figures[name] for name in ("register_class", "claims", "roster", "holder")}
     assert all((one.value > 0.95) == (scale < 1) for one in shares.values())
     assert all(one.control < 0.2 for name, one in shares.items() if name != "holder")
+    assert shares["claims"].chance == 0  # a register of others only would give none
     assert shares["holder"].control < 0.8  # of two that hold nothing of it
     assert shares["register_class"].chance == pytest.approx(1 / 44, rel=0.2)  # 25 of a class, and 17 test rows
 

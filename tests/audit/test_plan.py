@@ -344,3 +344,16 @@ def test_of_points_with_one_score_the_safest_is_best_and_without_scores_the_one_
     best = search.best()
     assert best is not None
     assert best.data_noise_scale == chosen
+
+
+def test_a_point_without_a_score_is_no_better_than_one_with() -> None:
+    point = searching.point_with_noise(0.0, 0.5, n_components=6, n_anchor_rows=24)
+    nan, low = (Score("balanced accuracy", value, 0.0, 1.0, 60) for value in (float("nan"), 0.1))
+    results = [PointResult(point, 0.5, (), score, None) for score in (None, nan, low)]
+    assert max(results, key=searching._score).deployed is low
+
+
+def test_a_limit_that_these_rows_cannot_measure_is_refused_at_the_first_point(refused: Refused) -> None:
+    auditor: Any = SimpleNamespace(title=str, audit=lambda at: PointResult(at, 0.1, (), None, None))
+    search = searching.PointSearch(auditor, LeakageLimit.parse("linkage at most 10 %"), None, None)
+    refused(lambda: search.at(0.0, 0.5, 6, 24), "limit", "can be measured", "linkage")

@@ -29,10 +29,12 @@ from mooring.audit.hazards import (
     rows_of_rare_values,
     separated_variances,
     state_exposure,
+    state_membership,
     warn_of_dissimilar_colluder,
     warn_of_linkage,
     warn_of_linked_rows,
 )
+from mooring.audit.leakage import _most_telling
 from mooring.audit.planning import Plan
 from mooring.audit.planning.search import PointSearch
 from mooring.audit.result import AttackOutcome, AuditResult, References
@@ -40,7 +42,7 @@ from mooring.audit.simulation import simulate
 from mooring.learners import Gain, Score
 from mooring.learners.fitting import MOST_ALONE
 from mooring.metrics import Figure, Interval
-from mooring.tables import Partition
+from mooring.tables import Column, Partition
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -196,6 +198,22 @@ def test_what_is_exposed_is_stated_and_only_above_luck() -> None:
         assert state_exposure(point(exposed_row=figure(0.3, chance=chance))) == ()
 
 
+def test_whether_a_row_is_in_is_said_beside_chance() -> None:
+    told = figure(0.3, chance=0.02, control=0.015, higher_is_worse=True)
+    words = state_membership(point(membership_at_1_percent=told)) or ""
+    assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1", "2", "1.5"]
+
+
+def test_the_attack_that_links_most_is_looked_at_whatever_its_error() -> None:
+    cases = {"far": (0.8, 0.1), "near": (0.3, 0.2), "nearer": (0.2, 0.3), "linking": (0.9, 0.9)}
+    outcomes = [
+        AttackOutcome(name, {"centred_error": figure(error), "linkage": linked(share)})
+        for name, (error, share) in cases.items()
+    ]
+    assert [one.attack for one in _most_telling(outcomes)] == ["nearer", "near", "far", "linking"]
+    assert [one.attack for one in _most_telling(outcomes[:3])] == ["nearer", "near", "far"]
+
+
 def test_what_a_result_says_is_on_record() -> None:
     """Its headline, whether joining pays and what was measured, with and without all that may be missing."""
     score, gain = Score("accuracy", 0.8, 0.7, 0.9, 40), Gain("accuracy", 0.1, 0.02, 0.2, 40)
@@ -247,6 +265,12 @@ def test_noise_adds_its_variance_to_those_that_are_told_apart(noise_scale: float
     rows = np.random.default_rng(0).standard_normal((4000, 3))
     rows = (rows - rows.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(rows.T))).T * [8.0, 4.0, 2.0]
     assert separated_variances(rows, noise_scale=noise_scale) == (wide, 2)
+
+
+def test_rows_are_shown_in_words_of_every_column() -> None:
+    columns = (Column("sex", "category", categories=("f", "m")), Column("age", "integer", 20, 60))
+    rows = np.array([[1.0, 0.0, -1.0], [0.2, 0.7, 0.5]])
+    assert EvaluationSpec(columns=columns).decode(rows) == [["f", "20"], ["m", "50"]]
 
 
 def test_images_are_drawn_from_black_to_white_whatever_their_range() -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
 from mooring.errors import InputError
@@ -75,6 +75,13 @@ def test_a_bound_of_epsilon_is_one_in_both_directions() -> None:
         found = bound_epsilon(*pair, delta=1e-5)
         assert found.epsilon > 3 > 1 > found.gaussian  # one in twenty is betrayed: rare, but certain
         assert EpsilonBound.from_dict(found.as_dict()) == found
+
+
+def test_gaussian_noise_is_measured_where_both_rates_are_known_best() -> None:
+    """Half way between the means, by every other score: μ ± 1.96 · 2 √(Φ(½)Φ(−½) / 2000) / φ(½) = 1 ± 0.115."""
+    scores = norm.ppf((np.arange(4000) + 0.5) / 4000)
+    found = bound_epsilon(scores + 1, scores, delta=1e-5)
+    assert found.gaussian == pytest.approx(gaussian_epsilon(1 - 0.115, 1e-5), rel=0.01)
 
 
 def test_delta_is_taken_off_and_nonsense_is_refused(rng: np.random.Generator) -> None:

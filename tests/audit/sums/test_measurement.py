@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from mooring.audit import (
 )
 from mooring.audit.auditor import Auditor
 from mooring.audit.sums import simulate_sums
+from mooring.audit.sums.measurement import SumAuditor
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import RowFeatures
 from mooring.mechanisms.secure_sum.guarantee import SumNoise
@@ -154,7 +156,10 @@ def test_images_have_the_features_of_pictures() -> None:
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     options = {"attacks": ["procrustes"], "learner": "linear", "sums": spec(epsilons=(None, 1.0), n_runs=200)}
-    return planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
+    with patch.object(SumAuditor, "split_budget", autospec=True, side_effect=SumAuditor.split_budget) as split:
+        found = planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
+    assert [call.args[1].epsilon for call in split.call_args_list] == [2.0]  # others are beside it, as they come
+    return found
 
 
 def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
