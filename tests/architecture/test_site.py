@@ -24,16 +24,10 @@ def reference() -> ModuleType:
         (".html", "<link rel=stylesheet href=//a.example/b.css>", ["//a.example/b.css"]),
         (".html", '<img alt="" src="http://a.example/b.png">', ["http://a.example/b.png"]),
         (".html", '<a href="https://a.example">read</a> <img src="figures/b.svg"> <script src="../b.js">', []),
-        (".css", "@import 'https://a.example/b.css'; .a { background: url(//a.example/b.png) }", None),
-        (
-            ".css",
-            ".a { mask: url('data:image/svg+xml;charset=utf-8,<svg xmlns=\"http://www.w3.org/2000/svg\"/>') }",
-            [],
-        ),
+        (".css", "@import 'https://a.example/b.css';", ["https://a.example/b.css"]),
+        (".css", ".a { background: url(//a.example/b.png) }", ["//a.example/b.png"]),
+        (".css", ".a { mask: url('data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\"/>') }", []),
     ],
 )
-def test_what_a_page_would_fetch_is_found(
-    reference: ModuleType, suffix: str, text: str, fetched: list[str] | None
-) -> None:
-    expected = ["https://a.example/b.css", "//a.example/b.png"] if fetched is None else fetched
-    assert reference.FETCHED[suffix].findall(text) == expected
+def test_what_a_page_would_fetch_is_found(reference: ModuleType, suffix: str, text: str, fetched: list[str]) -> None:
+    assert reference.FETCHED[suffix].findall(text) == fetched
