@@ -1,12 +1,12 @@
 """From rebuilt rows back to records: a decoder that the attacker learns from the records it has.
 
-Legend: F the public projection, F† its pseudoinverse, X̃ = X F; z̄ the mean of the colluder's X̃, m̄ that of its X − X̃ F†.
+Legend: F the public projection, F† its pseudoinverse, X̃ = X F; z̄ the mean of known X̃, m̄ that of known X − X̃ F†.
 
-X̃ F† is the shortest record that projects to X̃, and leaves out all that F does not see. Records are not the shortest ones:
-pixels, measurements and answers go together, so what F does not see can be told from what it does. The colluder's own
-records say how: X̂ = X̃ F† + m̄ + (X̃ − z̄) W, where W is a ridge regression of what F† leaves out, its penalty chosen by
-leaving one record out. It takes 'projection only' away as a limit of what an attack recovers: what stands beside figures as
-the floor is the exact projected rows decoded by these; a better decoder may get below it.
+X̃ F† is the shortest record that projects to X̃, and leaves out all that F drops. Pixels, measurements and answers are
+correlated, so what F drops can be predicted from what it keeps. The attacker's records (the colluders' and public ones)
+teach how: X̂ = X̃ F† + m̄ + (X̃ − z̄) W, where W is a ridge regression of what F† leaves out, its penalty chosen by leaving
+one record out. So the projection is no limit of what an attack recovers: the floor beside figures is the exact projected
+rows decoded by these, and a better decoder may get below it.
 """
 
 from __future__ import annotations

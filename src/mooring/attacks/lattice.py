@@ -1,4 +1,4 @@
-"""Lattice: columns of whole numbers or yes/no, standardised or not, put the upload on a turned lattice.
+"""Lattice: columns of whole numbers or yes/no, standardised or not, put the upload on a rotated lattice.
 
 Without private-data noise lattice reduction finds the turned axes from a few dozen rows, whatever the noise on the anchor
 and with no colluder at all. A colluder names them: parts of the lattice are paired with the parts of its own rows' by

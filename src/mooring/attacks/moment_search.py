@@ -1,4 +1,4 @@
-"""The search for the map that matches moments best: from several starts, in ever finer landscapes, settling signs.
+"""The search for the map that matches moments best: several starts, a smoothed objective first, then signs of axes.
 
 The population and the target's rows are given once, the anchor's evidence for one draw or for many; the draws go together
 through every stage, and each as it would go alone.

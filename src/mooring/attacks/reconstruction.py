@@ -1,4 +1,4 @@
-"""What an attack gives back, or how it says that it does not apply."""
+"""The result of an attack, or the error by which it says that it does not apply."""
 
 from __future__ import annotations
 

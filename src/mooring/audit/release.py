@@ -1,4 +1,4 @@
-"""What the delivered model tells of the rows behind it, which every participant gets.
+"""Membership risk of the delivered model, which every participant gets.
 
 Membership by shadow models, on the rows of the audit: models are trained as the delivered one is, each on half of the
 rows as they were uploaded; the attacker asks each about rows as their owners have them. The figures are of models of half

@@ -1,4 +1,4 @@
-"""What an audit found, as data: it becomes JSON and back, and says in words what a reader must know first."""
+"""Results of an audit as data: converted to JSON and back, with the sentences that head a report."""
 
 from __future__ import annotations
 

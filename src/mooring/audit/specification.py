@@ -1,4 +1,4 @@
-"""What an audit asks: who attacks whom and with what, how rebuilt rows are evaluated, and what may leak at most."""
+"""Settings of an audit: colluders, targets and attacks, how rebuilt rows are evaluated, and limits on leakage."""
 
 from __future__ import annotations
 

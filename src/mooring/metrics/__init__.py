@@ -1,4 +1,4 @@
-"""Measures of leakage: how close, how linkable and how telling a reconstruction is, each with its interval."""
+"""Measures of leakage, each with its interval: reconstruction error, linkage, membership, attributes, exposure."""
 
 from mooring.metrics.attributes import AttributeInference, InferenceSettings, KnownRows, infer_attribute
 from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor

@@ -1,6 +1,6 @@
 """The paper's digit auditor: a small convolutional network, trained once on clean images of digits and then frozen.
 
-The embedding is what the network knows just before it decides: 128 values, scaled to length one.
+The embedding is the last hidden layer: 128 values, scaled to length one.
 """
 
 from __future__ import annotations

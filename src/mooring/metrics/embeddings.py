@@ -1,4 +1,4 @@
-"""Auditors: what turns rows into the vectors in which linkage looks for the nearest.
+"""Auditors: embeddings of rows in which linkage finds the nearest candidate.
 
 Any callable from rows to vectors will do, so long as it never saw the records under audit. Here is a frozen model in an
 ONNX file, such as one that recognises faces; `mooring.metrics.digit_auditor` trains the paper's own for digits. Both

@@ -1,4 +1,4 @@
-"""Linkage: telling whose reconstruction it is, among look-alikes.
+"""Linkage: finding the true record of a rebuilt row among similar ones.
 
 Each query, a reconstructed row, comes with a gallery of clean rows: its true match and look-alikes. The attacker names
 the candidate nearest to the reconstruction; with k candidates a guess is right once in k times.

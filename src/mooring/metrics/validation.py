@@ -1,4 +1,4 @@
-"""What every measure asks of its inputs: finite rows, one label a row, and the images that rows were flattened from."""
+"""Checks of the inputs of measures: finite rows, one label a row, and image shapes that rows can be flattened from."""
 
 from __future__ import annotations
 

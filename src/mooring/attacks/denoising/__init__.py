@@ -1,4 +1,4 @@
-"""Denoising: whatever an attack rebuilt, drawn towards what the population makes likely; one file a denoiser."""
+"""Denoisers: rebuilt rows are replaced by their posterior mean under a model of the population; one file each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Denoising: whatever an attack rebuilt, drawn towards what the population makes likely.
+"""Gaussian denoising: the posterior mean of a rebuilt row under one Gaussian a class.
 
 The rebuilt row is the true one plus an error: private-data noise of known scale, and what a slightly wrong map adds. Under
 a Gaussian for each class, fitted to the rows the attacker has, the posterior mean is a linear map of the rebuilt row. An
-audit that left this out would flatter private-data noise.
+audit without it would make private-data noise look safer than it is.
 
 Legend: x ~ N(μ_k, Σ_k), x̂ = x + ε, ε ~ N(0, σ² I + E):  E[x | x̂] = μ_k + Σ_k (Σ_k + σ² I + E)⁻¹ (x̂ − μ_k).
 """

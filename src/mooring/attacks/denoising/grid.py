@@ -1,10 +1,10 @@
-"""Grid denoising: declared columns have few values, and a Gaussian posterior blurs what is plainly readable.
+"""Grid denoising: the posterior of each cell over the values that its declared column can have.
 
 Each declared column is a group of atoms in the encoded space, and a table is a latent-class model over them. Without a
 projection each column stands by itself under the noise: the model is fitted to all rows at once, those of every participant
 whose map is known exactly and those that the attacker has, and gives the posterior of every cell. A projection mixes the
 columns: the model is fitted to known records, and cells are drawn one column after the other given all others (Gibbs
-sampling), from a likelihood that is let in little by little.
+sampling), with a likelihood whose weight grows over the sweeps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernel denoising: a class is a cloud about the rows of it that the attacker has, and not one Gaussian.
+"""Kernel denoising: the prior of a class is a mixture of Gaussians at the rows of it that the attacker has.
 
 Legend: N = σ² I + E the covariance of the rebuilt rows' error; μ, Σ mean and covariance of a class; a_j its atoms.
 

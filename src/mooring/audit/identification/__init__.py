@@ -1,4 +1,4 @@
-"""Whose row is it, and is it in: linkage in galleries, membership and search by likelihood."""
+"""Linkage in galleries; membership and record search by likelihood."""
 
 from mooring.audit.identification.linkage import (
     BatchEvaluator,

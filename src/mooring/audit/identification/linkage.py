@@ -1,4 +1,4 @@
-"""Linkage tests, each set up once and put to every attack: galleries, their candidates as vectors, control and floor."""
+"""Linkage tests, each set up once and applied to every attack: galleries, embedded candidates, control and floor."""
 
 from __future__ import annotations
 

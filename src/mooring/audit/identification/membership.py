@@ -1,4 +1,4 @@
-"""Membership and search by likelihood, set up once and put to every attack: who is in an upload, and whose row is whose."""
+"""Membership and record search by likelihood, set up once and applied to every attack."""
 
 from __future__ import annotations
 

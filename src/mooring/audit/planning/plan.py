@@ -1,4 +1,4 @@
-"""What a plan found: every point that was tried, what is reported of the chosen one, and what to do."""
+"""The result of a plan: every point tried, the report on the chosen one, and the recommendation."""
 
 from __future__ import annotations
 

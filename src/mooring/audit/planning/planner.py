@@ -1,4 +1,4 @@
-"""Which method, how many components, how much noise; and whether to join at all."""
+"""Plan a study: search for the method, components and noise that keep to a limit, and judge whether joining pays."""
 
 from __future__ import annotations
 

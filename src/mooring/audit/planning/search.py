@@ -1,4 +1,4 @@
-"""The search of a plan: points tried so far, what to try next, and what other rows say of the best one."""
+"""The search of a plan: points audited so far, the next ones to try, and the best one audited on other rows."""
 
 from __future__ import annotations
 
