@@ -120,7 +120,19 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[object] = ()) ->
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:
-    """Replace the content of `path`; the parameters are those of `open_atomically`."""
+    """Replace the content of `path`.
+
+    Parameters
+    ----------
+    path : Path
+        File to replace.
+    data : bytes
+        Its new content.
+    mode : int, default 0o644
+        Permissions of the file.
+    what : str, default "a file"
+        Name of the file in errors.
+    """
     with open_atomically(path, mode=mode, what=what) as file:
         file.write(data)
 

@@ -68,7 +68,19 @@ class DemoResult:
 
 
 def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
-    """Run the demonstration in an empty or new folder."""
+    """Run the demonstration in an empty or new folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there.
+    n_participants : int
+        Clinics that share.
+    seed : int
+        For which digits each clinic has.
+    progress : Progress
+        Called with each step.
+    """
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
     (folder / "post").mkdir()
     (folder / "analyst" / "inbox").mkdir(parents=True)
@@ -208,7 +220,17 @@ class Tables:
 
 
 def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
-    """Deal the digits out: forty rows a participant to share, about as many to score later."""
+    """Deal the digits out: forty rows a participant to share, about as many to score later.
+
+    Parameters
+    ----------
+    folder : Path
+        Where each clinic gets a folder of its own.
+    n_participants : int
+        Clinics.
+    seed : int
+        For which digits each clinic has.
+    """
     images, digits = load_digits(return_X_y=True)
     rest = np.random.default_rng(seed).permutation(len(digits))
     rest = rest[np.argsort(digits[rest], kind="stable")]  # class by class, dealt round: everybody has every digit

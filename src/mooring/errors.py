@@ -59,7 +59,19 @@ class InputError(MooringError, ValueError):
 def require_choice(
     what: str, value: object, choices: Iterable[str], *, cure: str = "Names are lower-case, with hyphens."
 ) -> None:
-    """Refuse a value that is none of the choices."""
+    """Refuse a value that is none of the choices.
+
+    Parameters
+    ----------
+    what : str
+        Its name in the error.
+    value : object
+        What was given.
+    choices : iterable of str
+        What is accepted, in the order of the error.
+    cure : str, default "Names are lower-case, with hyphens."
+        What to do, in the error.
+    """
     known = tuple(choices)
     if value not in known:
         raise InputError(what, expected=f"one of {', '.join(known)}", got=repr(value), cure=cure)

@@ -77,7 +77,17 @@ class TraceObjective:
             return self._flat(blockwise(lambda root, turns: root @ turns @ root, curvature, self._turns(tangents)))
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """R exp(Ω), to third order."""
+        """R exp(Ω), to third order.
+
+        Parameters
+        ----------
+        points : tuple of array
+            Maps R of shape (problems, participants, d, d).
+        tangents : array
+            Skew-symmetric Ω of each participant, flattened.
+        exactly : bool
+            Whether the result is orthogonal to rounding rather than within the drift allowed between steps.
+        """
         (maps,) = points
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
         return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)

@@ -151,7 +151,17 @@ class MomentMatch:
         return tangents / curvature
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Turn by the Cayley transform, which stays on the group, and move the shift."""
+        """Turn by the Cayley transform, which stays on the group, and move the shift.
+
+        Parameters
+        ----------
+        points : tuple of array
+            Orthogonal matrices of shape (problems, h, h) and shifts of shape (problems, h).
+        tangents : array of shape (problems, h² + h)
+            Turns, then moves of the shift.
+        exactly : bool
+            Without effect: the Cayley transform is exact.
+        """
         O, shift = points
         h = self.n_components
         return O @ cayley(self._turns(tangents)), shift + tangents[:, h * h :]

@@ -59,7 +59,17 @@ def reconstruct(
     population: ClassMoments | None = None,
     notes: tuple[str, ...] = (),
 ) -> Reconstruction:
-    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ; the parameters are fields of `Reconstruction`."""
+    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ.
+
+    Parameters
+    ----------
+    view : CollusionView
+        Holds the target's upload Y.
+    estimate : RigidMap
+        (Ô, Ψ̂).
+    row_error, population, notes
+        Fields of `Reconstruction`.
+    """
     rows = estimate.invert(view.target_upload.representation)
     return Reconstruction(rows, estimate, row_error, population, notes=notes)
 
@@ -122,7 +132,7 @@ class AnchorDraws:
 
         Parameters
         ----------
-        rows, orthogonals : array
+        rows, orthogonals : arrays
         row_errors : sequence of array or None
             As in `Reconstruction`, of each draw.
         """

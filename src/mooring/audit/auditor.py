@@ -117,7 +117,17 @@ class Auditor:
     def of(
         cls, datasets: Partition | Sequence[Array], labels: Sequence[Array] | None, settings: AuditSettings
     ) -> Auditor:
-        """Check what is asked for, choose targets, and deal matrices out where no deal is given."""
+        """Check what is asked for, choose targets, and deal matrices out where no deal is given.
+
+        Parameters
+        ----------
+        datasets : Partition or sequence of array
+            Rows already dealt into training, test and public rows, or a matrix a participant to deal.
+        labels : sequence of array or None
+            A vector a participant; None beside a Partition, which has its own, and where utility is not measured.
+        settings : AuditSettings
+            Whom to attack, with what, and what to measure.
+        """
         if isinstance(datasets, Partition):
             if labels is not None:
                 raise InputError(
@@ -247,7 +257,21 @@ class Auditor:
         sums: SumAudit | None = None,
         **more: Any,
     ) -> AuditResult:
-        """All that was found, described, with warnings."""
+        """All that was found, described, with warnings.
+
+        Parameters
+        ----------
+        scores : References
+            Training alone and on pooled rows.
+        results : sequence of PointResult
+            One a point; the first one's width is that of the hazards.
+        chosen : int, optional
+            Place of the recommended point in `results`.
+        sums : SumAudit, optional
+            What secure sums of the same rows give away.
+        **more : object
+            Added to the description.
+        """
         warnings = (*find_hazards(self.partition, results[0].point.n_components), *warn_of_dissimilar_colluder(results))
         return AuditResult(self.describe() | more, scores, tuple(results), warnings, chosen, sums)
 

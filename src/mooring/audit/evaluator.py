@@ -52,17 +52,21 @@ _N_RESAMPLES = 400
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """What an attacker would say without the upload: the mean of the rows it knows, and of those of the same class.
-
-    It knows the colluders' rows and the public ones.
-    """
+    """What an attacker would say without the upload: the mean of the rows it knows (colluders', public), or of the class."""
 
     overall: Matrix
     by_class: Matrix
 
     @classmethod
     def of(cls, known: Matrix, known_codes: npt.NDArray[Any], codes: npt.NDArray[Any]) -> Guess:
-        """Guess rows of these classes from known rows; the overall mean for a class of which none is known."""
+        """Guess rows of these classes from known rows; the overall mean for a class of which none is known.
+
+        Parameters
+        ----------
+        known : array of shape (n_known, d)
+        known_codes, codes : arrays
+            Classes of the known rows and of the rows to guess.
+        """
         mean = known.mean(axis=0)
         means = {k: known[known_codes == k].mean(axis=0) for k in np.unique(known_codes)}
         return cls(np.repeat(mean[None], codes.size, axis=0), np.stack([means.get(k, mean) for k in codes]))
@@ -171,8 +175,7 @@ class LeakageEvaluator:
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Every figure that is cheap enough to have for each attack; of two ways back to records, the better one counts."""
-        figures = self._errors(rebuilt)
-        decoded = self._cleaned(rebuilt)
+        figures, decoded = self._errors(rebuilt), self._cleaned(rebuilt)
         if self.linkage is not None:
             figures["linkage"] = self.linkage.figure(rebuilt)
         figures |= {test.name: test.figure(decoded) for test in self.audited_linkages if test.embedding is None}
@@ -193,7 +196,11 @@ class LeakageEvaluator:
     ) -> dict[str, tuple[str, Figure]]:
         """The most exposed values, columns and rows over all attacks, each with the attack's name; none without a guess.
 
-        Rows are also compared with those that were uploaded; columns are also read from records that an attack decoded.
+        Parameters
+        ----------
+        rebuilt, records : mapping
+            From an attack's name to rows of shape (n, h), and to records that it decoded itself.
+        uploaded : array of shape (n, h)
         """
         if self.guess is None:
             return {}
@@ -323,7 +330,6 @@ class LeakageEvaluator:
         """The attribute from rows decoded either way, with or without the attacker's labels, whichever is best."""
         assert self.attribute is not None
         asked = self.attribute
-        kind, n = self.spec.attribute_kind, _N_RESAMPLES
         tries = [
             infer_attribute(
                 asked.truth,
@@ -331,7 +337,7 @@ class LeakageEvaluator:
                 target_reconstruction=rows,
                 target_labels=asked.target_labels,
                 rng=np.random.default_rng([self.seed, 5]),
-                settings=InferenceSettings(kind, with_labels=with_labels, n_resamples=n),
+                settings=InferenceSettings(self.spec.attribute_kind, with_labels=with_labels, n_resamples=_N_RESAMPLES),
             )
             for rows, population in zip(self._cleaned(projected), asked.population_rows, strict=True)
             for with_labels in (False, True)

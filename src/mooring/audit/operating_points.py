@@ -145,7 +145,19 @@ class SumPoint(Serializable):
 def point_with_noise(
     anchor_noise_scale: float, data_noise_level: float, *, n_components: int, n_anchor_rows: int
 ) -> OperatingPoint:
-    """The corner of the anchor-aligned mechanism that has exactly these noises."""
+    """The corner of the anchor-aligned mechanism that has exactly these noises.
+
+    Parameters
+    ----------
+    anchor_noise_scale : float
+        v; 0 is none.
+    data_noise_level : float
+        σ in units of the rows' root mean square; 0 is none.
+    n_components : int
+        h.
+    n_anchor_rows : int
+        r.
+    """
     if anchor_noise_scale > 0:
         method = "aa-i-gdp-both-noise" if data_noise_level > 0 else "aa-i-gdp-anchor-noise"
     else:

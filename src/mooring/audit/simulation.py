@@ -130,8 +130,13 @@ class Simulation:
     def map_new_rows(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
         """New rows of one participant in the common space, as it brings them there itself.
 
-        In a deployment that is done without noise: nothing leaves the participant. A noise scale gives what the paper
-        measures, where test rows are perturbed like uploaded ones.
+        Parameters
+        ----------
+        participant : int
+        records : array of shape (n, d)
+            Before the projection.
+        data_noise_scale : float, default 0.0
+            σ. In a deployment there is none, since nothing leaves the participant; the paper perturbs test rows, too.
         """
         rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
         noise = GeneratorNoise(self.streams.named(f"participant/{participant}/test-noise"))
@@ -362,12 +367,8 @@ def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scal
     if lacks and anchor_noise_scale == 0 and method.transform == "common":
         return METHODS["c-gdp-data-noise"]
     if lacks:
-        raise InputError(
-            "method",
-            expected="one that has the noise asked for",
-            got=method.name,
-            cure="Without an anchor there is no anchor noise; 'aa-i-gdp-both-noise' takes both.",
-        )
+        cure = "Without an anchor there is no anchor noise; 'aa-i-gdp-both-noise' takes both."
+        raise InputError("method", expected="one that has the noise asked for", got=method.name, cure=cure)
     return method
 
 
@@ -391,10 +392,7 @@ def _checked_labels(labels: Sequence[Array | None] | None, records: Sequence[Arr
     if len(known) != len(records) or any(
         n is not None and n != part.shape[0] for n, part in zip(sizes, records, strict=True)
     ):
-        raise InputError(
-            "labels",
-            expected=f"one a row for each participant: {[int(part.shape[0]) for part in records]}",
-            got=str(sizes),
-            cure="Pass one label array a participant, in the order of its rows.",
-        )
+        expected = f"one a row for each participant: {[int(part.shape[0]) for part in records]}"
+        cure = "Pass one label array a participant, in the order of its rows."
+        raise InputError("labels", expected=expected, got=str(sizes), cure=cure)
     return known

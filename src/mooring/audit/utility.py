@@ -66,6 +66,15 @@ def measure_references(partition: Partition, *, learner: str, seed: int) -> tupl
 
     Both train the same learner: with "auto", the one chosen across participants on the pooled rows. Beside the scores comes
     what each participant's own model predicts of everybody's test rows, of shape (n_alone, n_test_rows).
+
+    Parameters
+    ----------
+    partition : Partition
+        Training and test rows of every participant.
+    learner : str
+        A name in `mooring.learners.LEARNERS`, or "auto".
+    seed : int
+        For the learner, and for who is drawn where there are more than `MOST_ALONE`.
     """
     kind = find_label_kind(partition)
     if kind is None:

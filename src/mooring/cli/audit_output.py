@@ -62,7 +62,15 @@ def write_page(folder: Path, render: Callable[..., str], result: Any, name: str)
 
 
 def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
-    """What a reader must know first: hazards, who attacks whom, and the strongest attack at the chosen setting."""
+    """What a reader must know first: hazards, who attacks whom, and the strongest attack at the chosen setting.
+
+    Parameters
+    ----------
+    console : Console
+    result : AuditResult
+    notes : sequence of str, optional
+        Printed first, dimmed.
+    """
     for note in notes:
         console.print(f"note: {note}", style="dim", markup=False)
     for words in result.warnings:
@@ -87,7 +95,16 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
 def points_table(
     result: AuditResult, *, only: Sequence[PointResult] | None = None, title: str = "Every operating point"
 ) -> Table:
-    """One line a point: the strongest attack, what it recovers, and what the joint model scores."""
+    """One line a point: the strongest attack, what it recovers, and what the joint model scores.
+
+    Parameters
+    ----------
+    result : AuditResult
+    only : sequence of PointResult, optional
+        Points to list; None is all of them.
+    title : str, default "Every operating point"
+        Of the table.
+    """
     caption = _CAPTION.format(unit=result.noise_unit.words)
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("operating point")

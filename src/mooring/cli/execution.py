@@ -148,7 +148,17 @@ def _code(problem: MooringError) -> int:
 
 
 def print_result(format: str, console: Console, result: dict[str, Any], say: Callable[[Console], None]) -> None:
-    """Print a result: as JSON on standard output, or in words."""
+    """Print a result: as JSON on standard output, or in words.
+
+    Parameters
+    ----------
+    format : str
+        "json" or "text".
+    console, result
+        Where to print, and what JSON has.
+    say : callable
+        Prints the result in words.
+    """
     if format == "json":
         typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
     else:

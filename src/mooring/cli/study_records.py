@@ -28,7 +28,17 @@ class StudiedRows:
 
 
 def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], examples: bool) -> StudiedRows:
-    """Read a study and a table that fits it; nothing of the table's own statistics enters."""
+    """Read a study and a table that fits it; nothing of the table's own statistics enters.
+
+    Parameters
+    ----------
+    path, study_path : Path
+        The table and the study.
+    ignore : sequence of str
+        Columns of the table that the study does not have.
+    examples : bool
+        Whether rows may be shown on the page.
+    """
     from mooring.protocol.designer.draft import WIDEST_WITHOUT_PROJECTION
     from mooring.protocol.messages.projection import study_projection
     from mooring.protocol.messages.study import Study as StudyFile
@@ -60,7 +70,16 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
 
 
 def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
-    """A study of secure sums as the audit takes it, its own ε first; of any other, the sums that its columns would give."""
+    """A study of secure sums as the audit takes it, its own ε first; of any other, the sums that its columns would give.
+
+    Parameters
+    ----------
+    studied : StudiedRows
+    parts : Partition
+        Rows as dealt for the audit.
+    epsilons : sequence of float or None
+        Beside the study's own; None is without noise.
+    """
     from mooring.mechanisms.secure_sum.settings import SumSettings, make_features
     from mooring.protocol.messages.projection import study_features
 
@@ -85,7 +104,18 @@ def points_of(
     anchor_noise_scales: Sequence[float],
     data_noise_scales: Sequence[float],
 ) -> tuple[OperatingPoint, ...]:
-    """The study's own point first; then, for contrast, methods that were asked for, with its noise unless told otherwise."""
+    """The study's own point first; then, for contrast, methods that were asked for, with its noise unless told otherwise.
+
+    Parameters
+    ----------
+    studied : StudiedRows
+    parts : Partition
+        Rows as dealt for the audit.
+    methods : sequence of str
+        For contrast.
+    anchor_noise_scales, data_noise_scales : sequence of float
+        v and σ of these methods; none are the study's own.
+    """
     from mooring.protocol.participant.inspection import point_of
 
     if (anchor_noise_scales or data_noise_scales) and not methods:

@@ -179,7 +179,17 @@ def serve_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) 
 
 
 def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -> tuple[socket.socket, DeskApplication]:
-    """A desk, and the socket that it is to listen on; the parameters are those of `serve_desk`."""
+    """A desk, and the socket that it is to listen on.
+
+    Parameters
+    ----------
+    folder : Path
+        Where vaults, studies and tables are.
+    port : int, default 0
+        On 127.0.0.1; 0 takes a free one.
+    announce : callable
+        Called with the page's address.
+    """
     if not folder.is_dir():
         raise InputError("folder", expected="one that is there", got="none", cure="Make it, or check the path.")
     listener = socket.socket()

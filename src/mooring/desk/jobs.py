@@ -56,7 +56,15 @@ class Job:
         return self.outcome is None and self.problem is None
 
     def tell(self, done: float, total: float, what: str = "", /) -> None:
-        """Take progress from the step."""
+        """Take progress from the step.
+
+        Parameters
+        ----------
+        done, total : float
+            Steps, or rows.
+        what : str, optional
+            The step; "" keeps the one before.
+        """
         self.done, self.total, self.what = done, total, what or self.what
 
 

@@ -99,7 +99,15 @@ def _enrol(desk: Desk, values: Values, progress: Progress) -> Outcome:
 
 
 def reporting(desk: Desk, study: Study, records: Path) -> Step:
-    """Turn the records of a role into a page."""
+    """Turn the records of a role into a page.
+
+    Parameters
+    ----------
+    desk, study
+        Whose page.
+    records : Path
+        Folder of the role's records.
+    """
     explanation = "One page to read, print and sign: who took part, what joining gives, what it gives away."
     done = (desk.workspace.root / "report.html").exists()
     return Step("report", "Read the report", explanation, partial(_report, desk, study, records), is_done=done)
@@ -119,7 +127,14 @@ def _report(desk: Desk, study: Study, folder: Path, values: Values, progress: Pr
 
 
 def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
-    """The steps of somebody in a complete roster, in the order in which a study takes them."""
+    """The steps of somebody in a complete roster, in the order in which a study takes them.
+
+    Parameters
+    ----------
+    desk, study
+    name : str
+        The participant's in the roster.
+    """
     person = Participant(study, desk.vault)
     records = desk.vault.study_path(study.folder_name)
     done = {one: (records / f"{one}.json").exists() for one in ("check", "share", "predict")}

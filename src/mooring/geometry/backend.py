@@ -270,7 +270,17 @@ def is_on_gpu(array: Array) -> bool:
 
 
 def require_finite(what: str, values: Array, *, cure: str = "Look for a failed computation upstream.") -> None:
-    """Refuse an array that holds NaN or Inf; `what` and `cure` are the error's."""
+    """Refuse an array that holds NaN or Inf; `what` and `cure` are the error's.
+
+    Parameters
+    ----------
+    what : str
+        Name of the array in the error.
+    values : array
+        On any array library.
+    cure : str, default "Look for a failed computation upstream."
+        What to do, in the error.
+    """
     xp = namespace_of(values)
     if not bool(xp.all(xp.isfinite(values))):
         raise InputError(what, expected="finite", got="NaN or Inf", cure=cure)

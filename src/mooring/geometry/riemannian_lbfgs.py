@@ -76,7 +76,16 @@ class Objective(Protocol):
         """Return H₀ applied to tangent vectors: linear, symmetric, positive definite."""
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Move points along tangent vectors, staying on the group to rounding if `exactly`, nearly otherwise."""
+        """Move points along tangent vectors, staying on the group to rounding if `exactly`, nearly otherwise.
+
+        Parameters
+        ----------
+        points : array
+            One a problem.
+        tangents : array of shape (problems, size)
+        exactly : bool
+            Whether to stay on the group to rounding rather than nearly.
+        """
 
     def limit_turns(self, tangents: Array, largest: Array) -> Array:
         """Shorten each problem's tangent vector, by parts that `precondition` keeps apart, to about `largest` radians."""

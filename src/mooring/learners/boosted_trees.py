@@ -15,7 +15,15 @@ from mooring.typing import Matrix
 
 
 def to_float32(rows: Matrix, centre: Matrix, scale: float) -> npt.NDArray[np.float32]:
-    """Rows as a boosted tree sees them, in training and in the ONNX model: the same steps, to the last bit."""
+    """Rows as a boosted tree sees them, in training and in the ONNX model: the same steps, to the last bit.
+
+    Parameters
+    ----------
+    rows : array of shape (n, h)
+    centre : array of shape (h,)
+    scale : float
+        One for all columns.
+    """
     return np.asarray(((rows - centre) * np.float64(1 / scale)).astype(np.float32))
 
 

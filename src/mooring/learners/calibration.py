@@ -55,6 +55,13 @@ def conformal_radius(truth: Vector, predicted: Vector, level: float = LEVEL) -> 
     Split conformal prediction: of n errors the ⌈(n + 1) level⌉-th least. Whatever the model, and on average over the rows
     that it is fitted to.
 
+    Parameters
+    ----------
+    truth, predicted : arrays of shape (n,)
+        Numbers of rows that the model was not fitted to.
+    level : float, optional
+        Share of new rows, between 0 and 1.
+
     Examples
     --------
     >>> conformal_radius(np.arange(1.0, 20.0), np.zeros(19), 0.9)

@@ -161,6 +161,15 @@ def cross_validate(
 def group_folds(n_groups: int, seed: int, *, most: int = _MOST_GROUPS) -> Indices:
     """The fold in which each of so many participants is left out: each in its own, or `most` folds of several.
 
+    Parameters
+    ----------
+    n_groups : int
+        Participants.
+    seed : int
+        Deals them out where there are more than `most`.
+    most : int, optional
+        Folds at most.
+
     Examples
     --------
     >>> group_folds(3, 0).tolist(), group_folds(6, 0, most=2).tolist()
@@ -173,7 +182,17 @@ def group_folds(n_groups: int, seed: int, *, most: int = _MOST_GROUPS) -> Indice
 
 
 def row_folds(labels: Labels, seed: int, *, n_folds: int = ROW_FOLDS) -> Indices:
-    """The fold in which each row is left out: random folds with about the same labels each."""
+    """The fold in which each row is left out: random folds with about the same labels each.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        Classes, or numbers, which are spread by rank.
+    seed : int
+        For the order within equal labels.
+    n_folds : int, optional
+        Fewer where there are fewer rows.
+    """
     order = np.random.default_rng(seed).permutation(len(labels))
     ranked = order[np.argsort(labels[order], kind="stable")]
     folds = np.empty(len(labels), dtype=np.int64)
@@ -182,7 +201,17 @@ def row_folds(labels: Labels, seed: int, *, n_folds: int = ROW_FOLDS) -> Indices
 
 
 def draw_rows(counts: Sequence[int], most: int, seed: int) -> list[Indices]:
-    """Positions of an even share of each participant's rows: `most` in all, but at least one each."""
+    """Positions of an even share of each participant's rows: `most` in all, but at least one each.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Rows of each participant.
+    most : int
+        In all; more by one where a share would be empty.
+    seed : int
+        For which rows.
+    """
     rng = np.random.default_rng(seed)
     share = min(1.0, most / max(1, sum(counts)))
     sizes = [min(count, max(1, int(count * share))) for count in counts]

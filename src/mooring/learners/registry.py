@@ -45,7 +45,17 @@ class LinearModel:
     variance, of which the width "scale" of a Gaussian kernel is γ = 1/h."""
 
     def estimator(self, kind: Kind, *, n_rows: int, seed: int) -> Any:
-        """An untrained scikit-learn estimator."""
+        """An untrained scikit-learn estimator.
+
+        Parameters
+        ----------
+        kind : Kind
+            Logistic for "classes", ridge for "number".
+        n_rows : int
+            Without effect; other learners size their trees by it.
+        seed : int
+            For random features.
+        """
         last = LogisticRegression(C=self.C, max_iter=self.max_iter) if kind == "classes" else Ridge(alpha=self.alpha)
         return last if self.features is None else make_pipeline(self.features(seed), last)
 
@@ -73,7 +83,17 @@ class Learner:
         return self.linear is not None or self.make is None
 
     def estimator(self, labels: npt.NDArray[Any], kind: Kind, *, seed: int) -> Any:
-        """An untrained estimator for these labels; where they are all the same, it predicts that one."""
+        """An untrained estimator for these labels; where they are all the same, it predicts that one.
+
+        Parameters
+        ----------
+        labels : array of shape (n,)
+            Those of the training rows.
+        kind : Kind
+            "classes" or "number".
+        seed : int
+            For what is random in it.
+        """
         if kind == "classes":
             return self._made(kind, labels, seed) if np.unique(labels).size > 1 else DummyClassifier()
         if labels.size < 2 or np.ptp(labels) == 0:

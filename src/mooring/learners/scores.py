@@ -163,7 +163,14 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
 
 
 def score_value(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"]) -> float:
-    """The score alone; R² is undefined (nan) where all numbers are the same."""
+    """The score alone; R² is undefined (nan) where all numbers are the same.
+
+    Parameters
+    ----------
+    truth, predicted : arrays of shape (n,)
+    kind : {"classes", "number"}
+        Balanced accuracy for "classes", R² for "number".
+    """
     if kind == "classes":
         return float(balanced_accuracy(predicted[None], truth)[0])
     total = ((truth - truth.mean()) ** 2).sum()

@@ -164,9 +164,22 @@ def represent_rows(
     *,
     precision: Precision = "float64",
 ) -> Array:
-    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded; the parameters are those of `map_rows` and `add_noise`.
+    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded.
 
     Mapped rows have the precision of the result before noise is added.
+
+    Parameters
+    ----------
+    rows : array of shape (..., n, h)
+        X.
+    secret : RowMap
+        (O, Ψ).
+    noise_scale : float or array, default 0.0
+        σ; an array has one a batch.
+    noise : NoiseStream, optional
+        Where W comes from; None where σ is 0.
+    precision : Precision, default "float64"
+        Of mapped rows, of the noise and of the result.
     """
     return add_noise(map_rows(rows, secret, precision=precision), noise_scale, noise, precision=precision)
 
@@ -179,7 +192,21 @@ def represent_anchor(
     *,
     precision: Precision = "float64",
 ) -> Array:
-    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded; the parameters are those of `map_rows` and `add_noise`."""
+    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded.
+
+    Parameters
+    ----------
+    anchor : array of shape (..., r, h)
+        A.
+    secret : RowMap
+        (O, Ψ).
+    noise_scale : float or array, default 0.0
+        v; an array has one a batch.
+    noise : NoiseStream, optional
+        Where W' comes from; None where v is 0.
+    precision : Precision, default "float64"
+        Of the noise and of the result; the anchor is mapped in float64.
+    """
     return add_noise(map_rows(anchor, secret), noise_scale, noise, precision=precision)
 
 

@@ -233,7 +233,14 @@ def find_exposed_rows(
 
 
 def order_by_exposure(truth: Matrix, rebuilt: Matrix, guessed: Matrix | None) -> Integers:
-    """Places of rows, those first that are rebuilt best compared with guessing them; all are of shape (n, h)."""
+    """Places of rows, those first that are rebuilt best compared with guessing them; all are of shape (n, h).
+
+    Parameters
+    ----------
+    truth, rebuilt : arrays of shape (n, h)
+    guessed : array of shape (n, h) or None
+        None orders by the error alone.
+    """
     error = np.linalg.norm(rebuilt - truth, axis=1)
     if guessed is not None:
         size = np.linalg.norm(guessed - truth, axis=1)

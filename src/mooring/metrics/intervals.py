@@ -167,7 +167,17 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interva
 
 
 def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: float) -> tuple[Matrix, Matrix]:
-    """Both bounds of Clopper and Pearson's interval for each of many counts."""
+    """Both bounds of Clopper and Pearson's interval for each of many counts.
+
+    Parameters
+    ----------
+    successes : array or integers
+        Counts, each out of `trials`.
+    trials : int
+        At least 1.
+    level : float
+        Coverage, between 0 and 1.
+    """
     tail = (1 - level) / 2
     low = betaincinv(np.maximum(successes, 1), trials - successes + 1, tail)
     high = betaincinv(successes + 1, np.maximum(trials - successes, 1), 1 - tail)
@@ -178,6 +188,17 @@ def bootstrap_mean(
     values: ArrayLike, *, rng: np.random.Generator, level: float = 0.95, n_resamples: int = 2000
 ) -> Interval:
     """Percentile bootstrap interval of a mean; unknown for a single value.
+
+    Parameters
+    ----------
+    values : array
+        A vector.
+    rng : Generator
+        Draws the resamples.
+    level : float, default 0.95
+        Coverage, between 0 and 1.
+    n_resamples : int, default 2000
+        At least 1.
 
     Examples
     --------
@@ -292,7 +313,16 @@ def student_interval(value: float, error: float, *, n: int, level: float = 0.95)
 
 
 def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:
-    """Sum each column over rows drawn with replacement, `n_resamples` times: shape (n_resamples, n_columns)."""
+    """Sum each column over rows drawn with replacement, `n_resamples` times: shape (n_resamples, n_columns).
+
+    Parameters
+    ----------
+    columns : array of shape (n, n_columns)
+    rng : Generator
+        Draws how often each row counts.
+    n_resamples : int
+        At least 1.
+    """
     require_minimum("n_resamples", n_resamples, 1)
     n_rows = len(columns)
     shares, block = np.full(n_rows, 1.0 / n_rows), max(1, BLOCK_NUMBERS // n_rows)
@@ -301,7 +331,16 @@ def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: in
 
 
 def percentile_interval(estimates: Matrix, *, n_rows: int, level: float) -> Interval:
-    """The interval that cuts equal tails off bootstrap estimates of `n_rows` rows; one row alone cannot give any."""
+    """The interval that cuts equal tails off bootstrap estimates of `n_rows` rows; one row alone cannot give any.
+
+    Parameters
+    ----------
+    estimates : array of shape (n_resamples,)
+    n_rows : int
+        Of the data, not of the resamples.
+    level : float
+        Coverage, between 0 and 1.
+    """
     _require_level(level)
     if n_rows < 2 or len(estimates) == 0:
         return Interval.unknown(level)

@@ -50,7 +50,17 @@ class Linkage:
     """Queries without a gallery."""
 
     def figure(self, name: str = "linkage", *, control: float | None = None, floor: float | None = None) -> Figure:
-        """Return the accuracy as a figure, beside a control and a floor measured elsewhere."""
+        """Return the accuracy as a figure, beside a control and a floor measured elsewhere.
+
+        Parameters
+        ----------
+        name : str, default "linkage"
+            Of the figure.
+        control : float, optional
+            Accuracy of an attack that does not use the upload.
+        floor : float, optional
+            Accuracy with the exact projected rows.
+        """
         return Figure(name, self.accuracy, self.interval, self.chance, control, floor, self.n_queries, True)
 
 

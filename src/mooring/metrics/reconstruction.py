@@ -114,7 +114,16 @@ def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 
 
 def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> Matrix:
-    """Structural similarity of each image, as scikit-image has it, in windows of 7 × 7 pixels or what fits; see `psnr`."""
+    """Structural similarity of each image, as scikit-image has it, in windows of 7 × 7 pixels or what fits; see `psnr`.
+
+    Parameters
+    ----------
+    truth, reconstruction : arrays of shape (n, pixels)
+    image_shape : tuple of int
+        (H, W) or (H, W, C), with sides of at least 3 pixels.
+    data_range : float
+        Highest minus lowest possible pixel value.
+    """
     truth, images = _as_images(truth, reconstruction, image_shape, data_range)
     try:
         from skimage.metrics import structural_similarity
@@ -139,7 +148,16 @@ def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 
 
 def mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
-    """The mean of what each row scores, of which more leaks more, with a bootstrap interval."""
+    """The mean of what each row scores, of which more leaks more, with a bootstrap interval.
+
+    Parameters
+    ----------
+    name : str
+        Of the figure.
+    of_each : array of shape (n,)
+    rng : Generator
+        For the bootstrap.
+    """
     require_generator(rng)
     interval = bootstrap_mean(of_each, rng=rng)
     return Figure(name, float(of_each.mean()), interval, None, None, None, n=len(of_each), higher_is_worse=True)

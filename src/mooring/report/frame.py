@@ -48,6 +48,16 @@ def render_page(name: str, values: Mapping[str, Any], *, package: str = __packag
 
 
 def render_sentence(template: str, macro: str, *values: Any, package: str = __package__) -> str:
-    """One sentence as plain text, from a macro of a text template; line breaks of the template become spaces."""
+    """One sentence as plain text, from a macro of a text template; line breaks of the template become spaces.
+
+    Parameters
+    ----------
+    template, macro : str
+        File of a template, and its macro.
+    *values : object
+        The macro's arguments.
+    package : str, optional
+        Where the templates are.
+    """
     text = str(getattr(load_template(template, package).module, macro)(*values))
     return re.sub(r"[ \n]+", " ", text).strip()

@@ -45,6 +45,14 @@ class Axis:
     def even(cls, title: str, low: float, high: float, digits: str = ".3g") -> Axis:
         """An axis with some five steps at round numbers, written by a format.
 
+        Parameters
+        ----------
+        title : str
+        low, high : float
+            Ends.
+        digits : str, default ".3g"
+            Format of a tick's number.
+
         Examples
         --------
         >>> [words for _, words in Axis.even("", 0.0, 1.1, ".1f").ticks]
@@ -95,23 +103,64 @@ class Area:
         width: float = 2.0,
         title: str = "",
     ) -> Shape:
-        """A line through points; `title` is shown where a mouse rests on it."""
+        """A line through points; `title` is shown where a mouse rests on it.
+
+        Parameters
+        ----------
+        points : iterable of tuple
+            (x, y) in the axes' units.
+        colour : str
+        dash, width
+            SVG's; "" is solid.
+        title : str, optional
+            Shown where a mouse rests on it.
+        """
         way = "L".join(f"{self.x.place(x):g} {100 - self.y.place(y):g}" for x, y in points)
         return {"kind": "line", "way": "M" + way, "colour": colour, "dash": dash, "width": width, "title": title}
 
     def mark(self, x: float, y: float, colour: str, outline: str = "circle", title: str = "") -> Shape:
-        """A circle, dot, square or diamond at a point, or a ring around one."""
+        """A circle, dot, square or diamond at a point, or a ring around one.
+
+        Parameters
+        ----------
+        x, y : float
+            In the axes' units.
+        colour : str
+        outline : {"circle", "dot", "square", "diamond", "ring"}, default "circle"
+        title : str, optional
+            Shown where a mouse rests on it.
+        """
         found = {"kind": "mark", "colour": colour, "outline": _OUTLINES[outline], "is_ring": outline == "ring"}
         return found | {"x": self.x.place(x), "y": 100 - self.y.place(y), "title": title}
 
     def bar(self, k: int, value: float, colour: str, title: str = "") -> Shape:
-        """A bar from zero, along a line of names."""
+        """A bar from zero, along a line of names.
+
+        Parameters
+        ----------
+        k : int
+            Place of the name, from 0.
+        value : float
+            Length, in the axis's unit.
+        colour : str
+        title : str, optional
+            Shown where a mouse rests on it.
+        """
         low, high = sorted((self.x.place(0.0), self.x.place(value)))
         found = {"kind": "bar", "x": low, "width": high - low, "y": 100 - self.y.place(k - 0.36), "title": title}
         return found | {"height": self.y.place(k - 0.36) - self.y.place(k + 0.36), "colour": colour}
 
     def text(self, x: float, y: float, words: str, colour: str = INK, *, before: bool = False) -> Shape:
-        """Words beside a point; `before`: above and before it, as of a line that ends there."""
+        """Words beside a point; `before`: above and before it, as of a line that ends there.
+
+        Parameters
+        ----------
+        x, y : float
+            In the axes' units.
+        words, colour : str
+        before : bool, default False
+            Whether to write above and before the point.
+        """
         found = {"kind": "text", "x": self.x.place(x), "y": 100 - self.y.place(y), "words": words, "colour": colour}
         return found | ({"anchor": "end", "down": -6} if before else {"anchor": "start", "down": 5})
 

@@ -155,7 +155,14 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
 
 
 def read_json(path: Path, what: str, cure: str) -> dict[str, Any]:
-    """Read one JSON object, of bounded size and with finite numbers only."""
+    """Read one JSON object, of bounded size and with finite numbers only.
+
+    Parameters
+    ----------
+    path : Path
+    what, cure : str
+        In the error.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)

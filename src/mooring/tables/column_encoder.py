@@ -97,6 +97,17 @@ def encode_numbers(
     """Encode a table of plain numbers all at once, if that is what it is and all of them fit; else say so.
 
     What does not fit, or may be missing, is for `encode_column`, which goes column by column and knows what to say.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        In the order of `values`.
+    batch : sequence of object
+        Arrow record batches with these columns.
+    missing_words : set of str
+        The schema's, which stand for a missing value.
+    rows, values : arrays of shape (n, width)
+        Filled in place with encoded rows and with plain values.
     """
     plain = columns and all(c.kind == "number" and c.missing != "indicate" and not c.missing_words for c in columns)
     if not plain or missing_numbers(missing_words):

@@ -258,7 +258,19 @@ def _comes_as_numbers(schema: Schema, column: Column) -> bool:
 def read_encoded(
     schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = ()
 ) -> EncodedRows:
-    """Encode a whole table; the parameters are those of `encoded_batches`."""
+    """Encode a whole table.
+
+    Parameters
+    ----------
+    schema : Schema
+        Columns, their ranges and the label.
+    data : TableSource
+        A file, or a table in memory.
+    labels : LabelUse, default "require"
+        Whether the label's column must, may or must not be there.
+    ignore : sequence of str, optional
+        Names of columns to leave out beside those of the schema.
+    """
     parts = list(encoded_batches(schema, data, labels=labels, ignore=ignore))
     found: list[Any] = [part.labels for part in parts if part.labels is not None]
     return EncodedRows(

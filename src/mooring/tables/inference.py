@@ -198,7 +198,17 @@ def plain_values(values: Values) -> npt.NDArray[Any]:
 
 
 def require_column(what: str, name: str, names: Collection[str]) -> None:
-    """Refuse a column name that is not there, and say which come near."""
+    """Refuse a column name that is not there, and say which come near.
+
+    Parameters
+    ----------
+    what : str
+        Its name in the error.
+    name : str
+        The name asked for.
+    names : collection of str
+        Those that there are.
+    """
     if name in names:
         return
     folded = {other.casefold(): other for other in names}

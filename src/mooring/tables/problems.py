@@ -199,7 +199,15 @@ class RaggedLines:
     """Columns of the first of them, and of the first line."""
 
     def add(self, number: int, n_found: int, n_expected: int) -> None:
-        """Take a line."""
+        """Take a line.
+
+        Parameters
+        ----------
+        number : int
+            Of the line, from 1.
+        n_found, n_expected : int
+            Fields in it, and in the header.
+        """
         self.n_found, self.n_expected = self.n_found or n_found, n_expected
         self.numbers.append(number)
 

@@ -235,7 +235,16 @@ def label_kind_of(labels: Labels | None) -> LabelKind:
 
 
 def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Matrix:
-    """Return a finite float64 matrix with at least one column and, unless it `may_be_empty`, one row, or refuse it."""
+    """Return a finite float64 matrix with at least one column and, unless it `may_be_empty`, one row, or refuse it.
+
+    Parameters
+    ----------
+    what : str
+        Name of the argument in the error.
+    rows : array of shape (n, d)
+    may_be_empty : bool, default False
+        Whether no row is accepted.
+    """
     try:
         matrix = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
@@ -253,7 +262,17 @@ def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Ma
 
 
 def as_labels(what: str, labels: npt.ArrayLike, *, n_rows: int) -> Labels:
-    """Return int64 classes or float64 numbers, one a row, or refuse them by the name `what`."""
+    """Return int64 classes or float64 numbers, one a row, or refuse them by the name `what`.
+
+    Parameters
+    ----------
+    what : str
+        Name of the argument in the error.
+    labels : array
+        Integers and booleans are classes, floats are numbers to predict.
+    n_rows : int
+        How many there must be.
+    """
     values = np.asarray(labels)
     _require_length(what, values, n_rows)
     if values.dtype.kind in "biu":

@@ -37,6 +37,19 @@ def sample_rows(
     """Read a whole table, check every row of it, and keep a uniform sample.
 
     Each row draws a number, and those with the lowest numbers stay.
+
+    Parameters
+    ----------
+    schema : Schema
+        Columns, their ranges and the label.
+    data : TableSource
+        A file, or a table in memory.
+    ignore : collection of str, optional
+        Names of columns to leave out beside those of the schema.
+    seed : int, default 0
+        For which rows stay.
+    at_most : int, optional
+        Rows that stay; None is as many as the number of features allows in memory.
     """
     if at_most is None:
         at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))
@@ -130,6 +143,17 @@ def split_stratified(
 def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.random.Generator) -> tuple[Indices, ...]:
     """Deal rows out, class after class, each shuffled: classes and totals differ by one row at most between parts.
 
+    Parameters
+    ----------
+    chosen : integers
+        Rows to deal.
+    strata : integers
+        Class of every row of the table, from 0.
+    n_parts : int
+        Parts.
+    rng : Generator
+        Shuffles each class.
+
     Examples
     --------
     >>> parts = round_robin(np.arange(7), np.zeros(7, dtype=np.int64), 3, rng=np.random.default_rng(0))
@@ -154,6 +178,17 @@ def owners_of_groups(
 
     As many groups as participants: one each, and public rows come from all of them. Otherwise public rows are whole
     groups, and the others go, the largest first, each to the participant with the fewest rows.
+
+    Parameters
+    ----------
+    groups, strata : integers
+        Group and class of every row.
+    n_participants : int
+        Participants.
+    n_public : int
+        Public rows; more where whole groups are public.
+    rng : Generator
+        For which groups or rows are public.
     """
     present, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if present.size == n_participants:

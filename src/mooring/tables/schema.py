@@ -252,7 +252,15 @@ class Schema:
 
 
 def require_range(where: str, low: float, high: float) -> None:
-    """Refuse a range that is empty or not finite."""
+    """Refuse a range that is empty or not finite.
+
+    Parameters
+    ----------
+    where : str
+        Column in the error.
+    low, high : float
+        Ends of the declared range.
+    """
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 0):
         expected, cure = "finite, with the lowest below the highest", "Declare the range that the values can take."
         raise InputError(f"range of {where}", expected=expected, got=f"[{low:g}, {high:g}]", cure=cure)
@@ -292,7 +300,17 @@ def require_shown(what: str, words: tuple[str, ...]) -> None:
 
 
 def require_words(where: str, what: str, words: tuple[str, ...]) -> None:
-    """Refuse categories or classes that are not different words."""
+    """Refuse categories or classes that are not different words.
+
+    Parameters
+    ----------
+    where : str
+        Column in the error.
+    what : str
+        "categories" or "classes", in the error.
+    words : tuple of str
+        As declared.
+    """
     fine = all(isinstance(word, str) and word and word == word.strip() and can_be_shown(word) for word in words)
     fine = fine and len(set(words)) == len(words)
     if not (fine and 1 <= len(words) <= _MOST_CATEGORIES):
@@ -331,7 +349,17 @@ def require_width(n_features: int, n_letters: int = 0) -> None:
 
 
 def require_known(where: str, plain: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse an entry that has no meaning: it may be a misspelt one that has."""
+    """Refuse an entry that has no meaning: it may be a misspelt one that has.
+
+    Parameters
+    ----------
+    where : str
+        Section of the file in the error.
+    plain : mapping
+        The section as read.
+    known : set of str
+        Names that have a meaning.
+    """
     for name in plain:
         if name not in known:
             raise InputError(

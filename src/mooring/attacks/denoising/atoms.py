@@ -50,7 +50,17 @@ class AtomGroup:
         return np.asarray(((self.atoms**2).sum(axis=1) - 2 * own @ self.atoms.T).argmin(axis=1))
 
     def means(self, weights: Matrix, rows: Matrix, variance: float) -> Matrix:
-        """The expected values of rows whose atoms have these probabilities."""
+        """The expected values of rows whose atoms have these probabilities.
+
+        Parameters
+        ----------
+        weights : array of shape (n, n_atoms)
+            Probabilities of the atoms, a row each.
+        rows : array of shape (n, h)
+            The rebuilt rows.
+        variance : float
+            Of the error in each feature of `rows`.
+        """
         kept = self.widths / (self.widths + variance)
         return np.asarray(
             weights @ ((1 - kept)[:, None] * self.atoms) + (weights @ kept)[:, None] * rows[:, self.features]

@@ -29,6 +29,15 @@ def denoise_by_gaussians(
     """Replace the rebuilt rows by their posterior mean under a Gaussian for each class; see `Denoiser`.
 
     It does not apply where there is no error to take out, or there are no rows to learn the population from.
+
+    Parameters
+    ----------
+    reconstruction : Reconstruction
+        What an attack rebuilt.
+    view : CollusionView
+        What it was rebuilt from; holds the rows that the population is learnt from.
+    rng : Generator
+        Not drawn from.
     """
     require_generator(rng)
     rows, error = reconstruction.rows, error_covariance(reconstruction, view)

@@ -43,6 +43,15 @@ def denoise_by_grids(
     """Replace the rebuilt rows by their posterior mean under a latent-class model of the declared columns; see `Denoiser`.
 
     It does not apply where no columns are declared, there is no error to take out, or nothing is known of the population.
+
+    Parameters
+    ----------
+    reconstruction : Reconstruction
+        What an attack rebuilt.
+    view : CollusionView
+        What it was rebuilt from; its `columns` say which values there are.
+    rng : Generator
+        Draws the cells.
     """
     require_generator(rng)
     if not view.columns:

@@ -89,6 +89,15 @@ def denoise_by_kernels(
     """Replace the rebuilt rows by their posterior mean under a mixture of Gaussians for each class; see `Denoiser`.
 
     It does not apply where there is no error to take out, or there are no rows to make atoms of.
+
+    Parameters
+    ----------
+    reconstruction : Reconstruction
+        What an attack rebuilt.
+    view : CollusionView
+        What it was rebuilt from; its known rows are the atoms.
+    rng : Generator
+        Not drawn from.
     """
     require_generator(rng)
     rows = reconstruction.rows
@@ -127,7 +136,17 @@ class KernelPrior:
 
     @classmethod
     def of(cls, reconstruction: Reconstruction, view: CollusionView, whiten: Array) -> KernelPrior:
-        """Gather atoms and fit the classes."""
+        """Gather atoms and fit the classes.
+
+        Parameters
+        ----------
+        reconstruction : Reconstruction
+            What an attack rebuilt, with the population that it learnt.
+        view : CollusionView
+            What it was rebuilt from.
+        whiten : array of shape (h, h)
+            Turns the error of rebuilt rows into a standard normal one.
+        """
         codes, means, covariances = fit_population(reconstruction, view)
         if not np.array_equal(codes, view.codes_of([view.target])):
             raise DoesNotApply("The population was learnt without regard to classes, which kernels go by.")
@@ -173,11 +192,30 @@ class KernelPrior:
         )
 
     def combined(self, k: int, rows: Array, of_known: float, of_others: float) -> Density:
-        """The density of class k with these shares; without atoms, that of the Gaussian."""
+        """The density of class k with these shares; without atoms, that of the Gaussian.
+
+        Parameters
+        ----------
+        k : int
+            Class.
+        rows : array of shape (n, h)
+            Whitened.
+        of_known, of_others : float
+            Share c² of a class's covariance that lies between atoms of known rows, and of other participants' rows,
+            rather than around each; 0 leaves these atoms out.
+        """
         return _sum(self._known(k, rows, of_known), self._others(k, rows, of_others, None)) or self._gaussian(k, rows)
 
     def count_atoms(self, k: int, of_known: float, of_others: float) -> int:
-        """How many atoms class k has with these shares; the Gaussian's is one."""
+        """How many atoms class k has with these shares; the Gaussian's is one.
+
+        Parameters
+        ----------
+        k : int
+            Class.
+        of_known, of_others : float
+            Shares as in `combined`; 0 leaves these atoms out.
+        """
         sets = ((self.known, of_known), (self.others, of_others))
         return sum(atoms[k].owners.size for atoms, share in sets if share > 0 and k in atoms) or 1
 

@@ -193,7 +193,19 @@ def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: in
 def identity_galleries(
     spec: EvaluationSpec, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
 ) -> Galleries | None:
-    """Galleries of held-out rows, a query a person; None where there are no persons, or too few."""
+    """Galleries of held-out rows, a query a person; None where there are no persons, or too few.
+
+    Parameters
+    ----------
+    spec : EvaluationSpec
+        Has the person of every row in `groups`.
+    where : array
+        Indices of the target's rows.
+    reference_indices : array
+        Indices of held-out rows, which galleries are made of.
+    seed : int
+        For who stands beside the right one.
+    """
     if spec.groups is None or reference_indices.size == 0:
         return None
     persons, first = np.unique(spec.groups[where], return_index=True)

@@ -47,7 +47,17 @@ class PointSearch:
             self.progress(total, total, "done")
 
     def at(self, v: float, level: float, h: int, r: int) -> PointResult:
-        """The point with these noises and sizes, audited unless it was before."""
+        """The point with these noises and sizes, audited unless it was before.
+
+        Parameters
+        ----------
+        v : float
+            Anchor noise scale.
+        level : float
+            σ in units of the rows' root mean square.
+        h, r : int
+            Components and anchor rows.
+        """
         point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
         if point not in self.tried:
             self.say(f"h = {h}: {self.auditor.title(point)}")

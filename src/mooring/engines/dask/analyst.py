@@ -57,7 +57,19 @@ class DaskEngine:
         command: str = "",
         progress: Progress | None = None,
     ) -> Intake:
-        """Verify the bundles at `source`, a folder that every worker sees or an address, and take those that hold up."""
+        """Verify the bundles at `source`, a folder that every worker sees or an address, and take those that hold up.
+
+        Parameters
+        ----------
+        study : Study
+        source : str or Path
+            A folder that every worker sees, or an address.
+        folder : str or Path
+            The work folder, which every worker sees.
+        command : str, optional
+            For the record.
+        progress : Progress, optional
+        """
         folder = Path(folder).absolute()
         study.require_rows()
         study.require_roster()
@@ -88,7 +100,23 @@ class DaskEngine:
         command: str = "",
         progress: Progress | None = None,
     ) -> Aligned:
-        """Align bundles that this engine collected, and map them on the workers."""
+        """Align bundles that this engine collected, and map them on the workers.
+
+        Parameters
+        ----------
+        study : Study
+        bundles : sequence of Bundle
+            Those that this engine collected.
+        folder : str or Path
+            The work folder.
+        mode : AlignMode, default "first"
+            Whether to align for the first time, to add late bundles, or to begin anew.
+        certify : bool, default True
+            Whether to try to prove the optimum, where anchors are gathered here.
+        command : str, optional
+            For the record.
+        progress : Progress, optional
+        """
         folder = Path(folder).absolute()
         known = {bundle.digest for bundle in self._intake.bundles} if self._intake else set()
         if self._intake is None or not all(isinstance(one, RemoteBundle) and one.digest in known for one in bundles):
@@ -117,7 +145,20 @@ class DaskEngine:
         command: str = "",
         progress: Progress | None = None,
     ) -> Training:
-        """Train in pieces; see `train_on_dask`."""
+        """Train in pieces; see `train_on_dask`.
+
+        Parameters
+        ----------
+        study : Study
+        folder : str or Path
+            The work folder.
+        learner : str, default "auto"
+            One that is trained in pieces, or "auto".
+        seed : int, default 0
+        command : str, optional
+            For the record.
+        progress : Progress, optional
+        """
         return train_on_dask(
             self.client,
             study,

@@ -66,7 +66,17 @@ def list_bundles(source: str | Path) -> list[BundleLocation]:
 
 
 def kept_places(places: Sequence[BundleLocation], received: Path, copies: Mapping[str, Copy]) -> list[BundleLocation]:
-    """Copies that a local run made of accepted objects: they count for as long as the listing names the object."""
+    """Copies that a local run made of accepted objects: they count for as long as the listing names the object.
+
+    Parameters
+    ----------
+    places : sequence of BundleLocation
+        What the listing names.
+    received : Path
+        Folder of the copies.
+    copies : mapping
+        From a copy's name to the object that it is of.
+    """
     shown = {hash_name(each.path): each for each in places if each.is_away}
     return [
         BundleLocation(str(received), str(received / name), shown[copy.object].shown, size, kept=True)

@@ -108,7 +108,16 @@ def explain_dask_errors() -> Iterator[None]:
 
 
 def require_shared(client: Client, folder: Path, *, what: str, cure: str) -> None:
-    """Refuse a folder that some worker does not see: it would write somewhere else."""
+    """Refuse a folder that some worker does not see: it would write somewhere else.
+
+    Parameters
+    ----------
+    client : Client
+    folder : Path
+        Seen by this process.
+    what, cure : str
+        In the error.
+    """
     mark = folder / f"{_MARK}{secrets.token_hex(8)}"
     mark.touch()
     try:

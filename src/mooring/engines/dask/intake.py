@@ -107,7 +107,16 @@ def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[Bundl
 
 
 def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int) -> Checked:
-    """Verify some bundles; runs on a worker."""
+    """Verify some bundles; runs on a worker.
+
+    Parameters
+    ----------
+    study : Study
+    places : sequence of BundleLocation
+        Of the bundles.
+    most_bytes : int
+        Of a bundle; a larger one is not fetched.
+    """
     found: Found = []
     anchors: list[Matrix] = []
     for place in places:

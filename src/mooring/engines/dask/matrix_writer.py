@@ -99,7 +99,19 @@ class PartsOnWorkers:
         bundles: Mapping[str, Bundle],
         progress: Progress | None,
     ) -> None:
-        """Write everybody's rows; of participants without a bundle, the parts that are there stay."""
+        """Write everybody's rows; of participants without a bundle, the parts that are there stay.
+
+        Parameters
+        ----------
+        folder : Path
+            The work folder, which every worker sees.
+        study, space
+            Whose rows, and everybody's map.
+        bundles : mapping
+            From name to bundle.
+        progress : Progress or None
+            Called after each part.
+        """
         folder = folder.absolute()
         stay = [name for name in space.names if name not in bundles]
         if stay and space.record.get("table") != PARTS_FOLDER:

@@ -84,7 +84,17 @@ class AnchorsOnWorkers:
     def solve(
         self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
     ) -> AnchorSolution:
-        """Align these; no proof is tried."""
+        """Align these; no proof is tried.
+
+        Parameters
+        ----------
+        bundles : sequence of Bundle
+            Those that this engine collected.
+        reference : int, optional
+            The one to whose coordinates the others are brought; None aligns all to each other.
+        certify : bool, default False
+            Without effect.
+        """
         parts, order = self._parts(bundles)
         if reference is not None:
             one = cast(RemoteBundle, bundles[reference])
@@ -141,7 +151,16 @@ class AnchorsOnWorkers:
 def reduce_over_workers(
     client: Client, parts: Sequence[Part], *, max_iterations: int = 500, tolerance: float = 1e-7
 ) -> Reduced:
-    """The generalized power method from the spectral start; here are only matrices of r × h, and one of r × r."""
+    """The generalized power method from the spectral start; here are only matrices of r × h, and one of r × r.
+
+    Parameters
+    ----------
+    client, parts
+        Where anchor representations are.
+    max_iterations : int, default 500
+    tolerance : float, default 1e-7
+        Most that maps may still move.
+    """
     start = sum_over_workers(client, [client.submit(outer, part.stack, part.rows, pure=False) for part in parts])
     h = start.n_components
     eigenvalues, eigenvectors = np.linalg.eigh(start.sum)
@@ -215,7 +234,19 @@ def outer(stack: Stack, rows: Rows) -> Sum:
 
 
 def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
-    """R_j = Π(B̄_jᵀ S), Σ B̄_j R_j, and how far the R_j are from those of the sum before."""
+    """R_j = Π(B̄_jᵀ S), Σ B̄_j R_j, and how far the R_j are from those of the sum before.
+
+    Parameters
+    ----------
+    stack, rows
+        Centred anchor representations B̄_j, and which of them count.
+    group : int
+        Of this stack, for the maps that a worker keeps.
+    S, before
+        Sums of this and of the last iteration; None at the first.
+    run, iteration
+        Under which the maps are kept; "" keeps none.
+    """
     B = select_rows(stack, rows)
     Bt = np.swapaxes(B, 1, 2)
     maps = np.asarray(polar_factor(Bt @ S))
@@ -243,7 +274,17 @@ def add(*sums: Sum) -> Sum:
 
 
 def maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Orthogonal parts, mean rows, and how each fits the sum of the others."""
+    """Orthogonal parts, mean rows, and how each fits the sum of the others.
+
+    Parameters
+    ----------
+    stack, rows
+        Centred anchor representations, and which of them count.
+    S : array
+        Sum that maps are made from.
+    total : array
+        Σ B̄_j R_j over everybody.
+    """
     B = select_rows(stack, rows)
     maps = np.asarray(polar_factor(np.swapaxes(B, 1, 2) @ S))
     aligned = B @ maps
@@ -252,7 +293,14 @@ def maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[M
 
 
 def newcomers(stack: Stack, rows: Rows, template: Matrix) -> list[Newcomer]:
-    """Each by itself against a template."""
+    """Each by itself against a template.
+
+    Parameters
+    ----------
+    stack, rows
+        Centred anchor representations, and which of them count.
+    template : array of shape (r, h)
+    """
     return [fit_newcomer(template, stack[0][row], stack[1][row]) for row in rows]
 
 

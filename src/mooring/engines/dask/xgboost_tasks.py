@@ -55,7 +55,19 @@ def load_share(
     classes: npt.NDArray[np.int64] | None,
     unit: tuple[float, float] = (0.0, 1.0),
 ) -> Any:
-    """A worker's share of the parts as XGBoost's matrix, read a block at a time; numbers to predict in their own unit."""
+    """A worker's share of the parts as XGBoost's matrix, read a block at a time; numbers to predict in their own unit.
+
+    Parameters
+    ----------
+    study, features, pieces
+        What to read, and how rows are centred and scaled.
+    cuts : array
+        Of each column, into bins.
+    classes : integers or None
+        None for a number.
+    unit : tuple, optional
+        (mean, spread) of numbers.
+    """
     import xgboost
 
     def blocks() -> Iterator[tuple[Singles, npt.NDArray[Any]]]:
@@ -72,7 +84,19 @@ def load_share(
 def train_share(
     matrix: Any, settings: Mapping[str, Any], rounds: int, together: Mapping[str, Any] | None
 ) -> bytes | None:
-    """Train on this worker's share, with others if `together` says how to reach them; one of them returns the model."""
+    """Train on this worker's share, with others if `together` says how to reach them; one of them returns the model.
+
+    Parameters
+    ----------
+    matrix : object
+        From `load_share`.
+    settings : mapping
+        XGBoost's parameters.
+    rounds : int
+        Of boosting.
+    together : mapping or None
+        Arguments of XGBoost's communicator; None trains alone.
+    """
     import xgboost
     from xgboost import collective
 

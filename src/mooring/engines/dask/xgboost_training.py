@@ -90,7 +90,18 @@ def assign_shares(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
 
 
 def train_distributed(client: Client, boosting: Boosting, pieces: Sequence[Piece], cuts: Singles) -> bytes:
-    """The model of these parts, with numbers cut as `cuts` say; begun again where workers are lost."""
+    """The model of these parts, with numbers cut as `cuts` say; begun again where workers are lost.
+
+    Parameters
+    ----------
+    client : Client
+    boosting : Boosting
+        What is trained.
+    pieces : sequence of Piece
+        Parts to learn from.
+    cuts : array
+        Of each column, into bins.
+    """
     if not pieces:
         return b""  # of one participant, nobody is left to learn from
     problem: Exception | None = None

@@ -73,7 +73,17 @@ class MooringController(Controller):  # type: ignore[misc]
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """An answer after its time; what it sent has no ticket any more."""
+        """An answer after its time; what it sent has no ticket any more.
+
+        Parameters
+        ----------
+        client, task_name, client_task_id
+            Who answered what.
+        result : Shareable
+            Not read.
+        fl_ctx : FLContext
+            For the log.
+        """
         self.log_info(fl_ctx, f"{client.name} answered {task_name} too late")
 
     def _let_nobody_end_the_job(self, fl_ctx: FLContext) -> None:

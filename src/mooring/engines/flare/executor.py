@@ -34,7 +34,17 @@ class MooringExecutor(Executor):  # type: ignore[misc]
         self._study = study
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Do a task; what cannot be done is told to the server in a word, and in full to the site's own log."""
+        """Do a task; what cannot be done is told to the server in a word, and in full to the site's own log.
+
+        Parameters
+        ----------
+        task_name, shareable
+            The task and what the server sent with it.
+        fl_ctx : FLContext
+            Names the job and the site's folder.
+        abort_signal : Signal
+            Tells that the job ended.
+        """
         reply = make_reply(ReturnCode.OK)
         try:
             if not is_guarded():

@@ -74,7 +74,17 @@ def _draw_geometric(words: Words, count: int) -> npt.NDArray[np.int64]:
 
 
 def draw_below(words: Words, bound: int, count: int) -> npt.NDArray[np.int64]:
-    """Draw uniform integers from 0 to `bound` − 1, `bound` being 2⁶² at most; words of an incomplete round are replaced."""
+    """Draw uniform integers from 0 to `bound` − 1, `bound` being 2⁶² at most; words of an incomplete round are replaced.
+
+    Parameters
+    ----------
+    words : Words
+        From a count to so many uniform 64-bit words.
+    bound : int
+        Above the largest integer; 2⁶² at most.
+    count : int
+        How many to draw.
+    """
     whole_rounds = 2**64 - 2**64 % bound
     found = words(count)
     while whole_rounds < 2**64 and (rejected := np.flatnonzero(found >= np.uint64(whole_rounds))).size:

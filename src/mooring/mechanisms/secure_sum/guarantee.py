@@ -89,7 +89,17 @@ class SumNoise:
         return np.asarray(self.draw_many(layout, words, 1)[0])
 
     def draw_many(self, layout: SumLayout, words: Words, n_draws: int) -> Integers:
-        """Draw the noise on so many vectors of sums, of shape (n_draws, size)."""
+        """Draw the noise on so many vectors of sums, of shape (n_draws, size).
+
+        Parameters
+        ----------
+        layout : SumLayout
+            Says which sums are products and which outcomes.
+        words : Words
+            From a count to so many uniform 64-bit words.
+        n_draws : int
+            Vectors of sums.
+        """
         rows, columns = np.triu_indices(layout.n_features)
         on_diagonal, n_outcomes = rows == columns, layout.size - layout.n_products
         noise = np.empty((n_draws, layout.size), dtype=np.int64)
@@ -141,7 +151,17 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
 
 
 def promised_epsilon(layout: SumLayout, noise: SumNoise, privacy: SumPrivacy) -> float:
-    """Return the ε at the promise's δ that this noise carries, for the least number of honest contributions."""
+    """Return the ε at the promise's δ that this noise carries, for the least number of honest contributions.
+
+    Parameters
+    ----------
+    layout : SumLayout
+        Of the sums, which have the sensitivity.
+    noise : SumNoise
+        Variances that each participant adds.
+    privacy : SumPrivacy
+        δ, quorum and colluders; its own ε is not used.
+    """
     from dp_accounting import GaussianDpEvent
 
     products, outcomes = _sensitivities(layout, privacy)

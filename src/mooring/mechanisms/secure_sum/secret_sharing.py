@@ -155,7 +155,17 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
 
 
 def check_value(share: Elements, mask: int, weights: Elements) -> int:
-    """Return u + Σ r_e s_e, which a combiner publishes of its share s and its share u of a random number."""
+    """Return u + Σ r_e s_e, which a combiner publishes of its share s and its share u of a random number.
+
+    Parameters
+    ----------
+    share : array
+        s, modulo `PRIME`.
+    mask : int
+        u.
+    weights : array
+        r, public and drawn after shares are dealt.
+    """
     return (mask + int(total(multiply(share, weights)))) % PRIME
 
 

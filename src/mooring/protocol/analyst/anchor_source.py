@@ -85,7 +85,17 @@ class LocalAnchors:
     def solve(
         self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
     ) -> AnchorSolution:
-        """Align these; the parameters are those of `AnchorSource.solve`."""
+        """Align these.
+
+        Parameters
+        ----------
+        bundles : sequence of Bundle
+            In the order of the result.
+        reference : int, optional
+            The one to whose coordinates the others are brought; None aligns all to each other.
+        certify : bool, default False
+            Whether to try to prove that no better alignment exists; not with a reference.
+        """
         uploads = [bundle.anchor_representation for bundle in bundles]
         centred = [centre_anchors(upload) for upload in uploads]
         if reference is not None:

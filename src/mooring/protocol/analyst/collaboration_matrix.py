@@ -72,7 +72,19 @@ class OneFile:
         bundles: Mapping[str, Bundle],
         progress: Progress | None,
     ) -> None:
-        """Write everybody's rows; the parameters are those of `TableWriter.write`."""
+        """Write everybody's rows.
+
+        Parameters
+        ----------
+        folder : Path
+            The work folder.
+        study, space
+            Whose rows, and everybody's map.
+        bundles : mapping
+            From name to bundle.
+        progress : Progress or None
+            Called after each block.
+        """
         schema = make_schema(study, space)
         done, total = 0, sum(space.rows.values())
         with open_atomically(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:

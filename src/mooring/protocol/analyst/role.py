@@ -23,7 +23,17 @@ class Engine(Protocol):
     """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same maps."""
 
     def collect(self, study: Study, source: str | Path, folder: Path, *, progress: Progress | None = None) -> Intake:
-        """Take the bundles at `source` that hold up; the parameters are those of `intake.collect`."""
+        """Take the bundles at `source` that hold up.
+
+        Parameters
+        ----------
+        study : Study
+        source : str or Path
+            A folder, or an address in an object store.
+        folder : Path
+            The work folder.
+        progress : Progress, optional
+        """
 
     def align(
         self,
@@ -35,12 +45,37 @@ class Engine(Protocol):
         certify: bool = True,
         progress: Progress | None = None,
     ) -> Aligned:
-        """Bring bundles that this engine collected into one space; the parameters are those of `align_bundles`."""
+        """Bring bundles that this engine collected into one space.
+
+        Parameters
+        ----------
+        study : Study
+        bundles : sequence of Bundle
+            Those that this engine collected.
+        folder : Path
+            The work folder.
+        mode : AlignMode, default "first"
+            Whether to align for the first time, to add late bundles, or to begin anew.
+        certify : bool, default True
+            Whether to try to prove the optimum.
+        progress : Progress, optional
+        """
 
     def train(
         self, study: Study, folder: Path, *, learner: str = "auto", seed: int = 0, progress: Progress | None = None
     ) -> Training:
-        """Train on the collaboration matrix, and score; the parameters are those of `training.train`."""
+        """Train on the collaboration matrix, and score.
+
+        Parameters
+        ----------
+        study : Study
+        folder : Path
+            The work folder, after `align`.
+        learner : str, default "auto"
+            A name in `mooring.learners.LEARNERS`, or "auto".
+        seed : int, default 0
+        progress : Progress, optional
+        """
 
 
 class LocalEngine:
@@ -82,11 +117,31 @@ class Analyst:
         certify: bool = True,
         progress: Progress | None = None,
     ) -> Aligned:
-        """Bring bundles into one space; see `mooring.protocol.analyst.alignment.align_bundles`."""
+        """Bring bundles into one space; see `mooring.protocol.analyst.alignment.align_bundles`.
+
+        Parameters
+        ----------
+        bundles : sequence of Bundle
+            From `collect`.
+        mode : AlignMode, default "first"
+            Whether to align for the first time, to add late bundles, or to begin anew.
+        certify : bool, default True
+            Whether to try to prove that no better alignment exists.
+        progress : Progress, optional
+        """
         return self.engine.align(self.study, bundles, self.folder, mode=mode, certify=certify, progress=progress)
 
     def train(self, learner: str = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
-        """Train and score; see `mooring.protocol.analyst.training.train`."""
+        """Train and score; see `mooring.protocol.analyst.training.train`.
+
+        Parameters
+        ----------
+        learner : str, default "auto"
+            A name in `mooring.learners.LEARNERS`, or "auto": the best across participants.
+        seed : int, default 0
+            For folds, and for what is random in the learner.
+        progress : Progress, optional
+        """
         return self.engine.train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
 
     def export(self, path: str | Path, *, force: bool = False) -> Path:

@@ -171,7 +171,15 @@ def _require_agreement(study: Study, model: SumModel, data: bytes) -> None:
 
 
 def invent_rows(study: Study, n_rows: int, rng: np.random.Generator) -> Any:
-    """Rows that the study's columns allow: uniform in each."""
+    """Rows that the study's columns allow: uniform in each.
+
+    Parameters
+    ----------
+    study : Study
+        With columns.
+    n_rows : int
+    rng : Generator
+    """
     parts = []
     for column in study.columns:
         if column.kind == "category":

@@ -175,7 +175,18 @@ class Screened:
 
     @classmethod
     def of(cls, owners: Indices, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Screened:
-        """Screen rows that `screening_rows` drew; the parameters are those of `find_disagreeing`."""
+        """Screen rows that `screening_rows` drew.
+
+        Parameters
+        ----------
+        owners : integers of shape (n,)
+            From 0.
+        rows : array of shape (n, h)
+            In the common space.
+        labels : array of shape (n,)
+        kind, seed
+            Of the labels; of models and folds.
+        """
         return cls(owners, rows, labels, find_disagreeing(rows, labels, owners, kind=kind, seed=seed))
 
     def score_left_out(
@@ -218,7 +229,21 @@ def score_participants(
 def keep_model(
     folder: Path, study: Study, space: AlignmentState, found: Training, data: bytes, *, command: str
 ) -> None:
-    """Write the model, and the record that 'mooring deliver' compares it with."""
+    """Write the model, and the record that 'mooring deliver' compares it with.
+
+    Parameters
+    ----------
+    folder : Path
+        The work folder.
+    study, space
+        By whose digests a result is bound.
+    found : Training
+        Scores and the model's digest.
+    data : bytes
+        The model as ONNX.
+    command : str
+        For the record.
+    """
     record = {"command": command, **found.as_dict(), "study": study.digest, "space": space.space_digest}
     write_atomically(folder / MODEL_FILE, data, what="the model")
     write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
@@ -279,7 +304,17 @@ def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
 
 
 def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
-    """The model as ONNX, after checking that it says what the learner says."""
+    """The model as ONNX, after checking that it says what the learner says.
+
+    Parameters
+    ----------
+    study, fitted
+        Classes, and the trained learner.
+    rows, labels
+        Training rows, of which some are compared.
+    seed : int
+        For which.
+    """
     data = to_onnx(fitted, n_classes=len(study.label.classes))
     if len(data) > MOST_MODEL_BYTES:
         raise InputError(
@@ -298,7 +333,15 @@ def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, see
 def require_agreement(
     expected: tuple[Labels, Matrix | None], found: tuple[Labels, Matrix | None], *, spread: float
 ) -> None:
-    """Refuse a written model whose values and probabilities are not those of the learner; numbers have a `spread`."""
+    """Refuse a written model whose values and probabilities are not those of the learner; numbers have a `spread`.
+
+    Parameters
+    ----------
+    expected, found : tuple
+        Values and, where there are such, probabilities of the learner and of the written model.
+    spread : float
+        Of the numbers; differences are relative to it.
+    """
     (values, shares), (written, written_shares) = expected, found
     if values.dtype.kind == "i":
         same = float(np.mean(values == written)) >= _SAME_CLASSES

@@ -135,7 +135,17 @@ class SecretMap:
 
     @classmethod
     def derive(cls, key: Secret, *, n_components: int, version: int = 2) -> SecretMap:
-        """Draw O from the Haar measure and Ψ from the standard normal, both from the key."""
+        """Draw O from the Haar measure and Ψ from the standard normal, both from the key.
+
+        Parameters
+        ----------
+        key : Secret
+            Of this study and purpose.
+        n_components : int
+            h.
+        version : int, default 2
+            Of the stream of numbers; 1 in studies of format 1.
+        """
         numbers = Stream(key, version).normals(0, n_components * (n_components + 1))
         gaussian = numbers[: n_components**2].reshape(n_components, n_components)
         return cls(RigidMap(orthogonal_from_gaussian(gaussian), numbers[n_components**2 :]))

@@ -242,7 +242,17 @@ def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collectio
 
 
 def describe_recognised(data: TableSource, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """What a draft takes columns for by their names, in words; `recognise_columns` has the parameters."""
+    """What a draft takes columns for by their names, in words; `recognise_columns` has the parameters.
+
+    Parameters
+    ----------
+    data : TableSource
+        Only its column names are read.
+    known : DeclaredColumns
+        Columns that are declared already.
+    apart : collection of str, optional
+        Columns with another meaning: the label, and those to drop.
+    """
     found = recognise_columns(open_table(data), known, apart)
     return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in found.items()}
 

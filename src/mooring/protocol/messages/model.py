@@ -103,7 +103,21 @@ class Model:
 
     @classmethod
     def load(cls, data: bytes, *, n_components: int, kind: Kind, n_classes: int = 0, threads: int = 2) -> Model:
-        """Check a model (`check_model`) and hand it to ONNX Runtime, in a process of its own."""
+        """Check a model (`check_model`) and hand it to ONNX Runtime, in a process of its own.
+
+        Parameters
+        ----------
+        data : bytes
+            An ONNX file.
+        n_components : int
+            Numbers that a row must have.
+        kind : Kind
+            What it must predict.
+        n_classes : int, default 0
+            0 for a number.
+        threads : int, default 2
+            Of ONNX Runtime.
+        """
         found = check_model(data, n_components=n_components, kind=kind, n_classes=n_classes)
         process = ModelProcess(data, work=found.work, threads=threads)
         return cls(n_components, kind, n_classes, found.has_probabilities, process)

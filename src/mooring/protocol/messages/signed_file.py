@@ -153,7 +153,17 @@ def encode_signed_header(kind: str, fields: Fields, tensors: Tensors, data_diges
 
 
 def measure_signed_header(kind: str, fields: Fields, tensors: Tensors) -> int:
-    """The length of a signed file's header, before digest and signature are known; see `encode_signed_header`."""
+    """The length of a signed file's header, before digest and signature are known; see `encode_signed_header`.
+
+    Parameters
+    ----------
+    kind : str
+        Of the file.
+    fields : Fields
+        Of the manifest, without signer and digest.
+    tensors : Tensors
+        Names, types and shapes.
+    """
     manifest = _encode_manifest(kind, {**fields, "signer": "0" * 64, "data": "0" * 64})
     return len(encode_header(tensors, {"manifest": manifest, "signature": "0" * 2 * _SIGNATURE_BYTES}))
 

@@ -51,7 +51,17 @@ class Participant:
 
     @classmethod
     def join(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
-        """Make keys and secrets in a new vault; the parameters are those of `Vault.create`."""
+        """Make keys and secrets in a new vault.
+
+        Parameters
+        ----------
+        folder : Path
+            The new vault's.
+        passphrase : str, optional
+            Encrypts the keys; None leaves that to the disk.
+        floors : Floors, optional
+            Least noise and most ε that this vault accepts.
+        """
         return Vault.create(folder, passphrase=passphrase, floors=floors)
 
     @property
@@ -113,7 +123,18 @@ class Participant:
     def share_sums(
         self, data: TableSource, *, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
     ) -> SumShareResult:
-        """Write the one bundle of secure sums, or the same bytes again; the parameters are those of `share_sums`."""
+        """Write the one bundle of secure sums, or the same bytes again.
+
+        Parameters
+        ----------
+        data : TableSource
+            The table.
+        output : Path
+            The bundle.
+        ignore : collection of str, optional
+            Columns of the table that the study does not have.
+        progress : Progress, optional
+        """
         return share_sums(self.vault, self.study, data, output=output, ignore=ignore, progress=progress)
 
     def confirm(self, bundles: Path, *, output: Path) -> ConfirmResult:
@@ -123,7 +144,18 @@ class Participant:
     def combine(
         self, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None
     ) -> CombineResult:
-        """Write a combiner's share of the total; see `combine_shares`."""
+        """Write a combiner's share of the total; see `combine_shares`.
+
+        Parameters
+        ----------
+        bundles : Path
+            Folder of everybody's bundles.
+        closing_list : Path
+            The analyst's list of those that count.
+        output : Path
+            The share.
+        progress : Progress, optional
+        """
         return combine_shares(self.vault, self.study, bundles, closing_list, output=output, progress=progress)
 
     def share(
@@ -136,7 +168,22 @@ class Participant:
         ignore: Collection[str] = (),
         progress: Progress | None = None,
     ) -> ShareResult:
-        """Write the one bundle, or the same bytes again; the parameters are those of `share_rows`."""
+        """Write the one bundle, or the same bytes again.
+
+        Parameters
+        ----------
+        data : TableSource
+            The table.
+        anchor : Path
+            The study's anchor file.
+        output : Path
+            The bundle.
+        labels : bool, default False
+            Whether labels go with the rows.
+        ignore : collection of str, optional
+            Columns of the table that the study does not have.
+        progress : Progress, optional
+        """
         vault, study = self.vault, self.study
         return share_rows(
             vault, study, data, anchor=anchor, output=output, labels=labels, ignore=ignore, progress=progress
