@@ -7,20 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import typer
 from jinja2 import UndefinedError
 from typer.testing import CliRunner
 
-from mooring.audit import EvaluationSpec
 from mooring.audit.hazards import warn_of_linkage
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.study import Study
 from mooring.report import collect_records, describe_report, read_audit, render_report, summarise
 from mooring.report.frame import load_template
-from tests.auditing import audited
 from tests.permissions import has_mode
 from tests.report.example_records import analyst_records, example_study, gain, participant_records, write_records
 
@@ -28,23 +25,6 @@ app = typer.Typer()
 app.command()(report)
 RUNNER = CliRunner()
 NAMES = ("north", "south", "west")
-
-
-@pytest.fixture(scope="module")
-def audit() -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    labels = [rng.integers(0, 2, 60) for _ in range(3)]
-    rows = [rng.standard_normal((60, 4)) * [2, 1.5, 1, 0.7] + own[:, None] for own in labels]
-    result = audited(
-        rows,
-        labels,
-        learner="linear",
-        methods=["aa-i-gdp-both-noise", "aa-i-gdp"],
-        anchor_noise_scales=[0.1],
-        data_noise_levels=[0.5],
-        evaluation=EvaluationSpec(n_examples=2, feature_names=("age", "weight", "height", "pressure")),
-    )
-    return dict(json.loads(result.to_json()))
 
 
 @pytest.fixture(scope="module")

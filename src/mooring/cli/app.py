@@ -19,6 +19,7 @@ from mooring.cli.demo import demo
 from mooring.cli.desk import desk
 from mooring.cli.export import export
 from mooring.cli.flare import flare_app
+from mooring.cli.governance import governance
 from mooring.cli.invite import invite
 from mooring.cli.join import join
 from mooring.cli.plan import plan
@@ -53,6 +54,7 @@ COMMANDS = (
     (deliver, ANALYST),
     (predict, USE),
     (report, AFTERWARDS),
+    (governance, AFTERWARDS),
     (desk, AFTERWARDS),
     (demo, AFTERWARDS),
 )

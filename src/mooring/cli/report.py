@@ -58,7 +58,7 @@ def report(
 
     with run_command(format) as console:
         known = _study(study, folder)
-        records = collect_records(_records_folder(folder, known), examples=examples)
+        records = collect_records(find_records(folder, known), examples=examples)
         found = None if audit is None else read_audit(audit, examples=examples)
         if not records and found is None:
             raise InputError(
@@ -83,8 +83,8 @@ def _study(path: Path | None, folder: Path) -> Study | None:
     return None if usual is None else Study.read(usual)
 
 
-def _records_folder(folder: Path, study: Study | None) -> Path:
-    """Where records lie: the folder itself or, of a vault, its folder of the study."""
+def find_records(folder: Path, study: Study | None) -> Path:
+    """Return where records lie: the folder itself or, of a vault, its folder of the study."""
     studies = folder / "studies"
     if not studies.is_dir():
         return folder

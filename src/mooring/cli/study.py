@@ -370,7 +370,7 @@ def _describe_rows(study: Study) -> list[tuple[str, str]]:
 
 
 def _describe_sums(study: Study) -> list[tuple[str, str]]:
-    from mooring.report.sum_guarantee import describe_guarantee
+    from mooring.report.governance import describe_guarantee
 
     method = ("Method", _describe_method(study.as_dict()["method"]))
     if len(study.participants) < 2 or study.analyst is None:

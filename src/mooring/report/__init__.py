@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mooring.report.audit_page import render_audit, render_plan
     from mooring.report.charts import draw_audit
     from mooring.report.frame import load_template, render_page, render_sentence
+    from mooring.report.governance import render_drafts
     from mooring.report.records import collect_records, read_audit
     from mooring.report.study_page import describe_report, render_check, render_report
     from mooring.report.summary import summarise
@@ -23,6 +24,7 @@ __all__ = [
     "read_audit",
     "render_audit",
     "render_check",
+    "render_drafts",
     "render_page",
     "render_plan",
     "render_report",
@@ -33,6 +35,7 @@ _HOMES = {
     "audit_page": ("render_audit", "render_plan"),
     "charts": ("draw_audit",),
     "frame": ("load_template", "render_page", "render_sentence"),
+    "governance": ("render_drafts",),
     "records": ("collect_records", "read_audit"),
     "study_page": ("describe_report", "render_check", "render_report"),
     "summary": ("summarise",),

@@ -9,8 +9,8 @@ from mooring.audit import AuditResult, SumAudit
 from mooring.learners import Score
 from mooring.report.audit_page import describe_audit, describe_sums
 from mooring.report.charts import draw_calibration
+from mooring.report.governance import describe_guarantee
 from mooring.report.numbers import describe_score, score_from
-from mooring.report.sum_guarantee import describe_guarantee
 from mooring.report.verdict import limits_not_kept, state_attention
 
 if TYPE_CHECKING:

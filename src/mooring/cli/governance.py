@@ -1,0 +1,61 @@
+"""`mooring governance`: drafts of the documents that a data-protection officer is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command
+from mooring.cli.report import find_records
+from mooring.errors import InputError
+
+
+def governance(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Your vault, or the analyst's work folder, for what was measured.",
+            show_default="the study's file alone",
+        ),
+    ] = None,
+    study: StudyPath = DEFAULT_STUDY,
+    audit: Annotated[
+        Path | None, typer.Option(help="An audit.json or plan.json, for what attacks recover from rows like these.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the drafts; made if missing.")] = Path(
+        "governance"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite drafts that are there.")] = False,
+    format: Format = "text",
+) -> None:
+    """Draft an impact assessment (DPIA), an annex to a data-sharing agreement, and answers to the Five Safes.
+
+    Filled from the study's file and your records, as Markdown to edit. What mooring cannot know is marked TO FILL IN. No
+    row and no secret is in them. The annex is made from the study's file alone, and is the same for all parties.
+
+    Example: mooring governance vault --study study.toml --output governance
+    """
+    with run_command(format) as console:
+        from mooring.atomic_io import make_folder, write_atomically
+        from mooring.protocol.messages.study import Study
+        from mooring.report import collect_records, read_audit, render_drafts, summarise
+
+        agreed = Study.read(study)
+        records = {} if folder is None else collect_records(find_records(folder, agreed), examples=False)
+        found = None if audit is None else read_audit(audit, examples=False)
+        drafts = render_drafts(agreed, summarise(agreed, records, found))
+        there = [name for name in drafts if (output / name).exists()]
+        if there and not force:
+            cure = "Name another folder, or give --force: what was filled in there is lost then."
+            raise InputError("output", expected="a folder without these drafts", got=f"one with {there[0]}", cure=cure)
+        make_folder(output, what="the drafts")
+        for name, text in drafts.items():
+            write_atomically(output / name, text.encode(), mode=0o600, what="the drafts")
+        written = [str(output / name) for name in drafts]
+        console.show(
+            {"drafts": written, "fingerprint": agreed.fingerprint},
+            f"Wrote {escape(', '.join(written))}: drafts, to be completed where they say TO FILL IN, and checked.",
+        )

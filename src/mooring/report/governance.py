@@ -1,0 +1,237 @@
+"""Texts for a data-protection officer: the guarantee of secure sums in sentences, and drafts of governance documents.
+
+Drafts are Markdown, to be edited: an impact assessment, an annex to a data-sharing agreement, and answers to the Five Safes.
+What they state comes from the study's file and a role's records; what mooring cannot know is left as a blank. The annex is
+made from the study's file alone, so that all parties have the same one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mooring.mechanisms.secure_sum.guarantee import state_odds
+from mooring.report.frame import load_template
+from mooring.report.numbers import describe_figure
+
+if TYPE_CHECKING:
+    from mooring.audit import PointResult, SumResult
+    from mooring.protocol.messages.study import Study
+    from mooring.tables import Label
+
+DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")
+_MOST_COLUMNS = 40
+_MEASURES = {
+    "membership_at_1_percent": "records told to be in the data, at 1 % false alarms",
+    "membership_auc": "telling whether a record is in the data (area under the curve; 0.5 is chance)",
+    "linkage": "rows picked out of ten look-alikes",
+    "register_class": "rows that come first in a register of their class",
+    "exposed_tenth": "error of the most exposed tenth of rows, relative to guessing (0 is exact)",
+    "centred_error": "error over all rows (0 is exact)",
+}
+
+
+def render_drafts(study: Study, summary: Mapping[str, Any], *, blank: str = "TO FILL IN") -> dict[str, str]:
+    """Return the drafts as Markdown, by file name.
+
+    Parameters
+    ----------
+    study : Study
+        With its roster.
+    summary : mapping
+        What `summarise` gave of this study and a role's records; records may be absent.
+    blank : str
+        What marks a place that somebody has to fill in.
+    """
+    study.require_roster()
+    facts = _plain(_describe_study(study) | _describe_records(study, summary))
+
+    def to_fill(what: str) -> str:
+        return f"**[{blank}: {what}]**"
+
+    drafts = {name: load_template(f"{name}.jinja").render(facts, blank=to_fill) for name in DRAFTS}
+    return {name: re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n" for name, text in drafts.items()}
+
+
+def _describe_study(study: Study) -> dict[str, Any]:
+    """What everybody agreed on, in plain values."""
+    columns = [{"name": one.name, "kind": one.kind, "values": one.described} for one in study.columns[:_MOST_COLUMNS]]
+    analyst = study.analyst
+    assert analyst is not None
+    return {
+        "name": study.name,
+        "fingerprint": study.fingerprint,
+        "digest": study.digest,
+        "participants": [member.name for member in study.participants],
+        "analyst": analyst.name,
+        "columns": columns,
+        "n_columns": len(study.columns),
+        "ids": list(study.ids),
+        "label": {"column": study.label.column, "kind": study.label.kind, "values": _state_values(study.label)},
+        "has_model": study.label.kind != "none",
+        "upload_limits": list(study.upload_limits),
+        "model_limit": study.model_limit,
+        "rows": None if study.sums is not None else _describe_mechanism(study),
+        "sums": None if study.sums is None else _describe_sums(study),
+    }
+
+
+def _state_values(label: Label) -> str:
+    return f"{label.low:g} to {label.high:g}" if label.kind == "number" else ", ".join(label.classes)
+
+
+def _describe_mechanism(study: Study) -> dict[str, Any]:
+    return {
+        "method": study.method_described.title,
+        "components": study.n_components,
+        "features": study.n_features,
+        "projection": study.projection,
+        "data_noise": f"{study.data_noise_scale:g}" if study.data_noise_scale > 0 else None,
+        "anchor_noise": f"{study.anchor_noise_scale:g}" if study.anchor_noise_scale > 0 else None,
+        "anchor_rows": study.n_anchor_rows,
+        "dealer": study.dealing_member.name,
+        "smallest_class": study.smallest_class,
+    }
+
+
+def _describe_sums(study: Study) -> dict[str, Any]:
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    return {
+        "numbers": f"{scheme.layout.size:,}",
+        "epsilon": None if settings.epsilon is None else f"{settings.epsilon:g}",
+        "delta": f"{settings.delta:g}",
+        "unit": settings.unit,
+        "person": settings.person,
+        "combiners": list(scheme.combiners),
+        "threshold": scheme.threshold.threshold,
+        "quorum": scheme.quorum,
+        "colluders": settings.n_colluders,
+        "guarantee": describe_guarantee(study),
+    }
+
+
+def _describe_records(study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What a role's records say: measured leakage, the decision, what joining gives, what was done."""
+    said, own = summary["verdict"]["sentences"], summary["own_rows"] or {}
+    measured = _measure_sums(study, summary) if study.sums is not None else _measure_rows(summary)
+    return {
+        "role": summary["role"],
+        "made": summary["made"],
+        "version": summary["versions"]["mooring"],
+        "decision": summary["decision"]["words"],
+        "leakage": said["leakage"] if study.sums is None else [],
+        "measured": measured,
+        "joining": said["joining"],
+        "attention": said["attention"],
+        "hazards": [*(own.get("hazards") or ()), *(own.get("warnings") or ())],
+        "checked_rows": own.get("rows"),
+        "shared": own.get("shared"),
+        "epsilon_in_all": own.get("epsilon_in_all"),
+    }
+
+
+def _measure_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    from mooring.report.verdict import read_result
+
+    found = []
+    for audit in summary["audits"]:
+        point = read_result(audit).headline_point
+        if point is not None and (audit["point"] is not None or audit["source"] == "check"):
+            found += _list_figures(point, audit["title"])
+    return found
+
+
+def _measure_sums(study: Study, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Figures at the study's own ε; others say nothing of it."""
+    from mooring.audit import AuditResult, SumAudit
+
+    settings, found = study.sum_scheme.settings, []
+    for title, plain in summary["attacked"].items():
+        sums = AuditResult.from_dict(dict(plain)).sums if "points" in plain else SumAudit.from_dict(dict(plain))
+        for one in () if sums is None else sums.results:
+            if (one.point.epsilon, one.point.delta) == (settings.epsilon, settings.delta):
+                found += _list_figures(one, title)
+    return found
+
+
+def _list_figures(one: PointResult | SumResult, source: str) -> list[dict[str, Any]]:
+    """The strongest attack by each measure that was taken, with its interval and the level of guessing."""
+    found = []
+    for measure, words in _MEASURES.items():
+        worst = one.worst(measure)
+        if worst is not None and (written := describe_figure(worst[1]))["value"] != "–":
+            found.append({"source": source, "measure": words, "attack": worst[0], "n": worst[1].n, **written})
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """The same values, with what Markdown would take for markup or a table's edge made text: others may have written it."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    for old, new in (("<", "&lt;"), ("|", "&#124;"), ("`", "'"), ("](", "] ("), ("\n", " ")):
+        value = value.replace(old, new)
+    return value
+
+
+def describe_guarantee(study: Study) -> dict[str, str]:
+    """Return sentences by what they are about: who is protected, against whom, how much, on what assumptions.
+
+    Parameters
+    ----------
+    study : Study
+        Of secure sums, with its roster.
+    """
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    k, t, c = len(scheme.combiners), scheme.threshold.threshold, settings.n_colluders
+    sealed = (
+        f"Each contribution is split among {k} combiner{'' if k == 1 else 's'}. Any {t} who follow the protocol open the "
+        f"total of one list, of at least {scheme.quorum} contributions; {t} who together break it can open every single "
+        f"contribution; fewer than {t} learn nothing of any."
+    )
+    if settings.epsilon is None:
+        return {
+            "guarantee": "There is no guarantee: the sums carry no noise. The total, and the model, may tell whether a "
+            "given row is in it.",
+            "sealing": sealed,
+            "assumptions": _assumptions(study),
+        }
+    unit = "row"
+    if settings.person:
+        rows = "any number of" if settings.rows_per_person == "mean" else f"at most {settings.rows_per_person}"
+        unit = f"person, with {rows} rows at one participant"
+    return {
+        "protected": f"Every {unit}, of every participant that follows the protocol.",
+        "against": f"The analyst and up to {_count(c)} who {_helps(c)} it, with all that they hold and whatever they do, "
+        "and everybody who has the model, with any further knowledge.",
+        "guarantee": f"({settings.epsilon:g}, {settings.delta:g})-differential privacy for adding or removing one "
+        f"{settings.unit}. {state_odds(settings.epsilon, settings.delta, settings.unit)}",
+        "sealing": sealed,
+        "assumptions": _assumptions(study),
+        "limits": "What the same rows spend in several such studies adds up; the vault counts it. A "
+        + ("person with rows at several participants counts once at each. A " if settings.person else "")
+        + "participant that shares invented rows can falsify the model, and is not noticed.",
+    }
+
+
+def _count(n: int) -> str:
+    return f"{n} participant{'' if n == 1 else 's'}"
+
+
+def _helps(n: int) -> str:
+    return "helps" if n == 1 else "help"
+
+
+def _assumptions(study: Study) -> str:
+    scheme = study.sum_scheme
+    settings, t = scheme.settings, scheme.threshold.threshold
+    noise = "" if settings.epsilon is None else "their noise is drawn from secrets that stay in their vaults, "
+    helpers = f"{_count(settings.n_colluders)} {_helps(settings.n_colluders)}"
+    return (
+        f"At most {helpers} the analyst; the others follow the protocol, {noise}and the combining keys of {t} combiners do "
+        "not leak, then or later. The ciphers hold (X25519, ChaCha20, Ed25519, SHA-256)."
+    )

@@ -1,0 +1,138 @@
+"""Drafts of governance documents state what the study and the records say, and nothing that they do not."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.protocol.messages.study import Study
+from mooring.report import render_drafts, summarise
+from mooring.report.governance import DRAFTS
+from mooring.tables.schema import Label
+from tests import commands
+from tests.protocol.sum_studies import make_sum_study
+from tests.report.example_records import analyst_records, example_study, participant_records, write_records
+
+SHOWN = (
+    ("linkage", "picked out of ten", ".0%"),
+    ("centred_error", "error over all rows", ".2f"),
+    ("membership_at_1_percent", "at 1 % false alarms", ".2%"),
+)
+NAMES = ("north", "south", "west")
+CANARY = "4.242424"  # in rows that a self-attack keeps as examples
+
+
+def drafted(study: Study, records: dict[str, Any]) -> dict[str, str]:
+    found = render_drafts(study, summarise(study, records))
+    assert tuple(found) == DRAFTS
+    for text in found.values():
+        assert text.startswith("# DRAFT: ")
+        assert study.fingerprint in text
+        assert all(f"`{member.name}`" in text for member in (*study.participants, study.analyst) if member)
+        assert "**[TO FILL IN: " in text
+        assert "None" not in text
+    return found
+
+
+def run(folder: Path, study: Study, place: Path, *more: str, code: int = 0) -> dict[str, str]:
+    """The drafts as the command writes them."""
+    study.write(place / "study.toml")
+    words = ("--study", place / "study.toml", "--output", place / "drafts")
+    commands.run("governance", folder, *words, *more, code=code, what="output" if code else "")
+    return {name: (place / "drafts" / name).read_text(encoding="utf-8") for name in DRAFTS}
+
+
+@pytest.mark.parametrize("data_noise", [0.0, 0.2])
+@pytest.mark.parametrize("label", ["classes", "number", "none"])
+def test_a_study_of_rows_promises_nothing_and_states_its_noise(data_noise: float, label: str) -> None:
+    labels = {"number": Label("days", "number", low=0, high=60), "none": Label("", "none")}
+    given, method = example_study(NAMES), "aa-i-gdp-both-noise" if data_noise else "aa-i-gdp-anchor-noise"
+    study = replace(given, method=method, data_noise_scale=data_noise, label=labels.get(label, given.label))
+    study = replace(study, upload_limits=("linkage at most 20 %",))
+    for name, text in drafted(study, {}).items():
+        assert "no formal guarantee" in text
+        assert "can be linked" in text
+        assert "ε" not in text
+        assert "'linkage at most 20 %'" in text
+        assert ("noise of scale 0.2" in text) == ("no noise is added to the rows" not in text) == (data_noise > 0)
+        assert ("label of every row" in text) == (label != "none")
+        assert ("no model is trained" in text) == (label == "none")
+        assert ("No attack on this study's settings" in text) == (name != "agreement-annex.md")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon": 2.5, "delta": 1e-6},
+        {"epsilon": 0.5, "person": "patient", "rows_per_person": 3, "n_colluders": 2},
+        {"epsilon": None, "least_rows": 50},
+    ],
+)
+def test_a_study_of_sums_states_its_epsilon_and_without_one_no_guarantee(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    made = make_sum_study(tmp_path, 6, **settings)
+    study, vault = made.study, made.vaults[0].folder
+    records = {"share": {"rows": 4711, "bundle_digest": "ef" * 32, "epsilon_in_all": 3.25}}
+    drafted(study, records)
+    write_records(vault / "studies" / study.folder_name, records)
+    found = run(vault, study, tmp_path)
+    secrets = re.findall(r"\w{20,}", (vault / "identity.json").read_text())
+    assert secrets
+    assert not [one for one in secrets if any(one in text for text in found.values())]
+    for text in found.values():
+        assert ("There is no guarantee" in text) == (settings["epsilon"] is None)
+        assert ("differential privacy" in text) == (settings["epsilon"] is not None)
+        assert all(name in text for name in study.sum_scheme.combiners)
+        if settings["epsilon"] is not None:
+            unit = "person" if "person" in settings else "row"
+            assert f"ε = {settings['epsilon']:g}, δ = {settings.get('delta', 1e-5):g}, unit: one {unit}" in text
+        assert ("`patient`" in text) == ("person" in settings)
+    assert "shared 4711 rows" in found["dpia.md"]
+    assert "ε = 3.25" in found["dpia.md"]
+    assert not any("4711" in found[name] or "3.25" in found[name] for name in DRAFTS[1:])  # sums do not tell them
+    assert settings["epsilon"] is not None or not any("ε" in found[name] for name in DRAFTS[1:])
+
+
+def test_figures_and_decision_are_those_of_the_records_and_no_row_is_there(
+    audit: dict[str, Any], tmp_path: Path
+) -> None:
+    study, spoiled = example_study(NAMES), json.loads(json.dumps(audit))
+    shown = spoiled["points"][0]["examples"]
+    shown["rows"] = json.loads(re.sub(r"-?[0-9]+\.[0-9]+", CANARY, json.dumps(shown["rows"])))
+    records = participant_records(spoiled)
+    folder = write_records(tmp_path / "records", records)
+    found = run(folder, study, tmp_path)
+    summary = summarise(study, records)
+    for name in ("dpia.md", "five-safes.md"):
+        assert summary["decision"]["words"] in found[name]
+        for measure, words, digits in SHOWN:
+            attack, figure = strongest(spoiled, measure)
+            (line,) = [one for one in found[name].splitlines() if one.startswith("|") and words in one]
+            assert f"| {figure['value']:{digits}}" in line
+            assert f"| {attack} |" in line
+    assert CANARY in json.dumps(spoiled)
+    assert not any(CANARY in text or "north.csv" in text for text in found.values())
+    assert found["agreement-annex.md"] == drafted(study, analyst_records(NAMES))["agreement-annex.md"]
+    run(folder, study, tmp_path, code=2)
+    run(folder, study, tmp_path, "--force")
+
+
+def strongest(audit: dict[str, Any], measure: str) -> tuple[str, Any]:
+    outcomes = [one for one in audit["points"][0]["outcomes"] if measure in one["figures"]]
+    best = (min if measure == "centred_error" else max)(outcomes, key=lambda one: one["figures"][measure]["value"])
+    return best["attack"], best["figures"][measure]
+
+
+def test_what_others_wrote_is_text_in_a_draft() -> None:
+    study = example_study(NAMES)
+    hostile = replace(study.columns[0], name="<img src=x>|[a](http://b)`")
+    text = drafted(replace(study, columns=(hostile, *study.columns[1:])), {})["agreement-annex.md"]
+    assert "<img" not in text
+    assert "](" not in text
+    (line,) = [one for one in text.splitlines() if "img src" in one]
+    assert line.count("|") == 4
+    assert line.count("`") == 2
