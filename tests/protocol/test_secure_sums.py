@@ -96,8 +96,8 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     else:
         np.testing.assert_allclose(predicted.values, 1 + 4 * fit_least_squares(pooled).predict(phi), atol=1e-4)
         np.testing.assert_allclose(predicted.values, labels, atol=0.2)
-    # fitted to labelled rows at home; those that were shared do not count, since the model has seen them
-    options: dict[str, Any] = {"result": folder / "results" / "p5", "scoring": Scoring(held_out=given.table(8, 40))}
+    # fitted to 20 labelled rows at home, the fewest; those that were shared do not count, since the model has seen them
+    options: dict[str, Any] = {"result": folder / "results" / "p5", "scoring": Scoring(held_out=given.table(8, 20))}
     restored = replace(given.vaults[5], folder=folder)  # its ledger knows of no study
     for vault in (restored, given.vaults[5]):
         calibrated = predict_rows(vault, given.study, given.table(9, 40), own_rows=given.table(5), **options)
@@ -121,6 +121,16 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     for used in (given.table(5), given.table(9, 40)):  # shared, or scored
         with raising(InputError, "rows to calibrate on"):
             predict_rows(vault, given.study, given.table(9, 40), **options | {"scoring": Scoring(held_out=used)})
+
+
+def test_boxes_have_the_size_of_the_format_and_a_bundle_is_within_its_limit(folder: Path) -> None:
+    """A length, room for age's header and tag, the context, then a seed or a share: others refuse any other size."""
+    given = make_sum_study(folder)
+    box, length = 4 + 1024 + 16 + 108, given.study.sum_scheme.layout.size + 1
+    shapes = {name: spec.shape for name, spec in sum_bundle_tensors(given.study).items()}
+    assert shapes == {"seeds": (4, box + 32), "shares": (2, box + 8 * length)}
+    size = given.share(0).stat().st_size
+    assert size <= bundles.most_sum_bundle_bytes(given.study) < size + 2**16
 
 
 def write_pictures(path: Path, n: int, seed: int) -> np.ndarray:

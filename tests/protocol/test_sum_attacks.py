@@ -17,6 +17,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.bundle import write_sum_bundle
 from mooring.protocol.participant import secure_sums
 from mooring.protocol.participant.membership import deal_anchor, make_member
+from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secure_sums import share_sums
 from mooring.protocol.participant.sum_inspection import _verdict
 from mooring.protocol.participant.upload import share_rows
@@ -150,6 +151,17 @@ def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
     one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
     assert "the study's noise" in _verdict(one, audit)
     assert "the study's noise" not in _verdict(three, audit)
+
+
+def test_check_attacks_ones_own_sums(folder: Path) -> None:
+    """Rows can be told from others without noise, and hardly with the study's; too few rows are not attacked."""
+    given = make_sum_study(folder, 2)
+    participant, told = Participant(given.study, given.vaults[0]), []
+    found = participant.check(given.table(0), progress=lambda *words: told.append(words[:2]))
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    areas = [one.worst("membership_auc")[1].value for one in found.self_attack.results]  # type: ignore[union-attr,index]
+    assert areas[0] < 0.75 < areas[1]
+    assert participant.check(given.table(0, 15)).self_attack is None  # type: ignore[union-attr]
 
 
 def test_means_are_of_persons_with_a_name(folder: Path) -> None:

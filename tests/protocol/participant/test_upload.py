@@ -144,3 +144,13 @@ def test_progress_never_goes_back_and_ends_at_the_total(small_study: SmallStudy)
     assert shares == sorted(shares)
     assert (shares[0] >= 0, shares[-1]) == (True, 1.0)
     assert len(shares) > 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_class_of_fewer_rows_than_the_study_allows_is_refused_and_an_empty_one_is_not(
+    small_study: SmallStudy, count: int
+) -> None:
+    strict = replace(small_study.study, smallest_class=3)
+    upload._require_no_small_class(strict, {"yes": 0, "no": 3})
+    with raising(RefusedError, "the upload", reason="'yes'"):
+        upload._require_no_small_class(strict, {"yes": count, "no": 3})

@@ -311,6 +311,14 @@ def test_fingerprints_tell_rows_apart_and_know_them_again():
     assert np.array_equal(prints.add(np.zeros((1, 3))), prints.add(-np.zeros((1, 3))))
 
 
+def test_fingerprints_and_tags_of_columns_are_those_that_kept_ledgers_hold():
+    """Another value would let rows that were shared before pass for new ones."""
+    prints = Fingerprinter(Secret(bytes(32)), ["a", "b"])
+    found = prints.add(np.array([[1.0, -0.0], [0.1, -2.5], [1e300, 3.0]])).tolist()
+    assert found == [17478324747679696686, 887591132113380911, 12932664950489695819]
+    assert prints.column_tags() == ("4495eb9d6a311b07c68928b29b1e1394", "2fba00332d36ea7ad7a6ea6fcac24654")
+
+
 def test_one_study_gets_one_upload_a_vault_and_each_vault_its_own(small_study):
     first, second = small_study.folder / "first.bundle", small_study.folder / "second.bundle"
     small_study.share(small_study.vaults[1], output=first)

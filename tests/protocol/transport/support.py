@@ -16,6 +16,7 @@ from tests.sites import KEYS, numeric_study, write_site
 
 H, R, V = 4, 16, 0.02
 QUICK = (0.0, 0.0, 0.0)
+AWAY = {"away": 307, "moved": 308}
 SECRET = "X-Amz-Signature=5ec2e7"
 DENIED = b"<Error><Code>AccessDenied</Code><StringToSign>" + SECRET.encode() + b"</StringToSign></Error>"
 EXPIRED = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
@@ -40,8 +41,8 @@ class Store:
     port: int = 0
     script: list[Any] = field(default_factory=list)
     """"drop": hang up half-way. "early": say 403 and hang up without reading. "silent": say nothing. "etag": take it, and
-    tell another checksum. "away": send on to another path; an address: send on there. Or a status and a body, and how long
-    to wait."""
+    tell another checksum. "away", "moved": send on to another path, for now or for good; an address: send on there. Or a
+    status and a body, and how long to wait."""
     taken: list[bytes] = field(default_factory=list)
     """What came whole."""
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -75,8 +76,8 @@ def handle_by(store: Store) -> type[Handler]:
                 self.answer(status, body, **({"retry_after": later[0]} if later else {}))
             elif isinstance(step, str) and step.startswith("http"):
                 self.answer(307, b"", location=step)
-            elif step == "away":
-                self.answer(307, b"", location=f"{self.path}&moved=1")
+            elif step in AWAY:
+                self.answer(AWAY[step], b"", location=f"{self.path}&moved=1")
             else:
                 store.taken.append(data)
                 checksum = hashlib.md5(data if step == "take" else b"another").hexdigest()
