@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
 
-from mooring.attacks.shadow_models import draw_halves, score_members
-from mooring.audit import OperatingPoint, run_audit
-from mooring.audit.release import _draw_rows, measure_release, measure_trained_release
+from mooring.attacks.inversion import invert_columns
+from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members, trace_centres
+from mooring.audit import OperatingPoint, run_audit, simulate
+from mooring.audit.release import _draw_rows, measure_point_release, measure_release, measure_trained_release
 from mooring.errors import InputError
-from mooring.typing import Indices, Matrix
+from mooring.learners import Fitted
+from mooring.tables import Column, Partition
+from mooring.typing import Matrix
 
-RATE, RARE = "membership_at_1_percent", "membership_at_0.1_percent"
+RATE = "membership_at_1_percent"
 
 
 def test_halves_complement_each_other() -> None:
@@ -28,10 +32,67 @@ def test_halves_complement_each_other() -> None:
 
 def test_models_that_tell_nothing_are_at_chance() -> None:
     rng = np.random.default_rng(1)  # 16 × 2000 scores: an area beyond 0.5 ± 0.015 has a probability below 1e-5
-    found = measure_release(lambda _: rng.standard_normal(2000), rng.random(2000), rng=rng)
+    included = draw_halves(16, 2000, rng=rng)
+    scores = score_members(rng.standard_normal((16, 2000)), included)
+    found = measure_release({"predictions": scores}, included, rng.random(2000))
     assert found.figures["membership_auc"].value == pytest.approx(0.5, abs=0.015)
     assert 0.01 in found.figures[RATE].interval
     assert found.outlying[RATE].n == 200
+
+
+def test_each_measure_is_that_of_the_attack_which_tells_most() -> None:
+    rng = np.random.default_rng(5)
+    included = draw_halves(6, 400, rng=rng)
+    few, many = included & (rng.random(included.shape) < 0.1), included  # told for certain; told a little, but all
+    scores = {"predictions": 9.0 * few, "gradients": 0.5 * many} | {"parameters": np.zeros((6, 400))}
+    scores = {name: one + rng.standard_normal(one.shape) for name, one in scores.items()}
+    found = measure_release(scores, included, np.arange(400.0))
+    alone = {name: measure_release({name: one}, included, np.arange(400.0)) for name, one in scores.items()}
+    assert found.attack == "predictions"
+    assert found.figures[RATE] == alone["predictions"].figures[RATE]
+    assert found.figures["membership_auc"] == alone["gradients"].figures["membership_auc"]
+    assert found.outlying[RATE] == alone["predictions"].outlying[RATE]
+    assert found.outlying["membership_auc"].n == 40
+
+
+def test_parameters_move_along_the_gradients_of_their_rows() -> None:
+    """Least squares, by the parameters themselves: the gradient of a row's squared error times their difference."""
+    rng = np.random.default_rng(6)
+    rows, labels = rng.standard_normal((30, 4)), rng.standard_normal(30)
+    parameters = np.stack([np.linalg.lstsq(rows[k:], labels[k:], rcond=None)[0] for k in range(6)])
+    middle = parameters.mean(axis=0)
+    gradients = (labels - rows @ middle)[:, None] * rows
+    moved = follow_gradients(parameters @ rows.T, labels)
+    np.testing.assert_allclose(moved, (parameters - middle) @ gradients.T, atol=1e-12)
+
+
+def test_a_mean_of_rows_tells_whose_it_is() -> None:
+    """As whitened rows: a row that is in one of two means scores higher there, whatever the columns' units are."""
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((40, 30))
+    included = draw_halves(6, 40, rng=rng)
+    centres = np.stack([rows[half].mean(axis=0) for half in included])
+    for turned in (rows * np.geomspace(1, 1e4, 30), np.hstack([rows, rows])):  # the second has no full rank
+        means = np.stack([turned[half].mean(axis=0) for half in included])
+        np.testing.assert_allclose(trace_centres(means, turned), trace_centres(centres, rows), atol=1e-9)
+    assert (trace_centres(centres, rows) > 0)[included].mean() > 0.9
+
+
+def test_a_model_that_memorises_its_rows_gives_up_their_columns() -> None:
+    """Noise labels depend on no column; only rows that a model holds are found more often than by guessing."""
+    rng = np.random.default_rng(8)
+    rows = np.column_stack([rng.integers(0, 3, 300), rng.standard_normal(300)]).astype(np.float64)
+    codes = rng.integers(0, 2, 300)
+
+    def log_likelihood(changed: Matrix) -> Matrix:
+        known = (changed[:150] == rows[:150]).all(axis=1)
+        return np.append(np.where(known, 0.0, -5.0), np.full(150, -0.7))
+
+    found, guessed = invert_columns(log_likelihood, rows, codes, [np.array([0]), np.array([1])])
+    assert found[:150, 0].all()
+    assert found[150:].tolist() == guessed[150:].tolist()
+    assert found[150:, 0].mean() < 0.5
+    assert found[:, 1].mean() < 0.5  # a fifth is sought, and its median is not the row's own number
 
 
 def test_one_row_that_a_model_memorises_is_found_in_every_model() -> None:
@@ -59,19 +120,6 @@ def test_a_learner_with_more_freedom_gives_more_away(kind: str) -> None:
         assert abs((found.figures["membership_auc"].control or 0) - 0.5) < 0.06
     assert rates[1].interval.low > rates[0].value
     assert rates[0].interval.high > 0.5
-
-
-def test_rows_and_queries_are_asked_about_as_given() -> None:
-    asked: list[int] = []
-
-    def confidences(half: Indices) -> Matrix:
-        asked.append(half.size)
-        return np.zeros(40)
-
-    found = measure_release(confidences, np.arange(40.0), rng=np.random.default_rng(0), n_models=6)
-    assert asked == [20] * 6
-    assert found.figures["membership_auc"].value == 0.5
-    assert found.outlying[RARE].n == 4
 
 
 def test_too_few_rows_give_no_figure() -> None:
@@ -105,3 +153,24 @@ def test_an_audit_measures_the_release_of_the_chosen_point() -> None:
     assert f"{chosen.release.figures[RATE].value:.1%}" in str(chosen.release)
     again = type(chosen).from_dict(chosen.as_dict())
     assert again.release == chosen.release
+
+
+def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise labels, no noise on rows: other rows' columns are found as often as by guessing (750 cells: within 0.1)."""
+
+    def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> Fitted:
+        return Fitted(name, "classes", np.zeros(rows.shape[1]), 1.0, KNeighborsClassifier(1).fit(rows, labels))
+
+    monkeypatch.setattr("mooring.audit.release.train_learner", memorise)
+    rng = np.random.default_rng(9)
+    rows = [np.eye(4)[rng.integers(0, 4, (100, 5))].reshape(100, 20) for _ in range(4)]
+    partition = Partition.from_parts(rows, [rng.integers(0, 2, 100) for _ in rows], rng=rng)
+    simulation = simulate(partition.train, partition.train_labels, method="c-gdp", rng=rng)
+    columns = [Column(name, "category", categories=("a", "b", "c", "d")) for name in "vwxyz"]
+    found = measure_point_release(simulation, partition, learner="linear", seed=0, columns=columns)
+    assert found is not None
+    assert found.inversion is not None
+    assert found.inversion.interval.low > (found.inversion.control or 0) + 0.05
+    assert found.inversion.control == pytest.approx(found.inversion.chance, abs=0.1)
+    assert found.figures["membership_auc"].interval.low > 0.7
+    assert measure_point_release(simulation, partition, learner="linear", seed=0).inversion is None  # type: ignore[union-attr]

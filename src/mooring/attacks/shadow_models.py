@@ -1,23 +1,28 @@
 """Membership from a released model, by shadow models (the likelihood-ratio attack of Carlini et al. 2022).
 
-Models of the same kind are trained on random halves of the rows, in pairs whose halves complement each other. How confident
-a model is in the label of a row tends to be higher where the row was trained on; the ratio of the two likelihoods, both
-Gaussian, scores the row. The model under attack and its complement are left out of the estimates, so that both hypotheses
-rest on as many models: where a model tells nothing, members and others score alike.
+Models of the same kind are trained on random halves of the rows, in pairs whose halves complement each other. A statistic of
+a model and a row tends to be higher where the model was trained on the row; the ratio of the two likelihoods, both Gaussian,
+scores the row. The model under attack and its complement are left out of the estimates, so that both hypotheses rest on as
+many models: where a model tells nothing, members and others score alike.
+
+Statistics: the confidence in the row's label; the row's gradient of the loss, times how far the parameters lie from the
+other models' (for a model that is linear in its parameters both are functions of its answers); and the mean of the rows,
+which models carry to centre what they are given.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from mooring.errors import InputError
 from mooring.typing import Matrix
 
 Mask = npt.NDArray[np.bool_]
 _LEAST_SPREAD = 1e-9
-_LEAST_PROBABILITY = 1e-12
 
 
 def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask:
@@ -34,28 +39,58 @@ def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask
     return np.stack([first, ~first], axis=1).reshape(n_models, n_rows)
 
 
-def confidence_in(probabilities: Matrix, codes: npt.NDArray[np.integer]) -> Matrix:
-    """The log-odds that a model gives to the class of each row, from probabilities (n, classes).
+def find_confidence(answers: Matrix, codes: npt.NDArray[np.integer]) -> Matrix:
+    """The log-odds that a model gives to the class of each row, from logarithms of probabilities (n, classes).
 
     Examples
     --------
-    >>> confidence_in(np.array([[0.5, 0.5], [0.8, 0.2]]), np.array([0, 1])).round(2).tolist()
+    >>> find_confidence(np.log([[0.5, 0.5], [0.8, 0.2]]), np.array([0, 1])).round(2).tolist()
     [0.0, -1.39]
     """
-    logs = np.log(np.maximum(probabilities, _LEAST_PROBABILITY))
     own = np.arange(codes.size), codes
-    others = logs.copy()
+    others = answers.copy()
     others[own] = -np.inf
-    return np.asarray(logs[own] - logsumexp(others, axis=1))
+    return np.asarray(answers[own] - logsumexp(others, axis=1))
 
 
-def score_members(confidences: Matrix, included: Mask) -> Matrix:
+def follow_gradients(answers: Matrix, labels: npt.NDArray[Any]) -> Matrix:
+    """How far each model's parameters moved along the gradient of each row's loss, (n_models, n_rows).
+
+    Parameters
+    ----------
+    answers : array of shape (n_models, n_rows) or (n_models, n_rows, classes)
+        Predicted numbers, or logarithms of probabilities.
+    labels : array of shape (n_rows,)
+        Numbers, or places of classes.
+    """
+    middle = answers.mean(axis=0)
+    if answers.ndim == 2:
+        return np.asarray((answers - middle) * (labels - middle))
+    residual = np.eye(answers.shape[2])[labels] - softmax(middle, axis=1)
+    return np.asarray(((answers - middle) * residual).sum(axis=2))
+
+
+def trace_centres(centres: Matrix, rows: Matrix) -> Matrix:
+    """How far each model's mean of its rows lies in the direction of each row, whitened, (n_models, n_rows).
+
+    Parameters
+    ----------
+    centres : array of shape (n_models, h)
+    rows : array of shape (n_rows, h)
+    """
+    centred = rows - rows.mean(axis=0)
+    _, spreads, axes = np.linalg.svd(centred, full_matrices=False)
+    kept = spreads > _LEAST_SPREAD * spreads.max(initial=0.0)
+    turn = axes[kept].T / spreads[kept]
+    return np.asarray((centres - centres.mean(axis=0)) @ turn @ (centred @ turn).T)
+
+
+def score_members(statistic: Matrix, included: Mask) -> Matrix:
     """The log-likelihood ratio of membership of every row in every model, (n_models, n_rows).
 
-    From each model's confidence in each row's label, log-odds of a class or the residual of a number, and what `draw_halves`
-    gave.
+    From a statistic of every model and row, and what `draw_halves` gave.
     """
-    pairs = confidences.reshape(-1, 2, confidences.shape[1])
+    pairs = statistic.reshape(-1, 2, statistic.shape[1])
     inside = included.reshape(pairs.shape)
     trained, untrained = (np.where(which, pairs, 0.0).sum(axis=1) for which in (inside, ~inside))
     n_others = len(pairs) - 1
@@ -64,4 +99,4 @@ def score_members(confidences: Matrix, included: Mask) -> Matrix:
     for which, mean in zip((inside, ~inside), means, strict=True):
         spread = max(float(np.sqrt(np.mean((pairs - mean)[which] ** 2))), _LEAST_SPREAD)
         logs.append(-(((pairs - mean) / spread) ** 2) / 2 - np.log(spread))
-    return np.asarray(logs[0] - logs[1]).reshape(confidences.shape)
+    return np.asarray(logs[0] - logs[1]).reshape(statistic.shape)

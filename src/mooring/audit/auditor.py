@@ -203,8 +203,14 @@ class Auditor:
 
     def audit_release(self, result: PointResult) -> PointResult:
         """The same result, with what the joint model itself gives away."""
-        simulation, seed = self._simulate(result.point), self.settings.seed
-        found = measure_point_release(simulation, self.partition, learner=result.learner, seed=seed)
+        simulation, settings = self._simulate(result.point), self.settings
+        found = measure_point_release(
+            simulation,
+            self.partition,
+            learner=result.learner,
+            seed=settings.seed,
+            columns=settings.evaluation.columns,
+        )
         return replace(result, release=found)
 
     def _simulate(self, point: OperatingPoint) -> Simulation:

@@ -1,101 +1,112 @@
 """Membership risk of the delivered model, which every participant gets.
 
 Membership by shadow models, on the rows of the audit: models are trained as the delivered one is, each on half of the
-rows as they were uploaded; the attacker asks each about rows as their owners have them. The figures are of models of half
-the rows, and a lower bound. A model from secure sums is a function of the total: whatever holds for the total holds for it.
+rows as they were uploaded; the attacker asks each about rows as their owners have them, and reads its parameters. Inversion
+by the colluding participant, which has the model and its own map. The figures are of models of half the rows, and a lower
+bound. A model from secure sums is a function of the total: whatever holds for the total holds for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from mooring.attacks.shadow_models import Mask, confidence_in, draw_halves, score_members
+from mooring.attacks.inversion import invert_columns
+from mooring.attacks.shadow_models import (
+    Mask,
+    draw_halves,
+    find_confidence,
+    follow_gradients,
+    score_members,
+    trace_centres,
+)
 from mooring.audit.simulation import Simulation
 from mooring.audit.utility import find_label_kind
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Fitted, Kind, train_learner
-from mooring.metrics import Figure, Interval, Membership, clopper_pearson
+from mooring.metrics import Figure, Interval, Membership, clopper_pearson, wilson
 from mooring.serialization import Serializable
-from mooring.tables import Partition
+from mooring.tables import Column, Partition
 from mooring.typing import Indices, Matrix
 
 N_MODELS, MOST_ROWS = 16, 2000
 RATE = "membership_at_1_percent"
 _OUTLYING = 0.1
+_MOST_INVERTED, _MOST_COLUMNS = 600, 40
+_LEAST_PROBABILITY = 1e-12
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS, _SOME_OF_A_CLASS = 20, 4, 8
 Labels = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class ReleaseRisk(Serializable):
-    """Membership that models of this kind give away.
+    """What models of this kind give away.
 
     Attributes
     ----------
     figures : dict of Figure
-        Over all rows; the control holds the same scores against the rows of other models.
+        Membership over all rows, each by the attack that tells most; the control holds the same scores against the rows of
+        other models.
     outlying : dict of Figure
         Over the tenth of the rows that lies furthest from the mean of its class.
     n_models, n_rows : int
+    attack : str
+        By which most rows are told at 1 % false alarms: 'predictions', 'gradients', or 'parameters', which adds the centre.
+    inversion : Figure, optional
+        Cells found from the other columns, the label and the model, over rows that it was trained on. The control is over
+        other rows; chance is the commonest value of the label.
     """
 
     figures: dict[str, Figure]
     outlying: dict[str, Figure]
     n_models: int
     n_rows: int
+    attack: str = "predictions"
+    inversion: Figure | None = None
 
     def __str__(self) -> str:
         rate, outlying = self.figures[RATE], self.outlying[RATE]
         chance = f"{100 * (outlying.chance or 0):.2g} %"
-        return (
+        words = (
             f"Whoever has the model tells of {rate.value:.1%}{rate.interval.written('.1%')} of the rows that it was trained "
-            f"on them, at 1 % false alarms, and of {outlying.value:.0%} of the most outlying tenth (chance {chance}; "
-            f"{self.n_models} models of half of {self.n_rows} rows). A lower bound."
+            f"on them, at 1 % false alarms, and of {outlying.value:.0%} of the most outlying tenth (by {self.attack}; "
+            f"chance {chance}; {self.n_models} models of half of {self.n_rows} rows)."
         )
+        if self.inversion is not None:
+            found = self.inversion
+            words += (
+                f" From the model, the label and a record's other columns, {found.value:.0%}{found.interval.written('.0%')} "
+                f"of the cells of rows in it are found, and {found.control or 0:.0%} of other rows' (guessing by the label "
+                f"{found.chance or 0:.0%})."
+            )
+        return f"{words} A lower bound."
 
 
-def measure_release(
-    confidences: Callable[[Indices], Matrix],
-    distances: Matrix,
-    *,
-    rng: np.random.Generator,
-    n_models: int = N_MODELS,
-    on_model: Callable[[], None] | None = None,
-) -> ReleaseRisk:
-    """Attack models that are trained on random halves of the rows.
+def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix) -> ReleaseRisk:
+    """How well scores tell the rows of a model from others.
 
     Parameters
     ----------
-    confidences : callable
-        Trains a model on the rows with these indices, and returns its confidence in the label of every row.
+    scores : dict of arrays of shape (n_models, n_rows)
+        By attack.
+    included : array of bool of shape (n_models, n_rows)
+        Which rows each model was trained on.
     distances : array of shape (n_rows,)
         How far each row lies out.
-    rng : numpy.random.Generator
-    n_models : int, default 16
-    on_model : callable, optional
-        Called after each model.
     """
-    included = draw_halves(n_models, distances.size, rng=rng)
-    found = []
-    for mask in included:
-        found.append(confidences(np.flatnonzero(mask)))
-        if on_model is not None:
-            on_model()
-    scores = score_members(np.stack(found), included)
     outlying = distances >= np.quantile(distances, 1 - _OUTLYING)
-    return ReleaseRisk(
-        _figures(scores, included),
-        _figures(scores[:, outlying], included[:, outlying]),
-        n_models,
-        int(distances.size),
-    )
+    found = {name: _figures(one, included) for name, one in scores.items()}
+    rare = {name: _figures(one[:, outlying], included[:, outlying]) for name, one in scores.items()}
+    attack = max(found, key=lambda name: found[name][RATE].value)
+    n_models, n_rows = included.shape
+    return ReleaseRisk(_strongest(found), _strongest(rare), n_models, n_rows, attack)
 
 
 def measure_trained_release(
@@ -124,6 +135,7 @@ def measure_trained_release(
     queries : array of shape (n, h), optional
         The same rows as their owners would have them predicted, without noise.
     on_model : callable, optional
+        Called after each model.
     """
     rng = np.random.default_rng([seed, 16])
     chosen = _draw_rows(labels if kind == "classes" else np.zeros(len(labels), dtype=np.intp), rng)
@@ -132,19 +144,23 @@ def measure_trained_release(
     classes, codes = np.unique(labels, return_inverse=True)
     if len(rows) < _FEWEST_ROWS or (kind == "classes" and classes.size < 2):
         return None
-
-    def confidences(half: Indices) -> Matrix:
+    included, answers, centres = draw_halves(N_MODELS, len(rows), rng=rng), [], []
+    for half in included:
         fitted = train_learner(learner, rows[half], labels[half], kind=kind, seed=seed)
-        return _confidence(fitted, queries, labels, codes, classes)
-
+        answers.append(_answer(fitted, queries, classes))
+        centres.append(fitted.centre)
+        if on_model is not None:
+            on_model()
     groups = codes if kind == "classes" else np.zeros_like(codes)
     means = np.stack([rows[groups == k].mean(axis=0) for k in range(int(groups.max()) + 1)])
     distances = np.linalg.norm(rows - means[groups], axis=1)
-    return measure_release(confidences, distances, rng=rng, on_model=on_model)
+    scores = _score(np.stack(answers), labels if kind == "number" else codes, included)
+    scores["parameters"] = scores["gradients"] + score_members(trace_centres(np.stack(centres), queries), included)
+    return measure_release(scores, included, distances)
 
 
 def measure_point_release(
-    simulation: Simulation, partition: Partition, *, learner: str | None, seed: int
+    simulation: Simulation, partition: Partition, *, learner: str | None, seed: int, columns: Sequence[Column] = ()
 ) -> ReleaseRisk | None:
     """Attack the joint models of a simulation; None where there is nothing to learn.
 
@@ -155,18 +171,60 @@ def measure_point_release(
     learner : str or None
         What the joint model is.
     seed : int
+    columns : sequence of Column
+        The table's, in the order of the encoded rows; empty where rows are not of a table.
     """
     kind = find_label_kind(partition)
     if kind is None or learner is None:
         return None
     mapped = [simulation.map_new_rows(i, part, data_noise_scale=0.0) for i, part in enumerate(partition.train)]
-    return measure_trained_release(
-        learner,
+    rows, labels = (
         to_numpy(simulation.collaboration_matrix),
         np.concatenate(cast("tuple[Any, ...]", partition.train_labels)),
-        kind=kind,
-        seed=seed,
-        queries=np.concatenate([to_numpy(part) for part in mapped]),
+    )
+    queries = np.concatenate([to_numpy(part) for part in mapped])
+    found = measure_trained_release(learner, rows, labels, kind=kind, seed=seed, queries=queries)
+    if found is None or not columns:
+        return found
+    records = np.concatenate([to_numpy(part) for part in partition.train])
+    chosen = np.random.default_rng([seed, 17]).permutation(len(records))[:_MOST_INVERTED]
+    half = chosen.size // 2
+    fitted = train_learner(learner, rows[chosen[:half]], labels[chosen[:half]], kind=kind, seed=seed)
+    return replace(found, inversion=_invert(fitted, simulation, records[chosen], labels[chosen], half, columns))
+
+
+def _invert(
+    fitted: Fitted, simulation: Simulation, records: Matrix, labels: Labels, n_members: int, columns: Sequence[Column]
+) -> Figure | None:
+    """Cells that the first participant finds with a model of the first so many records."""
+    classes, codes = np.unique(labels, return_inverse=True)
+
+    def answer(changed: Matrix) -> Matrix:
+        return _answer(fitted, to_numpy(simulation.map_new_rows(0, changed)), classes)
+
+    def log_likelihood(changed: Matrix) -> Matrix:
+        if fitted.kind == "classes":
+            return np.asarray(answer(changed)[np.arange(codes.size), codes])
+        return np.asarray(-((answer(changed) - labels) ** 2) / (2 * variance))
+
+    variance = 1.0 if fitted.kind == "classes" else float(np.var(answer(records) - labels)) or 1.0
+
+    ends = np.cumsum([0, *(column.width for column in columns)])
+    groups = [np.arange(a, b) for a, b in pairwise(ends) if np.ptp(records[:, a:b], axis=0).any()]
+    if not groups:
+        return None
+    strata = codes if fitted.kind == "classes" else np.zeros_like(codes)
+    found, guessed = invert_columns(log_likelihood, records, strata, groups[:_MOST_COLUMNS])
+    by_row = found[:n_members].mean(axis=1)
+    return Figure(
+        "cells found by the model",
+        float(by_row.mean()),
+        wilson(float(by_row.sum()), n_members),  # wider than it must be: a row has several columns
+        chance=float(guessed[:n_members].mean()),
+        control=float(found[n_members:].mean()),
+        floor=None,
+        n=n_members,
+        higher_is_worse=True,
     )
 
 
@@ -182,14 +240,27 @@ def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
     return np.sort(order[kept[:MOST_ROWS]])
 
 
-def _confidence(fitted: Fitted, queries: Matrix, labels: Labels, codes: Indices, classes: Labels) -> Matrix:
-    """Log-odds of the true class, whether it is predicted where there are no probabilities, or what a number lacks."""
+def _answer(fitted: Fitted, queries: Matrix, classes: Labels) -> Matrix:
+    """Numbers, or logarithms of the probabilities of classes; of a learner without these, of which one is predicted."""
+    predicted = fitted.predict(queries)
     if fitted.kind == "number":
-        return np.asarray(labels - fitted.predict(queries), dtype=np.float64)
+        return np.asarray(predicted, dtype=np.float64)
     found = fitted.probabilities(queries, int(classes.max()) + 1)
-    if found is None:
-        return np.asarray(fitted.predict(queries) == labels, dtype=np.float64)
-    return confidence_in(found[:, classes], codes)
+    found = predicted[:, None] == classes if found is None else found[:, classes]
+    return np.log(np.maximum(found, _LEAST_PROBABILITY))
+
+
+def _score(answers: Matrix, labels: Labels, included: Mask) -> dict[str, Matrix]:
+    """Scores by predictions and by gradients, of answers to every row."""
+    confidences = labels - answers if answers.ndim == 2 else np.stack([find_confidence(one, labels) for one in answers])
+    statistics = {"predictions": confidences, "gradients": follow_gradients(answers, labels)}
+    return {name: score_members(one, included) for name, one in statistics.items()}
+
+
+def _strongest(found: dict[str, dict[str, Figure]]) -> dict[str, Figure]:
+    """Each measure by the attack that tells most."""
+    measures = next(iter(found.values()))
+    return {name: max((one[name] for one in found.values()), key=lambda figure: figure.value) for name in measures}
 
 
 def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:

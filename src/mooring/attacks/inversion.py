@@ -1,0 +1,62 @@
+"""Model inversion on tables (Fredrikson et al. 2014): a column of a record, from its other columns, its label and the model.
+
+Each value that the column may have is put into the record, and the one is taken that is likeliest, given how frequent it is
+among records of this label and how well the model then predicts the label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from mooring.typing import Indices, Matrix
+
+MOST_VALUES = 8
+_N_BINS = 5
+
+
+def invert_columns(
+    log_likelihood: Callable[[Matrix], Matrix], rows: Matrix, codes: Indices, groups: Sequence[Indices]
+) -> tuple[Matrix, Matrix]:
+    """Which cells are found, with the model and without it, each of shape (n_rows, n_groups).
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        Takes (n_rows, n_features), and returns the logarithm of the probability of each row's label.
+    rows : array of shape (n_rows, n_features)
+    codes : integers of shape (n_rows,)
+        Classes of the rows; all equal where there are none.
+    groups : sequence of arrays of int
+        Features of each column to invert. Of a feature with more than 8 values, the fifth that holds the value is sought.
+    """
+    found, guessed = np.zeros((2, len(rows), len(groups)))
+    for k, group in enumerate(groups):
+        values, truth = _list_values(rows[:, group])
+        counts = np.ones((int(codes.max()) + 1, len(values)))
+        np.add.at(counts, (codes, truth), 1)
+        priors = np.log(counts)[codes]
+        likelihoods = np.column_stack([log_likelihood(one) for one in _put_values(rows, group, values)])
+        found[:, k] = (priors + likelihoods).argmax(axis=1) == truth
+        guessed[:, k] = priors.argmax(axis=1) == truth
+    return found, guessed
+
+
+def _list_values(cells: Matrix) -> tuple[Matrix, Indices]:
+    """Values that a column may have, and the place of each row's."""
+    values, truth = np.unique(cells, axis=0, return_inverse=True)
+    if cells.shape[1] > 1 or len(values) <= MOST_VALUES:
+        return values, truth.reshape(-1)
+    ends = np.unique(np.quantile(cells, np.arange(1, _N_BINS) / _N_BINS))
+    truth = np.searchsorted(ends, cells[:, 0])
+    truth = np.unique(truth, return_inverse=True)[1]
+    medians = [np.median(cells[truth == k]) for k in range(int(truth.max()) + 1)]
+    return np.array(medians)[:, None], truth
+
+
+def _put_values(rows: Matrix, group: Indices, values: Matrix) -> Iterator[Matrix]:
+    for value in values:
+        changed = rows.copy()
+        changed[:, group] = value
+        yield changed
