@@ -91,7 +91,16 @@ def render_study(finished: Finished, figures: Sequence[Figure], comparisons: Seq
 def describe_study(
     finished: Finished, figures: Sequence[Figure], comparisons: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Everything that the page shows, in plain values; parameters as of `render_study`."""
+    """Everything that the page shows, in plain values; parameters as of `render_study`.
+
+    Parameters
+    ----------
+    finished : Finished
+    figures : sequence of Figure
+        In the order of the page.
+    comparisons : sequence of mapping
+        Claims of the paper with our figures.
+    """
     facts = finished.facts
     spec = facts.get("spec") or {}
     told = {name: value for name, value in facts.items() if name not in _NOT_IN_TABLE}

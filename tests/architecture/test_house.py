@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 # Reached; the aim was 26,000, 9,000, 28,000, and 6,000 more for secure sums, the audit's measures of them and a desk: secure
 # sums and their audit took 6,700, and 4,500 of tests; a solver whose iterations a GPU repeats 350; tests that notice
 # random mutants 2,700; a study of secure sums 600, one of what other ways give away 880; the desk 1,200, and 580 of
-# tests, a driver of Chromium among them; Parameters sections of the functions that had none 1,270.
-LINES = {"src/mooring": 46_720, "studies": 13_700, "tests": 43_580}
+# tests, a driver of Chromium among them; Parameters sections of the functions that had none 1,270, and 830 of
+# studies.
+LINES = {"src/mooring": 46_720, "studies": 14_530, "tests": 43_580}
 MODULES_IN_A_FOLDER, MODULE_LINES, FUNCTION_LINES, PARAMETERS = 12, 400, 60, 8
 ONE_FILE_EACH = ("cli", "attacks")  # a command each, an attack each
 # Windows has none of these, or another thing of that name.
@@ -101,7 +102,7 @@ def public_functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]
     return [one for one in own if not one.name.startswith("_") and not is_command[one.name]]
 
 
-@pytest.mark.parametrize("folder", ["src/mooring"])
+@pytest.mark.parametrize("folder", ["src/mooring", "studies"])
 def test_three_arguments_and_more_have_a_parameters_section_of_names_that_there_are(folder: str) -> None:
     without, unknown = [], []
     for path in sources(folder):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from mooring_studies.comparison.max_of_k_baseline import expect_best_guess
 from mooring_studies.comparison.results import Results
-from mooring_studies.figures.chart import outline_track, spread_out
-from mooring_studies.figures.fits import Fits, Line, Material, Track, raise_to
+from mooring_studies.figures.chart import spread_out
+from mooring_studies.figures.fits import Fits, Line, Material, Track, outline_track, raise_to
 from mooring_studies.figures.frontier import find_frontier
 from mooring_studies.figures.pictures import draw_pictures
 from mooring_studies.figures.readings import average_by_setting, match_levels, pair_gains, select_strongest_noise

@@ -77,7 +77,15 @@ class Backpropagated:
 
 
 def backpropagate(weights: Weights, rows: Any, codes: Any) -> Backpropagated:
-    """Run rows of shape (..., n, d) with classes of shape (..., n), arrays or tensors, through the network and back."""
+    """Run rows of shape (..., n, d) with classes of shape (..., n), arrays or tensors, through the network and back.
+
+    Parameters
+    ----------
+    weights : Weights
+        Of both layers, biases last.
+    rows : array of shape (..., n, d)
+    codes : array of shape (..., n)
+    """
     import torch
 
     inputs, codes = _with_constant(torch.as_tensor(rows)), torch.as_tensor(codes)
@@ -111,6 +119,16 @@ def federate(
     """Run all rounds of federated averaging over rows of shape (p, n, d) with classes of shape (p, n).
 
     The generator draws the first weights, which are public, and the order of rows.
+
+    Parameters
+    ----------
+    rows : array of shape (p, n, d)
+    codes : array of shape (p, n)
+    n_classes : int
+    settings : UpdateSettings
+        Rounds, epochs, batches and rates.
+    rng : Generator
+        Draws the first weights, which are public, and the order of rows.
     """
     import torch
 
@@ -153,6 +171,18 @@ def score_members(
 
     The register asks for candidates of whom `n_members` are all that are behind the steps. These are gradients, or the
     results of several of them.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Weights and what a participant sent from there.
+    rows : array of shape (n, d)
+        Candidates.
+    codes : array of shape (n,)
+    n_members : int
+        How many are behind the steps.
+    is_gradient : bool
+        Whether steps are gradients rather than results of several.
     """
     products, seen, alignment = np.zeros((len(rows), len(rows))), np.zeros(len(rows)), np.zeros(len(rows))
     for weights, update in steps:
@@ -217,6 +247,19 @@ def invert(
     """Rows of shape (groups, n, d) whose mean gradients point where the updates do, all from the same weights.
 
     The classes of each group's rows, of shape (groups, n), are taken to be known, in any order.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        One a group, all from the same weights.
+    codes : array of shape (groups, n)
+        Taken to be known, in any order.
+    shape : RowShape
+        Which columns are pixels or of one category.
+    settings : UpdateSettings
+        Iterations and rates.
+    rng : Generator
+        Draws where the search starts.
     """
     import torch
 

@@ -29,22 +29,47 @@ from mooring_studies.data.faces import HELD_OUT_SHARE
 
 
 def mean_of(study: Study, *, method: str, column: str) -> float:
-    """The mean of a column over a method's rows: a control's value, or the mean over noisy draws."""
+    """The mean of a column over a method's rows: a control's value, or the mean over noisy draws.
+
+    Parameters
+    ----------
+    study, method, column
+        Whose rows, and what of them.
+    """
     return float(require_values(column_of(study.draws(method), column)).mean())
 
 
 def largest_of(study: Study, *, method: str, column: str) -> float:
-    """The largest value of a column over a method's rows."""
+    """The largest value of a column over a method's rows.
+
+    Parameters
+    ----------
+    study, method, column
+        Whose rows, and what of them.
+    """
     return float(require_values(study.draws(method)[column]).max())
 
 
 def median_of(study: Study, *, method: str, column: str, converged: bool) -> float:
-    """The median of a column over the runs that met the stopping criterion, or over those that did not."""
+    """The median of a column over the runs that met the stopping criterion, or over those that did not.
+
+    Parameters
+    ----------
+    study, method, column, converged
+        Whose rows, what of them, and of which runs.
+    """
     return float(np.median(require_values(_stopped(study, method, converged)[column], "no such run")))
 
 
 def n_identical_pairs(study: Study, *, first: str, first_column: str, second: str, second_column: str) -> float:
-    """Of how many draws two methods have the same noise and the same value."""
+    """Of how many draws two methods have the same noise and the same value.
+
+    Parameters
+    ----------
+    study : Study
+    first, second, first_column, second_column : str
+        Methods, and what of their rows is compared.
+    """
     one, other = (rows.only(np.argsort(rows["draw"], kind="stable")) for rows in map(study.draws, (first, second)))
     _, here, there = np.intersect1d(one["draw"], other["draw"], return_indices=True)
     if not len(here):
@@ -54,7 +79,15 @@ def n_identical_pairs(study: Study, *, first: str, first_column: str, second: st
 
 
 def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> float:
-    """On how many draws an attack links as many as the best of several, ties included."""
+    """On how many draws an attack links as many as the best of several, ties included.
+
+    Parameters
+    ----------
+    study, method, attack
+        Attacked method, and the attack.
+    among : list of str
+        The attacks that it is compared with.
+    """
     rows = study.draws(method)
     every = np.stack([rows[f"linkage:{name}"] for name in among])
     complete = np.isfinite(every).all(axis=0)
@@ -64,13 +97,27 @@ def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> 
 
 
 def expected_max_of_k(study: Study, *, method: str, kind: Kind) -> float:
-    """What the strongest attack on a method would reach by luck alone, on average: see `max_of_k_baseline`."""
+    """What the strongest attack on a method would reach by luck alone, on average: see `max_of_k_baseline`.
+
+    Parameters
+    ----------
+    study, method, kind
+        Attacked method; linkage, or direct matching.
+    """
     found = estimate_max_of_k(study.draws(method), study.facts, kind)
     return require_number(None if found is None else found[1], NOT_RECORDED)
 
 
 def n_stopped(study: Study, *, method: str, converged: bool, side: Literal["below", "above"] | None = None) -> float:
-    """How many runs met the stopping criterion, or were cut off; where asked, on one side of v_PT only."""
+    """How many runs met the stopping criterion, or were cut off; where asked, on one side of v_PT only.
+
+    Parameters
+    ----------
+    study, method, converged
+        Whose runs, and which of them.
+    side : {"below", "above"}, optional
+        Of v_PT; None is both.
+    """
     require_values(study.draws(method)["converged"])
     rows = _stopped(study, method, converged)
     if side is None:

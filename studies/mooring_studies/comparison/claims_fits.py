@@ -33,7 +33,13 @@ GAP = "too few draws near"
 
 
 def fitted(study: Study, *, method: str, column: str, at: float) -> float:
-    """A curve over the noise, at one noise; of the strongest attack, run on few draws, never past the last of them."""
+    """A curve over the noise, at one noise; of the strongest attack, run on few draws, never past the last of them.
+
+    Parameters
+    ----------
+    study, method, column, at
+        The curve's; `at` is a noise.
+    """
     curve = study.curve(method, column)
     if column.startswith("envelope:") and len(curve) and _within(curve, at):
         at = min(max(at, curve.low), curve.high)
@@ -41,14 +47,28 @@ def fitted(study: Study, *, method: str, column: str, at: float) -> float:
 
 
 def fitted_band(study: Study, *, method: str, column: str, at: float, end: End) -> float:
-    """One end of that curve's band at one noise."""
+    """One end of that curve's band at one noise.
+
+    Parameters
+    ----------
+    study, method, column, at, end
+        The curve's, a noise, and an end of the band.
+    """
     return _read_band(study.curve(method, column), at, end)
 
 
 def crossing_of(
     study: Study, *, method: str, column: str, level: float | None = None, level_of: str | None = None
 ) -> float:
-    """The first noise at which a curve crosses a level, or a control's utility."""
+    """The first noise at which a curve crosses a level, or a control's utility.
+
+    Parameters
+    ----------
+    study, method, column
+        The curve's.
+    level, level_of
+        A value, or the control whose utility it is.
+    """
     curve = _measured(study.curve(method, column))
     found = require_number(crossing(curve, _level(study, level, level_of)), NEVER)
     if _is_gap(curve, found, found):
@@ -57,38 +77,80 @@ def crossing_of(
 
 
 def n_crossings(study: Study, *, method: str, column: str, level: float) -> float:
-    """How often a curve crosses a level over the range drawn."""
+    """How often a curve crosses a level over the range drawn.
+
+    Parameters
+    ----------
+    study, method, column, level
+        The curve's, and a share.
+    """
     return float(len(crossings(_measured(study.curve(method, column)), level)))
 
 
 def mean_fitted(study: Study, *, method: str, column: str, low: float, high: float) -> float:
-    """The mean of a curve between two noises."""
+    """The mean of a curve between two noises.
+
+    Parameters
+    ----------
+    study, method, column, low, high
+        The curve's, and two noises.
+    """
     return _over(study.curve(method, column), low, high, lambda values: float(values.mean()))
 
 
 def extreme_fitted(study: Study, *, method: str, column: str, low: float, high: float, end: End) -> float:
-    """The lowest or highest value of a curve between two noises."""
+    """The lowest or highest value of a curve between two noises.
+
+    Parameters
+    ----------
+    study, method, column, low, high, end
+        The curve's, two noises, and whether the lowest or the highest is meant.
+    """
     return _over(study.curve(method, column), low, high, lambda values: float(getattr(values, _EXTREME[end])()))
 
 
 def on_linkage(study: Study, *, method: str, attack: str, at: float) -> float:
-    """A spline of utility on linkage, at one linkage."""
+    """A spline of utility on linkage, at one linkage.
+
+    Parameters
+    ----------
+    study, method, attack, at
+        The spline's; `at` is a linkage.
+    """
     return _read(_curve_on_linkage(study, method, attack), at)
 
 
 def on_linkage_band(study: Study, *, method: str, attack: str, at: float, end: End) -> float:
-    """One end of that spline's band at one linkage."""
+    """One end of that spline's band at one linkage.
+
+    Parameters
+    ----------
+    study, method, attack, at, end
+        The spline's, a linkage, and an end of the band.
+    """
     return _read_band(_curve_on_linkage(study, method, attack), at, end)
 
 
 def on_linkage_gain(study: Study, *, method: str, attack: str, over: str, over_attack: str, at: float) -> float:
-    """How much higher one method's spline of utility on linkage is than another's."""
+    """How much higher one method's spline of utility on linkage is than another's.
+
+    Parameters
+    ----------
+    study, method, attack, over, over_attack, at
+        Of the one spline and of the other; `at` is a linkage.
+    """
     one = on_linkage(study, method=method, attack=attack, at=at)
     return one - on_linkage(study, method=over, attack=over_attack, at=at)
 
 
 def bands_overlap(study: Study, *, method: str, attack: str, over: str, over_attack: str, at: float) -> float:
-    """1 where the bands of the two splines overlap at one linkage, else 0."""
+    """1 where the bands of the two splines overlap at one linkage, else 0.
+
+    Parameters
+    ----------
+    study, method, attack, over, over_attack, at
+        Of the one spline and of the other; `at` is a linkage.
+    """
     curves = _curve_on_linkage(study, method, attack), _curve_on_linkage(study, over, over_attack)
     return float(
         max(_read_band(one, at, "low") for one in curves) <= min(_read_band(one, at, "high") for one in curves)
@@ -96,20 +158,40 @@ def bands_overlap(study: Study, *, method: str, attack: str, over: str, over_att
 
 
 def utility_at_linkage(study: Study, *, method: str, attack: str, level: float) -> float:
-    """Fitted utility at the first noise at which fitted linkage crosses a level."""
+    """Fitted utility at the first noise at which fitted linkage crosses a level.
+
+    Parameters
+    ----------
+    study, method, attack, level
+        The curve's, and a linkage.
+    """
     linkage, utility = _linkage_and_utility(study, method, attack)
     return _along(linkage, utility, level)
 
 
 def gain_at_linkage(study: Study, *, method: str, attack: str, level: float, over: str) -> float:
-    """How much that utility is above a control's."""
+    """How much that utility is above a control's.
+
+    Parameters
+    ----------
+    study, method, attack, level, over
+        The curve's, a linkage, and the control.
+    """
     return utility_at_linkage(study, method=method, attack=attack, level=level) - _level(study, None, over)
 
 
 def linkage_at_utility(
     study: Study, *, method: str, attack: str, level: float | None = None, level_of: str | None = None
 ) -> float:
-    """Fitted linkage at the first noise at which fitted utility crosses a level, or a control's utility."""
+    """Fitted linkage at the first noise at which fitted utility crosses a level, or a control's utility.
+
+    Parameters
+    ----------
+    study, method, attack
+        The curve's.
+    level, level_of
+        A utility, or the control whose utility it is.
+    """
     linkage, utility = _linkage_and_utility(study, method, attack)
     return _along(utility, linkage, _level(study, level, level_of))
 
@@ -117,14 +199,26 @@ def linkage_at_utility(
 def extreme_over_participants(
     study: Study, *, method: str, column: str, at: float, participants: list[int], end: End
 ) -> float:
-    """The lowest or highest of several participant counts' curves at one noise, all with as many identities each."""
+    """The lowest or highest of several participant counts' curves at one noise, all with as many identities each.
+
+    Parameters
+    ----------
+    study, method, column, at, participants, end
+        The curves', a noise, counts, and whether the lowest or the highest is meant.
+    """
     alike = study.allocated_alike(participants)
     found = _known(lambda p: fitted(alike.at(p), method=method, column=column, at=at), participants)
     return require_number((min if end == "low" else max)(found, default=None), NOT_MEASURED)
 
 
 def farthest_from_control(study: Study, *, method: str, control: str, at: float, participants: list[int]) -> float:
-    """The same of the distance of fitted utility at one noise from a control's: the largest."""
+    """The same of the distance of fitted utility at one noise from a control's: the largest.
+
+    Parameters
+    ----------
+    study, method, control, at, participants
+        The curve's, the control, a noise, and counts.
+    """
     alike = study.allocated_alike(participants)
 
     def distance(p: int) -> float:

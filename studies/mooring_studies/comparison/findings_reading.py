@@ -27,7 +27,15 @@ class Reader(Study):
         return mean_of(self.draws(method)[column])
 
     def falls_to(self, method: str, column: str, level: float) -> float | None:
-        """The noise at which a curve falls to a level; None where it does not, or where no draws are near."""
+        """The noise at which a curve falls to a level; None where it does not, or where no draws are near.
+
+        Parameters
+        ----------
+        method, column : str
+            The curve's.
+        level : float
+            In percent.
+        """
         curve = self.curve(method, column)
         found = crossing(curve, level)
         return None if found is None or curve.widest_gap(found, found) > WIDEST_GAP else found
@@ -131,5 +139,13 @@ def in_powers_of_ten(number: float) -> str:
 
 
 def at_alone(study: Reader, method: str, kind: Kind) -> float:
-    """What the strongest attack reaches at the noise at which joining is worth no more than training alone."""
+    """What the strongest attack reaches at the noise at which joining is worth no more than training alone.
+
+    Parameters
+    ----------
+    study : Reader
+    method : str
+    kind : Kind
+        Linkage, or direct matching.
+    """
     return share_at(study.curve(method, f"envelope:{kind}"), study.falls_to_alone(method))

@@ -12,21 +12,17 @@ from numpy.typing import NDArray
 
 from mooring.report import render_sentence
 from mooring.typing import Vector
-from mooring_studies.figures.fits import Line, Track
+from mooring_studies.figures.fits import Line, Track, outline_track
 from mooring_studies.figures.terms import BLACK, BLUE, GREY, GUESSING, INK, LINKAGE_CHANCE, PURPLE, WINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.path import Path as Outline
 
 WIDTH = 11.0
 """Inches: about 1,060 pixels on a page."""
 _LABEL_SIZE, _LABEL_WIDTH = 9.5, 18  # points, and letters on a line
-_THIN_LINE: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0.0, 0.5)}
-_STATIONS = 20  # at which a track's bands make a box
-_CORE = "_core "
-_NAME_HEIGHT, _BESIDE = 0.036, 3.0  # of the upward axis, and percentage points
+THIN_LINE: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0.0, 0.5)}
 _AXES_SHARE = 0.72  # of a figure's height, roughly, once titles and axis words are there
 
 
@@ -62,7 +58,13 @@ class Drawing:
 
 
 def describe(canvas: Canvas, name: str, macro: str, *, ending: str = "svg", **values: Any) -> Drawing:
-    """A canvas with its caption: a macro of templates/captions.txt.jinja, filled with these values."""
+    """A canvas with its caption: a macro of templates/captions.txt.jinja, filled with these values.
+
+    Parameters
+    ----------
+    canvas, name, macro, ending, **values
+        Name and ending of the file; macro of templates/captions.txt.jinja, and its values.
+    """
     caption = render_sentence("captions.txt.jinja", macro, values, package="mooring_studies")
     return Drawing(name, canvas.get_suptitle(), caption, canvas, ending)
 
@@ -77,7 +79,13 @@ def make_canvas(title: str, *, height: float) -> Canvas:
 
 
 def make_axes(title: str, n_rows: int = 1, n_columns: int = 1, *, height: float, **options: Any) -> tuple[Canvas, Any]:
-    """A figure with its title, and its axes as an array of `n_rows` by `n_columns`."""
+    """A figure with its title, and its axes as an array of `n_rows` by `n_columns`.
+
+    Parameters
+    ----------
+    title, n_rows, n_columns, height, **options
+        Height in inches; options of matplotlib's `subplots`.
+    """
     canvas = make_canvas(title, height=height)
     return canvas, canvas.subplots(n_rows, n_columns, squeeze=False, **options)
 
@@ -89,12 +97,24 @@ def list_entries(axes: Axes, *, without: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def write_legend(canvas: Any, entries: dict[str, Any], *, n_columns: int) -> None:
-    """One legend below all panels."""
+    """One legend below all panels.
+
+    Parameters
+    ----------
+    canvas, entries, n_columns
+        Entries from words to what they stand for.
+    """
     canvas.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=n_columns)
 
 
 def set_percent_axis(axes: Axes, *, across: bool = False, low: float = 0.0, high: float = 100.0) -> None:
-    """Percent, with room for a marker at either end."""
+    """Percent, with room for a marker at either end.
+
+    Parameters
+    ----------
+    axes, across, low, high
+        `across`: the horizontal axis; ends in percent.
+    """
     room = 0.02 * (high - low)
     if across:
         axes.set_xlim(low - room, high + room)
@@ -136,7 +156,13 @@ def draw_points(
     label: str = "_draws",
     **look: Any,
 ) -> None:
-    """One faint marker a draw: filled, or open where `filled` says no; `look` has other settings of a marker."""
+    """One faint marker a draw: filled, or open where `filled` says no; `look` has other settings of a marker.
+
+    Parameters
+    ----------
+    axes, x, y, colour, filled, label, **look
+        `filled` None fills all; `look` has other settings of a marker.
+    """
     shut = np.ones(len(x), dtype=bool) if filled is None else filled
     looks: dict[str, Any] = {
         "marker": "o",
@@ -154,7 +180,13 @@ def draw_points(
 def draw_curve(
     axes: Axes, line: Line | None, *, colour: str, label: str, style: Any = "-", width: float = 1.9, level: int = 4
 ) -> EndLabel | None:
-    """A curve and its band; answers with the words for its right end."""
+    """A curve and its band; answers with the words for its right end.
+
+    Parameters
+    ----------
+    axes, line, colour, label, style, width, level
+        Without a line, nothing is drawn; `level` is the order of drawing.
+    """
     if line is None:
         return None
     axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.16, linewidth=0, zorder=level - 1)
@@ -165,7 +197,13 @@ def draw_curve(
 def draw_level(
     axes: Axes, y: float | None, text: str, *, colour: str, style: Any, width: float = 1.2
 ) -> EndLabel | None:
-    """A horizontal line to compare with; answers with the words for its right end."""
+    """A horizontal line to compare with; answers with the words for its right end.
+
+    Parameters
+    ----------
+    axes, y, text, colour, style, width
+        Without y, nothing is drawn.
+    """
     if y is None:
         return None
     axes.axhline(y, color=colour, linestyle=style, linewidth=width, label=text, zorder=1.5)
@@ -181,7 +219,13 @@ def draw_comparisons(
     independent: float | None = None,
     sums: Mapping[str, float | None] | None = None,
 ) -> list[EndLabel | None]:
-    """The lines that say what a utility is worth: secure sums, pooled, alone, unaligned, guessing."""
+    """The lines that say what a utility is worth: secure sums, pooled, alone, unaligned, guessing.
+
+    Parameters
+    ----------
+    axes, pooled, chance, local, independent, sums
+        In percent; None is not drawn. Sums have words.
+    """
     return [
         *(draw_level(axes, y, text, colour=WINE, style="-", width=1.3) for text, y in (sums or {}).items()),
         draw_level(axes, pooled, "pooled raw", colour=INK, style=(0, (7, 2)), width=1.1),
@@ -197,17 +241,35 @@ def draw_chance(axes: Axes) -> EndLabel | None:
 
 
 def draw_chance_across(axes: Axes, *, x: float = LINKAGE_CHANCE, level: float = 2) -> None:
-    """An upright line at leakage by guessing."""
+    """An upright line at leakage by guessing.
+
+    Parameters
+    ----------
+    axes, x, level
+        x in percent; `level` is the order of drawing.
+    """
     axes.axvline(x, color=GREY, linestyle=":", linewidth=1.2, label="_chance", zorder=level)
 
 
 def draw_noiseless_level(axes: Axes, y: float | None, text: str, *, colour: str = BLUE) -> EndLabel | None:
-    """The same method without noise."""
+    """The same method without noise.
+
+    Parameters
+    ----------
+    axes, y, text, colour
+        As of `draw_level`.
+    """
     return draw_level(axes, y, text, colour=colour, style="-.", width=1.2)
 
 
 def write_end_labels(axes: Axes, labels: Sequence[EndLabel | None], *, size: float = _LABEL_SIZE) -> None:
-    """Write labels right of the axes at their lines' ends, moved apart where they would overlap."""
+    """Write labels right of the axes at their lines' ends, moved apart where they would overlap.
+
+    Parameters
+    ----------
+    axes, labels, size
+        None among labels are left out; size in points.
+    """
     shown = sorted((label for label in labels if label is not None and np.isfinite(label.y)), key=lambda one: one.y)
     if not shown:
         return
@@ -234,7 +296,7 @@ def write_end_labels(axes: Axes, labels: Sequence[EndLabel | None], *, size: flo
             va="center",
             ha="left",
             annotation_clip=False,
-            arrowprops=_THIN_LINE | {"color": label.colour},
+            arrowprops=THIN_LINE | {"color": label.colour},
         )
 
 
@@ -267,20 +329,38 @@ def mark_not_run(axes: Axes) -> None:
 
 
 def draw_strongest(axes: Axes, line: Line | None, *, label: str, style: Any = "-") -> EndLabel | None:
-    """The strongest attack's curve: black, and thicker than all others."""
+    """The strongest attack's curve: black, and thicker than all others.
+
+    Parameters
+    ----------
+    axes, line, label, style
+        As of `draw_curve`.
+    """
     found = draw_curve(axes, line, colour=BLACK, label=label, style=style, width=2.8, level=6)
     return None if found is None else EndLabel(found.y, found.text, found.colour, bold=True)
 
 
 def draw_ribbon(axes: Axes, line: Line | None, *, colour: str, style: Any, label: str, width: float = 2.0) -> None:
-    """A curve of one quantity on the other, with its band."""
+    """A curve of one quantity on the other, with its band.
+
+    Parameters
+    ----------
+    axes, line, colour, style, label, width
+        As of `draw_curve`.
+    """
     if line is not None:
         axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.15, linewidth=0, zorder=2.5)
         axes.plot(line.x, line.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=4)
 
 
 def draw_track(axes: Axes, track: Track | None, colour: str, style: Any, label: str, *, width: float = 2.0) -> None:
-    """Two curves on the noise drawn against each other, with all that their bands span together."""
+    """Two curves on the noise drawn against each other, with all that their bands span together.
+
+    Parameters
+    ----------
+    axes, track, colour, style, label, width
+        Without a track, nothing is drawn.
+    """
     from matplotlib.patches import PathPatch
 
     if track is None:
@@ -289,65 +369,6 @@ def draw_track(axes: Axes, track: Track | None, colour: str, style: Any, label: 
     if outline is not None:
         axes.add_patch(PathPatch(outline, color=colour, alpha=0.12, linewidth=0, zorder=2.5, label="_ribbon"))
     axes.plot(track.across.y, track.up.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=5)
-
-
-def draw_cored_track(axes: Axes, track: Track | None, colour: str, label: str, name: str) -> None:
-    """A black track with a colour inside all along, and a diamond where noise is strongest: several can be told apart."""
-    if track is None:
-        return
-    x, y = track.across.y, track.up.y
-    draw_track(axes, track, BLACK, "-", label, width=3.6)
-    axes.plot(x, y, color=colour, linewidth=1.5, label=f"{_CORE}{name}", zorder=5.5)
-    axes.plot(x[-1:], y[-1:], "D", color=colour, markeredgecolor=BLACK, markersize=6, label="_end", zorder=8)
-
-
-def label_starts(axes: Axes) -> None:
-    """Name every track of `draw_cored_track` to the right of its weakest noise, moved apart where names overlap."""
-    cores = [line for line in axes.get_lines() if str(line.get_label()).startswith(_CORE)]
-    starts = [np.asarray(line.get_xydata(), dtype=float)[0] for line in cores]
-    low, high = axes.get_ylim()
-    order = sorted(range(len(cores)), key=lambda k: float(starts[k][1]))
-    height = _NAME_HEIGHT * (high - low)
-    places = spread_out([float(starts[k][1]) for k in order], [height] * len(order))
-    right = max((float(start[0]) for start in starts), default=0.0) + _BESIDE
-    for k, place in zip(order, places, strict=True):
-        axes.annotate(
-            str(cores[k].get_label()).removeprefix(_CORE), xy=(starts[k][0], starts[k][1]), xytext=(right, place),
-            color=INK, fontsize=8, va="center", annotation_clip=False, zorder=9,
-            arrowprops=_THIN_LINE | {"color": BLACK},
-        )  # fmt: skip
-
-
-def outline_track(track: Track) -> Outline | None:
-    """The region that a box of both bands sweeps as noise grows: one outline of many pieces, None without a band.
-
-    At every noise the two bands make a box. Between two of them each side of the box sweeps a trapezoid. All pieces turn
-    the same way round, so that they fill as one region however the track bends, and nothing is shaded twice.
-    """
-    from matplotlib.path import Path as Outline
-
-    edges = np.stack([track.across.lower, track.across.upper, track.up.lower, track.up.upper])
-    known = np.flatnonzero(np.isfinite(edges).all(axis=0))
-    if len(known) == 0:
-        return None
-    stations = known[np.unique(np.linspace(0, len(known) - 1, _STATIONS).astype(int))]
-    left, right, low, high = edges[:, stations]
-    boxes = np.stack([np.stack([left, right, right, left], axis=1), np.stack([low, low, high, high], axis=1)], axis=2)
-    after = np.roll(boxes, -1, axis=1)  # the other end of every side
-    swept = np.stack([boxes[:-1], after[:-1], after[1:], boxes[1:]], axis=2).reshape(-1, 4, 2)
-    pieces = _same_way_round(np.concatenate([boxes, swept]))
-    closed = np.concatenate([pieces, pieces[:, :1]], axis=1).reshape(-1, 2)
-    steps = [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY]
-    return Outline(closed, np.tile(steps, len(pieces)))
-
-
-def _same_way_round(pieces: Vector) -> Vector:
-    """Four-cornered pieces of shape (n, 4, 2), turned to run anticlockwise; those without any area are left out."""
-    x, y = pieces[..., 0], pieces[..., 1]
-    area = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
-    turned = np.where(area[:, None, None] < 0, pieces[:, ::-1], pieces)
-    kept = turned[area != 0]
-    return kept if len(kept) else turned[:1]
 
 
 def make_convergence_marks(colour: str, limit: str, **look: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from mooring_studies.comparison import curves
 from mooring_studies.comparison.max_of_k_baseline import describe_max_of_k
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import readings, terms
+
+if TYPE_CHECKING:
+    from matplotlib.path import Path as Outline
 
 _POINTS = 120
 _FEWEST = 5
@@ -44,6 +47,7 @@ _WITHOUT_NOISE = {
     terms.ANCHOR_NOISE: (terms.ALIGNED, "known-anchor"),
 }
 _LEARNED = "+learned"
+_STATIONS = 20  # at which a track's bands make a box
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,13 @@ class Fits:
         return found[0] if found else None
 
     def track(self, noise: Vector, across: Vector, up: Vector) -> Track | None:
-        """Two curves on the noise, paired by noise level, their bands from the same resamples; None as in `line`."""
+        """Two curves on the noise, paired by noise level, their bands from the same resamples; None as in `line`.
+
+        Parameters
+        ----------
+        noise, across, up : arrays of shape (n,)
+            One a draw.
+        """
         found = self._lines(noise, across, up)
         return Track(found[0].x, *found) if found else None
 
@@ -163,6 +173,16 @@ class Material:
         """What the strongest attack on each method reaches by luck alone, for a caption: see `describe_max_of_k`.
 
         In the first deployment, or in all of them.
+
+        Parameters
+        ----------
+        kind : Kind
+            Linkage, or direct matching.
+        methods : iterable of str
+        opening : str, default "The best"
+            First words.
+        everywhere : bool, default False
+            Whether all deployments count, rather than the first.
         """
         results = self.results if everywhere else self.paper
         return describe_max_of_k(
@@ -211,14 +231,26 @@ def has_learned_decoder(results: Results, method: str) -> bool:
 
 
 def fit_attack(material: Material, results: Results, method: str, attack: str) -> Line | None:
-    """The curve of one of the paper's attacks on the noise, not above the same without noise."""
+    """The curve of one of the paper's attacks on the noise, not above the same without noise.
+
+    Parameters
+    ----------
+    material, results, method, attack
+        Fitted to `results`.
+    """
     own = results.where(method=method)
     line = material.fits.line(own.numbers(SCALES[method]), own.percent(f"linkage:{attack}"))
     return None if line is None else line.capped(noiseless_linkage(results, method))
 
 
 def fit_attack_track(material: Material, results: Results, method: str, attack: str) -> Track | None:
-    """Linkage by one of the paper's attacks and utility, paired by noise; linkage not above the same without noise."""
+    """Linkage by one of the paper's attacks and utility, paired by noise; linkage not above the same without noise.
+
+    Parameters
+    ----------
+    material, results, method, attack
+        Fitted to `results`.
+    """
     own = results.where(method=method)
     noise, linkage = own.numbers(SCALES[method]), own.percent(f"linkage:{attack}")
     found = material.fits.track(noise, linkage, own.percent("balanced_accuracy"))
@@ -226,14 +258,26 @@ def fit_attack_track(material: Material, results: Results, method: str, attack: 
 
 
 def fit_utility_on_linkage(material: Material, results: Results, method: str, attack: str) -> Line | None:
-    """Utility on linkage by one of the paper's attacks, as far as the linkage that it reaches without noise."""
+    """Utility on linkage by one of the paper's attacks, as far as the linkage that it reaches without noise.
+
+    Parameters
+    ----------
+    material, results, method, attack
+        Fitted to `results`.
+    """
     own, top = results.where(method=method), noiseless_linkage(results, method)
     line = material.fits.line(own.percent(f"linkage:{attack}"), own.percent("balanced_accuracy"))
     return line if line is None or top is None else line.only(line.x <= top)
 
 
 def fit_strongest(material: Material, results: Results, method: str) -> Line | None:
-    """The curve of the strongest attack by the auditor: see this module's words."""
+    """The curve of the strongest attack by the auditor: see this module's words.
+
+    Parameters
+    ----------
+    material, results, method
+        Fitted to `results`.
+    """
     own = results.where(method=method)
     line = material.fits.line(own.numbers(SCALES[method]), own.leakage("linkage"))
     return None if line is None else _envelope(line, material, results, method)
@@ -243,6 +287,11 @@ def fit_strongest_track(material: Material, results: Results, method: str) -> Tr
     """Linkage by the strongest attack and utility, paired by noise.
 
     Linkage rests on the draws on which every attack was run, which are few; utility is known on every draw and rests on all.
+
+    Parameters
+    ----------
+    material, results, method
+        Fitted to `results`.
     """
     own = results.where(method=method)
     across = fit_strongest(material, results, method)
@@ -277,3 +326,35 @@ def _noiseless_strongest(results: Results, method: str, kind: Kind) -> float | N
         {name.endswith(_LEARNED) for name in results.where(method=one).attacks(kind)} for one in (method, plain)
     )
     return readings.leakage_of(results, plain, kind) if noisy <= quiet else None
+
+
+def outline_track(track: Track) -> Outline | None:
+    """The region that a box of both bands sweeps as noise grows: one outline of many pieces, None without a band.
+
+    At every noise the two bands make a box. Between two of them each side of the box sweeps a trapezoid. All pieces turn
+    the same way round, so that they fill as one region however the track bends, and nothing is shaded twice.
+    """
+    from matplotlib.path import Path as Outline
+
+    edges = np.stack([track.across.lower, track.across.upper, track.up.lower, track.up.upper])
+    known = np.flatnonzero(np.isfinite(edges).all(axis=0))
+    if len(known) == 0:
+        return None
+    stations = known[np.unique(np.linspace(0, len(known) - 1, _STATIONS).astype(int))]
+    left, right, low, high = edges[:, stations]
+    boxes = np.stack([np.stack([left, right, right, left], axis=1), np.stack([low, low, high, high], axis=1)], axis=2)
+    after = np.roll(boxes, -1, axis=1)  # the other end of every side
+    swept = np.stack([boxes[:-1], after[:-1], after[1:], boxes[1:]], axis=2).reshape(-1, 4, 2)
+    pieces = _same_way_round(np.concatenate([boxes, swept]))
+    closed = np.concatenate([pieces, pieces[:, :1]], axis=1).reshape(-1, 2)
+    steps = [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY]
+    return Outline(closed, np.tile(steps, len(pieces)))
+
+
+def _same_way_round(pieces: Vector) -> Vector:
+    """Four-cornered pieces of shape (n, 4, 2), turned to run anticlockwise; those without any area are left out."""
+    x, y = pieces[..., 0], pieces[..., 1]
+    area = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
+    turned = np.where(area[:, None, None] < 0, pieces[:, ::-1], pieces)
+    kept = turned[area != 0]
+    return kept if len(kept) else turned[:1]

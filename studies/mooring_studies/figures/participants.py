@@ -13,6 +13,8 @@ from mooring_studies.figures.terms import ANCHOR_NOISE, COMMON
 
 _COLOURS = (terms.SKY, terms.BLUE, terms.GREEN, terms.ORANGE, terms.VERMILION, terms.PURPLE, terms.BLACK)
 _REFERENCES = ("I-GDP", "local only", "pooled raw")
+_CORE = "_core "
+_NAME_HEIGHT, _BESIDE = 0.036, 3.0  # of the upward axis, and percentage points
 
 
 def draw_participants(material: fits.Material) -> list[chart.Drawing]:
@@ -42,7 +44,7 @@ def _draw_tradeoff(material: fits.Material, identities: list[int], *, by_stronge
         chart.draw_track(axes, found, colour, "-", label, width=2.2)
         leak = readings.leakage_of(rows, COMMON, "linkage")
         if not by_strongest:
-            chart.draw_cored_track(axes, black, colour, f"{terms.STRONGEST}, colour of p inside", label)
+            _draw_cored_track(axes, black, colour, f"{terms.STRONGEST}, colour of p inside", label)
             leak = readings.mean_of(rows, COMMON, "linkage:known-secret")
         worth = readings.accuracy_of(rows, COMMON)
         if leak is not None and worth is not None:
@@ -53,7 +55,7 @@ def _draw_tradeoff(material: fits.Material, identities: list[int], *, by_stronge
     canvas = _draw_panels(material, title, terms.linkage_axis(material.study), draw)
     for one in canvas.axes[::2]:
         chart.set_percent_axis(one, across=True)
-        chart.label_starts(one)
+        _label_starts(one)
         chart.draw_chance_across(one)
     values: dict[str, Any] = {
         "by_strongest": by_strongest,
@@ -181,3 +183,30 @@ def _by_identities(paper: Results) -> Iterator[tuple[str, Results]]:
         yield "", paper
     for number in known:
         yield f"{number} identities each", paper.where(identities_each=number)
+
+
+def _draw_cored_track(axes: chart.Axes, track: fits.Track | None, colour: str, label: str, name: str) -> None:
+    """A black track with a colour inside all along, and a diamond where noise is strongest: several can be told apart."""
+    if track is None:
+        return
+    x, y = track.across.y, track.up.y
+    chart.draw_track(axes, track, terms.BLACK, "-", label, width=3.6)
+    axes.plot(x, y, color=colour, linewidth=1.5, label=f"{_CORE}{name}", zorder=5.5)
+    axes.plot(x[-1:], y[-1:], "D", color=colour, markeredgecolor=terms.BLACK, markersize=6, label="_end", zorder=8)
+
+
+def _label_starts(axes: chart.Axes) -> None:
+    """Name every track of `_draw_cored_track` to the right of its weakest noise, moved apart where names overlap."""
+    cores = [line for line in axes.get_lines() if str(line.get_label()).startswith(_CORE)]
+    starts = [np.asarray(line.get_xydata(), dtype=float)[0] for line in cores]
+    low, high = axes.get_ylim()
+    order = sorted(range(len(cores)), key=lambda k: float(starts[k][1]))
+    height = _NAME_HEIGHT * (high - low)
+    places = chart.spread_out([float(starts[k][1]) for k in order], [height] * len(order))
+    right = max((float(start[0]) for start in starts), default=0.0) + _BESIDE
+    for k, place in zip(order, places, strict=True):
+        axes.annotate(
+            str(cores[k].get_label()).removeprefix(_CORE), xy=(starts[k][0], starts[k][1]), xytext=(right, place),
+            color=terms.INK, fontsize=8, va="center", annotation_clip=False, zorder=9,
+            arrowprops=chart.THIN_LINE | {"color": terms.BLACK},
+        )  # fmt: skip

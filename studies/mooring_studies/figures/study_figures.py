@@ -123,7 +123,19 @@ def draw_study(
     *,
     n_resamples: int = N_RESAMPLES,
 ) -> Iterable[chart.Drawing]:
-    """Drawings one after the other, so that only one is in memory; call within `house_style`. See `draw_figures`."""
+    """Drawings one after the other, so that only one is in memory; call within `house_style`. See `draw_figures`.
+
+    Parameters
+    ----------
+    study : str
+    results : Results
+    facts : mapping
+        What the run noted: see facts.json.
+    images : mapping or None
+        As in pictures.npz; None draws none.
+    n_resamples : int, optional
+        Of every band.
+    """
     if study not in _STUDIES:
         raise InputError("study", expected=f"one of {', '.join(_STUDIES)}", got=repr(study), cure="Check the spelling.")
     material = fits.Material(study, results, facts, fits.Fits(n_resamples))

@@ -233,12 +233,28 @@ def make_sum_rows(
 
 
 def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Array:
-    """A NumPy array as a tensor of a type, there."""
+    """A NumPy array as a tensor of a type, there.
+
+    Parameters
+    ----------
+    array : array
+    device, dtype : str
+        Names of torch's.
+    """
     import torch
 
     return torch.as_tensor(array, dtype=getattr(torch, dtype), device=device)
 
 
 def in_pieces(encode: Callable[[Any], Any], rows: Any, size: int = 4096) -> npt.NDArray[np.float64]:
-    """Encode many rows a piece at a time, so that no wide copy of all of them is ever made."""
+    """Encode many rows a piece at a time, so that no wide copy of all of them is ever made.
+
+    Parameters
+    ----------
+    encode : callable
+        From rows to rows.
+    rows : array of shape (n, d)
+    size : int, default 4096
+        Rows at a time.
+    """
     return np.concatenate([encode(rows[start : start + size]) for start in range(0, max(1, len(rows)), size)])

@@ -95,7 +95,17 @@ class FaceStudy:
         return np.asarray(2 * pixels.mean(axis=2, dtype=np.float64) - 1)
 
     def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> PreparedDeployment:
-        """Deal, project and set the galleries up for the first participants of an allocation."""
+        """Deal, project and set the galleries up for the first participants of an allocation.
+
+        Parameters
+        ----------
+        streams : Streams
+        n_participants : int
+            The first ones, who take part.
+        most : int
+            Those to whom identities are allocated.
+        identities_each : int
+        """
         partition = partition_faces(
             self.faces.identity,
             self.faces.pool,

@@ -88,7 +88,15 @@ class PooledConvolution:
         return laid.permute(0, 3, 1, 4, 2, 5).reshape(E, -1, C * self.side * self.window)
 
     def apply(self, inputs: Array, matrix: Array, bias: Array) -> Array:
-        """Convolve, pool, add the bias and rectify: (E, C, side, side, B) to (E, O, pooled, pooled, B)."""
+        """Convolve, pool, add the bias and rectify: (E, C, side, side, B) to (E, O, pooled, pooled, B).
+
+        Parameters
+        ----------
+        inputs : array of shape (E, C, side, side, B)
+        matrix : array
+            Of kernels, unrolled: one of an ensemble's E networks each.
+        bias : array of shape (E, O)
+        """
         import torch
 
         E, B, O = inputs.shape[0], inputs.shape[-1], self.out_channels

@@ -148,7 +148,17 @@ def append_missing(
 
 
 def measured(deployment: Deployment, point: Point, *, options: Options, seed: int) -> Row:
-    """One point: its noise, what attacks recover, and what the joint model is worth with every learner."""
+    """One point: its noise, what attacks recover, and what the joint model is worth with every learner.
+
+    Parameters
+    ----------
+    deployment : Deployment
+    point : Point
+        Method and noises.
+    options : Options
+        Attacks and learners.
+    seed : int
+    """
     simulation = deployment.simulate(point)
     return {
         **noise_columns(simulation),
@@ -158,7 +168,15 @@ def measured(deployment: Deployment, point: Point, *, options: Options, seed: in
 
 
 def reference_jobs(rows: Partition, options: Options, *, seed: int) -> list[Job]:
-    """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are."""
+    """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are.
+
+    Parameters
+    ----------
+    rows : Partition
+    options : Options
+        Learners, and how many train alone.
+    seed : int
+    """
     p = rows.n_participants
     chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
     train_alone = partial(alone, rows, learners=options.learners, seed=seed)
@@ -175,7 +193,18 @@ def deployment_streams(spec: Spec, deployment: int) -> Streams:
 
 
 def keep_facts(store: ResultStore, part: str, began: float, facts: Row) -> None:
-    """Keep the facts of a finished run, with its seconds added to those of the runs that it goes on from."""
+    """Keep the facts of a finished run, with its seconds added to those of the runs that it goes on from.
+
+    Parameters
+    ----------
+    store : ResultStore
+    part : str
+        Of the study, under which seconds are added.
+    began : float
+        By `time.perf_counter`.
+    facts : Row
+        Of this run.
+    """
     seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
     seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - began
     rows = store.rows()

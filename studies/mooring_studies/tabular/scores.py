@@ -64,6 +64,11 @@ def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
 
     Where populations differ, as hospitals' do, this is what joining has to beat: a model that was never meant for other
     hospitals' patients is not to blame for failing on them.
+
+    Parameters
+    ----------
+    rows, learners, seed
+        Names of learners.
     """
     labels, test_labels = _labels(rows)
 
@@ -97,7 +102,15 @@ def _score(fitted: Fitted, test_labels: Sequence[Column], clean: Matrix, noisy: 
 
 
 def train(learner: str, rows: Matrix, labels: Column, *, seed: int) -> Fitted:
-    """Train a learner for classes; a logistic regression that stops at its last step is no news here."""
+    """Train a learner for classes; a logistic regression that stops at its last step is no news here.
+
+    Parameters
+    ----------
+    learner : str
+    rows : array of shape (n, h)
+    labels : array of shape (n,)
+    seed : int
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return train_learner(learner, rows, labels, kind="classes", seed=seed)
@@ -137,7 +150,15 @@ def ranked(test_labels: Sequence[Column], leans: Matrix | None) -> Row:
 
 
 def scored(test_labels: Sequence[Column], *, clean: Column, noisy: Column) -> Row:
-    """Scores over all test rows, and where participants are few each one's own score as deployed."""
+    """Scores over all test rows, and where participants are few each one's own score as deployed.
+
+    Parameters
+    ----------
+    test_labels : sequence of Column
+        One vector a participant.
+    clean, noisy : Column
+        Predictions of all test rows, without and with noise on them.
+    """
     truth = np.concatenate(list(test_labels))
     columns: Row = {
         "balanced_accuracy": balanced(truth, noisy),

@@ -138,7 +138,17 @@ def _facts_of_tables(tables: TableRows, partition: Partition, options: TableOpti
 def partition_tables(
     tables: TableRows, options: TableOptions, rows_each: int, streams: Streams
 ) -> tuple[Partition, Projection]:
-    """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection."""
+    """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection.
+
+    Parameters
+    ----------
+    tables : TableRows
+    options : TableOptions
+        Participants and shares.
+    rows_each : int
+        0 is as many as there are.
+    streams : Streams
+    """
     split = partition(
         tables.records,
         n_participants=options.n_participants,
@@ -170,7 +180,17 @@ def sum_rows(parts: Partition, encode: Callable[[], tuple[TableFeatures, Matrix]
 def table_deployment(
     partition: Partition, projection: Projection, options: TableOptions, streams: Streams
 ) -> Deployment:
-    """The deployment in which all points of one split are measured."""
+    """The deployment in which all points of one split are measured.
+
+    Parameters
+    ----------
+    partition : Partition
+        Before projection.
+    projection : Projection
+    options : TableOptions
+        Queries and galleries.
+    streams : Streams
+    """
     projected = replace(
         partition,
         train=tuple(projection.encode(part) for part in partition.train),

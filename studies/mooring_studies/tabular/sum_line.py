@@ -140,7 +140,16 @@ def measure_sums(
 def train_from_sums(
     dealt: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams
 ) -> tuple[SumSimulation, Row]:
-    """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`."""
+    """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`.
+
+    Parameters
+    ----------
+    dealt : SumRows
+    epsilon : float or "none"
+    line : SumLine
+        δ and colluders.
+    streams : Streams
+    """
     rows, feature_map = dealt.rows, dealt.feature_map
     assert rows.train_labels is not None
     assert rows.test_labels is not None

@@ -164,7 +164,16 @@ def run_cases(
 
 
 def load_case(case: SumCase, options: SumOptions, data_dir: Path | None) -> CaseRows:
-    """Encode the rows of a case by its declared columns; scikit-learn's digits need no file."""
+    """Encode the rows of a case by its declared columns; scikit-learn's digits need no file.
+
+    Parameters
+    ----------
+    case : SumCase
+    options : SumOptions
+        Declared columns of every source.
+    data_dir : Path or None
+        None where data sets are usually.
+    """
     if case.source == "digits":
         pictures, labels = load_digits(return_X_y=True)
         return CaseRows(PictureFeatures(8, 8), Records(rows=pictures / 8 - 1, labels=labels))
@@ -177,7 +186,15 @@ def load_case(case: SumCase, options: SumOptions, data_dir: Path | None) -> Case
 
 
 def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRows:
-    """Deal rows to participants: to each group its own where `rows_each` is 0; persons whole where they repeat."""
+    """Deal rows to participants: to each group its own where `rows_each` is 0; persons whole where they repeat.
+
+    Parameters
+    ----------
+    data : CaseRows
+    case : SumCase
+        Participants and rows of each.
+    rng : Generator
+    """
     options: dict[str, Any] = {"n_participants": case.n_participants, "test_share": case.test_share, "rng": rng}
     records, labels = data.records, np.asarray(data.records.labels)
     if data.persons is None:
@@ -205,7 +222,16 @@ def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRow
 
 
 def jobs_of(dealt: SumRows, streams: Streams, deployment: int, *, options: SumOptions) -> list[Job]:
-    """What is measured in one deployment: sums at each ε, and what they are compared with."""
+    """What is measured in one deployment: sums at each ε, and what they are compared with.
+
+    Parameters
+    ----------
+    dealt : SumRows
+    streams : Streams
+    deployment : int
+        Its number; later ones train nobody alone.
+    options : SumOptions
+    """
     rows, seed = dealt.rows, int(streams.named("seed").integers(2**31))
     p = rows.n_participants
     chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
@@ -224,7 +250,15 @@ def jobs_of(dealt: SumRows, streams: Streams, deployment: int, *, options: SumOp
 
 
 def measure_rotation(rows: Partition, streams: Streams, *, seed: int) -> Row:
-    """The paper's way without noise: what its joint model is worth, and how often a row is told from nine others."""
+    """The paper's way without noise: what its joint model is worth, and how often a row is told from nine others.
+
+    Parameters
+    ----------
+    rows : Partition
+    streams : Streams
+    seed : int
+        For learners and attacks.
+    """
     deployment = make_deployment(
         rows, projected_by="none", n_anchor_rows=4 * rows.n_features, n_queries=1000, streams=streams
     )
