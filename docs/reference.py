@@ -36,6 +36,7 @@ PAGES = {
     "estimators": ("Estimators", ("mooring.estimators",)),
     "theory": ("Theory", ("mooring.theory",)),
 }
+ENUMERATIONS = (".NeighboringRelation", ".NoiseUnit", ".Termination")
 FETCHED = {
     ".html": re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"' >]+)"),
     ".css": re.compile(r"(?:@import|url\()\s*[\"']?((?:https?:)?//[^\"')]+)"),
@@ -95,8 +96,9 @@ def _describe(part: str) -> tuple[str, list[str]]:
 
 
 def _list_names(paths: list[str]) -> str:
-    """What mkdocstrings replaces by descriptions."""
-    return "".join(f"::: {path}\n\n" for path in paths)
+    """What mkdocstrings replaces by descriptions; of an enumeration, its members are what there is to tell."""
+    members = "    options:\n      show_if_no_docstring: true\n      show_attribute_values: true\n"
+    return "".join(f"::: {path}\n{members if path.endswith(ENUMERATIONS) else ''}\n" for path in paths)
 
 
 def _render_commands() -> Iterator[str]:
