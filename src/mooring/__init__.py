@@ -30,10 +30,16 @@ if TYPE_CHECKING:
     from mooring.mechanisms.kernel import ArrayNoise, NoiseStream, Upload, UploadNoise, coupled_noise, represent
     from mooring.mechanisms.methods import METHODS, Method
     from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+    from mooring.mechanisms.secure_sum.settings import SumSettings
     from mooring.protocol.analyst.role import Analyst
+    from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, draft_study
+    from mooring.protocol.designer.revision import enrol_cards
     from mooring.protocol.messages.study import Study
-    from mooring.protocol.participant.role import Participant
+    from mooring.protocol.participant.membership import issue_card
+    from mooring.protocol.participant.prediction import Scoring
+    from mooring.protocol.participant.role import Participant, check_table_fit
     from mooring.randomness import Streams
+    from mooring.tables import Column, Label, partition, read_records
 
 _HOMES = {
     "alignment": ("Alignment", "Certificate", "Termination", "align", "align_batch", "align_to_reference"),
@@ -55,10 +61,16 @@ _HOMES = {
     "mechanisms.kernel": ("ArrayNoise", "NoiseStream", "Upload", "UploadNoise", "coupled_noise", "represent"),
     "mechanisms.methods": ("METHODS", "Method"),
     "mechanisms.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
+    "mechanisms.secure_sum.settings": ("SumSettings",),
     "protocol.analyst.role": ("Analyst",),
+    "protocol.designer.draft": ("DeclaredColumns", "DraftSettings", "draft_study"),
+    "protocol.designer.revision": ("enrol_cards",),
     "protocol.messages.study": ("Study",),
-    "protocol.participant.role": ("Participant",),
+    "protocol.participant.membership": ("issue_card",),
+    "protocol.participant.prediction": ("Scoring",),
+    "protocol.participant.role": ("Participant", "check_table_fit"),
     "randomness": ("Streams",),
+    "tables": ("Column", "Label", "partition", "read_records"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -71,9 +83,13 @@ __all__ = [
     "AuditSettings",
     "Certificate",
     "CollusionView",
+    "Column",
+    "DeclaredColumns",
+    "DraftSettings",
     "EvaluationSpec",
     "Guarantee",
     "InputError",
+    "Label",
     "Method",
     "MissingExtraError",
     "MooringError",
@@ -86,11 +102,13 @@ __all__ = [
     "Projection",
     "RefusedError",
     "RigidMap",
+    "Scoring",
     "Simulation",
     "SimulationSettings",
     "StorageError",
     "Streams",
     "Study",
+    "SumSettings",
     "Termination",
     "Upload",
     "UploadNoise",
@@ -100,14 +118,20 @@ __all__ = [
     "attacks",
     "calibrate_gaussian",
     "check_anchor",
+    "check_table_fit",
     "clip_rows",
     "coupled_noise",
+    "draft_study",
+    "enrol_cards",
     "estimators",
     "gaussian_projection",
+    "issue_card",
     "make_anchor",
     "no_projection",
+    "partition",
     "plan_study",
     "public_svd_projection",
+    "read_records",
     "represent",
     "run_audit",
     "simulate",

@@ -1,17 +1,21 @@
-"""Results as plain values that JSON holds, and back."""
+"""Results as plain values that JSON holds, and back; and as the small HTML that a notebook shows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from html import escape
 from types import NoneType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 from mooring.errors import InputError
 
-__all__ = ["Serializable"]
+__all__ = ["Rows", "Serializable", "render_html"]
+
+Rows = Sequence[Sequence[str]]
+"""Lines of a table as text, headings first."""
 
 
 class Serializable:
@@ -84,3 +88,20 @@ def _read_dataclass(kind: Any, plain: Any) -> Any:
 def _field_types(kind: Any) -> dict[str, Any]:
     types = get_type_hints(kind)
     return {one.name: types[one.name] for one in fields(kind)}
+
+
+def render_html(*sentences: str, tables: Sequence[Rows] = ()) -> str:
+    """Paragraphs, the first in bold, and tables, as HTML; all text is escaped.
+
+    Examples
+    --------
+    >>> render_html("a < b", tables=[[("x",), ("1",)]])
+    '<p><b>a &lt; b</b></p><table><tr><th>x</th></tr><tr><td>1</td></tr></table>'
+    """
+    first, *others = [escape(sentence) for sentence in sentences if sentence] or [""]
+    lines = [f"<p><b>{first}</b></p>" if first else "", *(f"<p>{sentence}</p>" for sentence in others)]
+    for headings, *rows in tables:
+        cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+        top = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+        lines.append("<table>" + "".join(f"<tr>{line}</tr>" for line in (top, *cells)) + "</table>")
+    return "".join(lines)

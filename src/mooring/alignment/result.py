@@ -15,6 +15,7 @@ from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, namespace_of, require_finite, to_numpy
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
+from mooring.serialization import render_html
 from mooring.typing import Array
 
 
@@ -83,6 +84,17 @@ class Alignment:
         Not converging is a normal outcome, not an error. What one-step maps are worth, `residual` says.
         """
         return not self.termination.is_unfinished
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "objective": f"{self.objective:.6g}",
+            "misfit": f"{self.misfit:.3g}",
+            "iterations": str(self.iterations),
+            "residual": f"{self.residual:.1e}",
+        }
+        title = f"{len(self.maps)} participants. {self.termination}"
+        certificate = "" if self.certificate is None else str(self.certificate)
+        return render_html(title, certificate, tables=[[tuple(facts), tuple(facts.values())]])
 
     def admit(self, anchor_representation: Array) -> RigidMap:
         """Align a late joiner to the template, moving nobody else.

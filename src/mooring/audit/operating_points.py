@@ -12,6 +12,16 @@ from mooring.mechanisms.methods import METHODS, get_method
 from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy, state_odds
 from mooring.serialization import Serializable
 
+_SHORT = {
+    "c-gdp": "C-GDP",
+    "c-gdp-data-noise": "C-GDP",
+    "i-gdp": "I-GDP",
+    "aa-i-gdp": "AA-I-GDP",
+    "aa-i-gdp-data-noise": "data",
+    "aa-i-gdp-anchor-noise": "anchor",
+    "aa-i-gdp-both-noise": "both",
+}
+
 
 class NoiseUnit(StrEnum):
     """What private-data noise σ is measured in: the numbers of the rows that were audited."""
@@ -80,6 +90,21 @@ class OperatingPoint(Serializable):
         noises = [f"σ = {data_noise_scale:.3g}"] if METHODS[self.method].data_noise else []
         noises += [f"v = {self.anchor_noise_scale:.3g}"] if METHODS[self.method].anchor_noise else []
         return ", ".join([METHODS[self.method].title, *noises])
+
+    def short_title(self, data_noise_scale: float, *, with_components: bool = False) -> str:
+        """As `title_with`, for a table; the anchor's rows where they are not four times the components.
+
+        Parameters
+        ----------
+        with_components : bool, default False
+            Whether to tell them.
+        """
+        method, h = METHODS[self.method], self.n_components
+        parts = [_SHORT.get(self.method, self.method)]
+        parts += [f"σ={data_noise_scale:.3g}"] if method.data_noise else []
+        parts += [f"v={self.anchor_noise_scale:.3g}"] if method.anchor_noise else []
+        parts += [f"r={self.n_anchor_rows}"] if method.uses_anchor and self.n_anchor_rows != 4 * h else []
+        return " ".join([*parts, f"h={h}"] if with_components else parts)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,15 @@ from mooring.audit.release import ReleaseRisk
 from mooring.audit.utility import References
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, Figure, strongest_value
-from mooring.serialization import Serializable
+from mooring.metrics.membership import FALSE_POSITIVE_RATES
+from mooring.serialization import Rows, Serializable, render_html
 
 FORMAT = 1
 HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
 MEMBERSHIP = "membership_auc"
 """The measure by which attacks on sums are ranked."""
+_UNKNOWN = "none could be run: do not trust"
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,28 @@ class SumAudit(Serializable):
     alone: Score | None
     results: tuple[SumResult, ...]
 
+    def list_results(self) -> Rows:
+        """A line an ε: what the strongest attack tells of members, the ε measured, and what the joint model scores."""
+        rows: list[tuple[str, ...]] = [
+            ("secure sums", "strongest attack", "AUC", "told at 1 %", "at 0.1 %", "ε at least", "score")
+        ]
+        for one in self.results:
+            figures = [one.worst(measure) for measure in (MEMBERSHIP, *FALSE_POSITIVE_RATES)]
+            rows.append(
+                (
+                    one.title + ("" if one.usable else ", refused"),
+                    _UNKNOWN if figures[0] is None else figures[0][0],
+                    "" if figures[0] is None else figures[0][1].with_interval(),
+                    *("" if found is None else f"{found[1].value:.1%}" for found in figures[1:]),
+                    "" if one.epsilon is None else f"{one.epsilon.measured.gaussian:.2g}",
+                    "" if one.deployed is None else str(one.deployed),
+                )
+            )
+        return rows if self.alone is None else [*rows, ("local only, same features", *[""] * 5, str(self.alone))]
+
+    def _repr_html_(self) -> str:
+        return render_html(tables=[self.list_results()])
+
 
 @dataclass(frozen=True)
 class AuditResult(Serializable):
@@ -310,11 +334,40 @@ class AuditResult(Serializable):
         """Read back what `to_json` gave."""
         return cls.from_dict(json.loads(text))
 
+    def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
+        """A line a point: the strongest attack, what it recovers, the joint model's score; then training alone and pooled.
+
+        Parameters
+        ----------
+        only : sequence of PointResult, optional
+            Points to list; all of them unless given.
+        """
+        shown = self.points if only is None else only
+        several = len({one.point.n_components for one in shown}) > 1
+        rows: list[tuple[str, ...]] = [
+            ("operating point", "strongest attack", "its error", "guess", "links", "told", "score", "(noisy)")
+        ]
+        for one in shown:
+            worst, linked, told = one.worst(), one.worst("linkage"), one.worst("membership_at_1_percent")
+            rows.append(
+                (
+                    one.point.short_title(one.data_noise_scale, with_components=several),
+                    _UNKNOWN if worst is None else worst[0],
+                    "" if worst is None else worst[1].with_interval(),
+                    "" if worst is None or worst[1].control is None else f"{worst[1].control:.2f}",
+                    "" if linked is None else f"{linked[1].value:.0%}",
+                    "" if told is None else f"{told[1].value:.0%}",
+                    "" if one.deployed is None else str(one.deployed),
+                    "" if one.noisy_test is None else str(one.noisy_test),
+                )
+            )
+        beside = {"local only": self.references.local_only, "pooled raw": self.references.pooled_raw}
+        return [*rows, *((name, *[""] * 5, str(one), "") for name, one in beside.items() if one is not None)]
+
     def _repr_html_(self) -> str:
         """What a notebook shows; `mooring.report.draw_audit` gives charts."""
-        from html import escape
-
-        return f"<p><b>{escape(self.headline())}</b></p><p>{escape(self.joining())}</p>"
+        tables = [self.list_points(), *([] if self.sums is None else [self.sums.list_results()])]
+        return render_html(self.headline(), self.joining(), tables=tables)
 
 
 def _value(result: PointResult) -> float:

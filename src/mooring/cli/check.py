@@ -113,8 +113,5 @@ def _list_problems(problems: Sequence[Problem]) -> Iterator[str]:
         above = above if one.n_cells else "[bold]Columns[/bold]"
         if above != heading:
             yield above
-        heading, unit = above, "cell" if one.column else "line"
-        rows = ", ".join(map(str, one.first_rows)) + (", …" if one.n_cells > len(one.first_rows) else "")
-        plural = "s" if one.n_cells > 1 else ""
-        where = f": {one.n_cells} {unit}{plural}, row{plural} {rows}" if one.n_cells else ""
+        heading, where = above, f": {one.where}" if one.where else ""
         yield f"  • {escape(one.got)}{where}. {escape(one.suggestion)}"

@@ -15,6 +15,7 @@ from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 from mooring.cli.engine import EngineOptions, engine_option
 from mooring.cli.options import expand_options
 from mooring.errors import InputError
+from mooring.serialization import Rows
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.sum_training import SumTraining
@@ -109,13 +110,18 @@ def _describe_sum_training(found: SumTraining) -> Iterator[str | Table]:
         f"{len(found.participants)} participants, {told}. Each participant scores the model at home."
     )
     if found.coefficients:
-        table = Table(title="What the prediction changes by, all else equal (ridge regression: shrunk toward 0)")
-        for heading in ("column", "for", "change", "standard error", "of it by noise"):
-            table.add_column(heading, justify="left" if heading in ("column", "for") else "right")
-        for one in found.coefficients:
-            numbers = (one.value, one.standard_error, one.noise_error)
-            table.add_row(one.name, one.per, *(f"{number:.3g}" for number in numbers))
-        yield table
+        title = "What the prediction changes by, all else equal (ridge regression: shrunk toward 0)"
+        yield _table(found.list_coefficients(), title, n_left=2)
+
+
+def _table(lines: Rows, title: str, *, n_left: int) -> Table:
+    """Lines of text as a table of the terminal."""
+    table = Table(title=title)
+    for k, heading in enumerate(lines[0]):
+        table.add_column(heading, justify="left" if k < n_left else "right")
+    for row in lines[1:]:
+        table.add_row(*row)
+    return table
 
 
 def _describe_training(found: Training) -> Iterator[str | Table]:
@@ -126,13 +132,7 @@ def _describe_training(found: Training) -> Iterator[str | Table]:
             f"[yellow]Left out[/yellow] {name}: models of the others' rows do not go with its labels (its score: {own}), as "
             "if its rows were in the wrong place. Ask how its upload was made; it gets its map and the model all the same."
         )
-    alone = dict(found.alone)
-    table = Table(title=f"{found.score.metric.capitalize()} on each participant's rows")
-    for heading in ("participant", "by the others' rows", "by its own rows alone"):
-        table.add_column(heading, justify="left" if heading == "participant" else "right")
-    for name, own in found.participants:
-        table.add_row(name, str(own), str(alone[name]) if name in alone else "–")
-    yield table
+    yield _table(found.list_scores(), f"{found.score.metric.capitalize()} on each participant's rows", n_left=1)
     yield (
         f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
         "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise."

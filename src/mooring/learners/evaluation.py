@@ -20,7 +20,7 @@ from mooring.errors import InputError
 from mooring.learners.registry import Kind
 from mooring.learners.scores import METRICS, score_value
 from mooring.metrics.intervals import student_interval, wilson
-from mooring.serialization import Serializable
+from mooring.serialization import Rows, Serializable
 from mooring.typing import Matrix
 
 Labels = npt.NDArray[Any]
@@ -37,6 +37,11 @@ class Estimate(Serializable):
     value: float
     low: float
     high: float
+
+    def written(self, digits: str = ".3f") -> str:
+        """The value, and its interval where it has one."""
+        ends = "" if math.isnan(self.low) else f" [{self.low:{digits}}, {self.high:{digits}}]"
+        return f"{self.value:{digits}}{ends}"
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,27 @@ class Evaluation(Serializable):
     alone: ModelEvaluation | None = None
     auc_gain: Estimate | None = None
     """The joint model's AUC less that of training alone, paired by row."""
+
+    def list_measures(self) -> Rows:
+        """A line a measure, as text: of the joint model, of training alone, and the difference where it is paired."""
+        second, models = self.classes[-1], (self.joint, self.alone)
+        names = {
+            "auc": f"AUC of '{second}'" if len(self.classes) == 2 else "AUC, mean over classes",
+            "sensitivity": f"sensitivity, '{second}' from a probability of {self.threshold:g} on",
+            "specificity": f"specificity, '{self.classes[0]}' otherwise",
+        }
+        rows = [("measure", "joint", "alone", "difference")]
+        for name, words in names.items():
+            joint, alone = (None if model is None else getattr(model, name) for model in models)
+            gain = self.auc_gain if name == "auc" else None
+            if joint is not None:
+                rows.append(
+                    (words, joint.written(), alone.written() if alone else "", gain.written("+.3f") if gain else "")
+                )
+        if not math.isnan(self.joint.brier):
+            brier = ["" if one is None or math.isnan(one.brier) else f"{one.brier:.3f}" for one in models]
+            rows.append(("Brier score (0 is best)", brier[0], brier[1], ""))
+        return rows
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,12 @@ class Figure(Serializable):
                 raise InputError(name, expected="finite, or NaN where undefined", got="Inf", cure="Cap the measure.")
         require_minimum("n", self.n, 1)
 
+    def with_interval(self) -> str:
+        """The value and its interval, where it has one."""
+        if not self.interval.known:
+            return f"{self.value:.2f}"
+        return f"{self.value:.2f} {self.interval.low:.2f}–{self.interval.high:.2f}"
+
 
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:
     """What the strongest of several attacks finds: the highest value, or the lowest of an error; NaN where none has one.

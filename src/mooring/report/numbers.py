@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.learners import Gain, Score
-from mooring.learners.evaluation import Estimate, Evaluation
+from mooring.learners.evaluation import Evaluation
 from mooring.metrics import Figure
 
 _SHARES = ("roster", "holder", "claims_right", "columns read")  # in whole percent
@@ -90,23 +90,8 @@ def _state_adjustment(found: Mapping[str, Any] | None) -> str:
 
 def _describe_models(one: Evaluation) -> dict[str, Any]:
     models, second = (one.joint, one.alone), one.classes[-1]
-    names = {
-        "auc": f"AUC of '{second}'" if len(one.classes) == 2 else "AUC, mean over classes",
-        "sensitivity": f"sensitivity, '{second}' from a probability of {one.threshold:g} on",
-        "specificity": f"specificity, '{one.classes[0]}' otherwise",
-    }
-    measures = []
-    for name, words in names.items():
-        joint, alone = (None if model is None else getattr(model, name) for model in models)
-        if joint is not None:
-            measures.append({"name": words, "joint": _written(joint), "alone": _written(alone), "gain": ""})
-    if one.auc_gain is not None and one.joint.auc is not None:
-        measures[0]["gain"] = _written(one.auc_gain, "+.3f")
-    if not math.isnan(one.joint.brier):
-        alone = "" if one.alone is None or math.isnan(one.alone.brier) else f"{one.alone.brier:.3f}"
-        measures.append(
-            {"name": "Brier score (0 is best)", "joint": f"{one.joint.brier:.3f}", "alone": alone, "gain": ""}
-        )
+    keys = ("name", "joint", "alone", "gain")
+    measures = [dict(zip(keys, row, strict=True)) for row in one.list_measures()[1:]]
     return {
         "measures": measures,
         "classes": list(one.classes),
@@ -118,12 +103,6 @@ def _describe_models(one: Evaluation) -> dict[str, Any]:
         },
         "calibration": [part.as_dict() for part in one.joint.calibration],
     }
-
-
-def _written(one: Estimate | None, digits: str = ".3f") -> str:
-    if one is None:
-        return ""
-    return f"{one.value:{digits}}" + ("" if math.isnan(one.low) else f" [{one.low:{digits}}, {one.high:{digits}}]")
 
 
 def significant(value: float | None) -> str:

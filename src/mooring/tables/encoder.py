@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.serialization import render_html
 from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, describe_type, is_number, is_readable
 from mooring.tables.column_encoder import encode_column, encode_numbers, read_cells
 from mooring.tables.files import OpenTable, no_rows, open_table
@@ -132,6 +133,12 @@ class TableFit:
         """Plain values; no cell is quoted."""
         problems = [problem.as_dict() for problem in self.problems]
         return {"fits": self.fits, **vars(self), "problems": problems}
+
+    def _repr_html_(self) -> str:
+        verdict = f"{self.n_rows} rows fit." if self.fits else f"The table does not fit: {len(self.problems)} reasons."
+        rows = [(one.column, one.expected, one.got, one.where, one.suggestion) for one in self.problems]
+        headings = ("column", "expected", "got", "where", "what to do")
+        return render_html(verdict, self.stopped, tables=[[headings, *rows]] if rows else [])
 
 
 def check_fit(

@@ -179,6 +179,15 @@ class Problem:
         row = f"row {self.first_rows[0]}" if self.first_rows else ""
         return ", ".join(part for part in (row, f"column {self.column!r}" if self.column else "") if part)
 
+    @property
+    def where(self) -> str:
+        """How many cells or lines there are, and the first of them; empty where the column as a whole is meant."""
+        if not self.n_cells:
+            return ""
+        plural, unit = "s" * (self.n_cells > 1), "cell" if self.column else "line"
+        rows = ", ".join(map(str, self.first_rows)) + (", …" if self.n_cells > len(self.first_rows) else "")
+        return f"{self.n_cells} {unit}{plural}, row{plural} {rows}"
+
     def error(self, *, note: str = "") -> InputError:
         """The refusal, with a further sentence."""
         return InputError(self.what, expected=self.expected, got=self.got, cure=f"{self.suggestion} {note}".strip())

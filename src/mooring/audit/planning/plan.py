@@ -9,6 +9,7 @@ from typing import Any
 from mooring.audit.result import AuditResult, PointResult, SumResult
 from mooring.audit.specification import LeakageLimit
 from mooring.learners import Answer
+from mooring.serialization import render_html
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,12 @@ class Plan:
         known = [one for one in points if one.deployed is not None and one.worst(self.limit.measure) is not None]
         best = [one for one in known if not any(_dominates(other, one, self.limit) for other in known)]
         return tuple(sorted(best, key=lambda one: find_safety(one, self.limit)))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, and the points among which it chose."""
+        tables = [self.tried.list_points(self.frontier)] if self.frontier else []
+        tables += [] if self.tried.sums is None else [self.tried.sums.list_results()]
+        return render_html(self.verdict, self.method_lines() or "", tables=tables)
 
     def to_json(self) -> str:
         """Everything, as JSON text."""

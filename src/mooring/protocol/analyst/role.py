@@ -12,10 +12,13 @@ from mooring.protocol.analyst.alignment import Aligned, AlignMode, align_bundles
 from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import Delivery, deliver
 from mooring.protocol.analyst.intake import Intake, collect
+from mooring.protocol.analyst.sum_total import Closing, close_list
+from mooring.protocol.analyst.sum_training import SumTraining, train_sums
 from mooring.protocol.analyst.training import Training, train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.bundle import SumBundle
 from mooring.typing import Progress
 
 
@@ -95,7 +98,7 @@ class Analyst:
     study : Study
         With its roster.
     signing_key : SigningKey, optional
-        Needed to deliver.
+        Needed to deliver, and to close the list of secure sums.
     engine : Engine, optional
         Who collects, aligns and trains; this process unless told otherwise.
     """
@@ -144,14 +147,25 @@ class Analyst:
         """
         return self.engine.train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
 
+    def close(self, bundles: Sequence[SumBundle], *, confirmations: str | Path | None = None) -> Closing:
+        """Close the list of secure sums; see `mooring.protocol.analyst.sum_total.close_list`."""
+        return close_list(self.study, bundles, self.folder, self._key, confirmations=confirmations)
+
+    def train_sums(self, shares: str | Path, learner: str = "auto") -> SumTraining:
+        """Open the total and train on it; see `mooring.protocol.analyst.sum_training.train_sums`."""
+        return train_sums(self.study, self.folder, shares, learner=learner)
+
     def export(self, path: str | Path, *, force: bool = False) -> Path:
         """Copy the collaboration matrix; see `mooring.protocol.analyst.collaboration_matrix.export`."""
         return export(self.folder, path, force=force)
 
     def deliver(self, output: str | Path, *, allow_rows: bool = False) -> Delivery:
         """Write everybody's result; see `mooring.protocol.analyst.delivery.deliver`."""
+        return deliver(self.study, self.folder, output, self._key, allow_rows=allow_rows)
+
+    @property
+    def _key(self) -> SigningKey:
         if self.signing_key is None:
-            raise InputError(
-                "signing_key", expected="the analyst's", got="none", cure="Pass Vault.open(folder).signing_key."
-            )
-        return deliver(self.study, self.folder, output, self.signing_key, allow_rows=allow_rows)
+            cure = "Pass Vault.open(folder).signing_key."
+            raise InputError("signing_key", expected="the analyst's", got="none", cure=cure)
+        return self.signing_key

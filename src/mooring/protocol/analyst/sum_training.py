@@ -26,6 +26,7 @@ from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import ClosingList
+from mooring.serialization import Rows, render_html
 
 LEARNERS = ("auto", "discriminant", "least-squares")
 _ROWS_COMPARED = 2_000
@@ -51,6 +52,21 @@ class SumTraining:
     checked: bool
     coefficients: tuple[Coefficient, ...] = ()
     """Of least squares, where features are the columns themselves and there are two classes or a number."""
+
+    def list_coefficients(self) -> Rows:
+        """A line a feature."""
+        headings = ("column", "for", "change", "standard error", "of it by noise")
+        numbers = [(one.value, one.standard_error, one.noise_error) for one in self.coefficients]
+        written = [[f"{number:.3g}" for number in some] for some in numbers]
+        return [headings, *((one.name, one.per, *cells) for one, cells in zip(self.coefficients, written, strict=True))]
+
+    def _repr_html_(self) -> str:
+        told = "without noise, and without a guarantee"
+        if self.epsilon is not None:
+            told = f"with epsilon = {self.epsilon:g}, delta = {self.delta:g} a {self.unit}"
+        over = f"sums over about {self.rows:,} rows of {len(self.participants)} participants"
+        tables = [self.list_coefficients()] if self.coefficients else []
+        return render_html(f"Trained {self.learner!r} on {over}, {told}.", *self.remarks, tables=tables)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -37,6 +37,7 @@ from mooring.protocol.analyst.outliers import find_disagreeing
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
 from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
+from mooring.serialization import Rows, render_html
 from mooring.typing import Indices, Matrix, Progress
 
 TRAINING_FILE = "training.json"
@@ -78,6 +79,17 @@ class Training:
     def holds_rows(self) -> bool:
         """Whether the model contains rows of the collaboration matrix."""
         return LEARNERS[self.learner].stores_rows
+
+    def list_scores(self) -> Rows:
+        """A line a participant: the score on its rows of a model of the others' rows, and of its own rows alone."""
+        alone = dict(self.alone)
+        rows = [(name, str(own), str(alone[name]) if name in alone else "–") for name, own in self.participants]
+        return [("participant", "by the others' rows", "by its own rows alone"), *rows]
+
+    def _repr_html_(self) -> str:
+        title = f"Trained {self.learner!r} on {self.rows_used:,} of {self.rows:,} rows."
+        together = f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}."
+        return render_html(title, together, tables=[self.list_scores()])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

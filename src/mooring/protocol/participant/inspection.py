@@ -36,6 +36,7 @@ from mooring.learners.fitting import ROW_FOLDS, row_folds
 from mooring.mechanisms.projection import Projection
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
+from mooring.serialization import render_html
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -103,6 +104,10 @@ class Inspection:
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
         }
+
+    def _repr_html_(self) -> str:
+        tables = [self.self_attack.list_points()]
+        return render_html(self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables)
 
 
 def inspect(

@@ -42,6 +42,7 @@ from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
 from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
+from mooring.serialization import render_html
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.tables.files import is_parquet
 from mooring.typing import Matrix, Progress, TableSource
@@ -127,6 +128,15 @@ class Predictions:
             return None
         radius, ends = self.adjustment.radius, self.adjustment.label_range
         return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: scores where labels were known, never the predictions."""
+        lines = [f"{self.values.size} predictions."]
+        if self.score is not None:
+            lines.append(f"Joint model on these rows: {self.score.metric} {self.score.with_interval()}.")
+        lines += [] if self.local_only is None else [f"Your own rows alone: {self.local_only.with_interval()}."]
+        lines += [] if self.gain is None else [self.gain.sentence()]
+        return render_html(*lines, tables=[] if self.evaluation is None else [self.evaluation.list_measures()])
 
     def write(self, path: Path) -> None:
         """Write the table, readable by its owner only: as Parquet or CSV, by the file's name."""

@@ -19,6 +19,7 @@ from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.inspection import measure_local_only, state_exceeded
 from mooring.protocol.participant.secure_sums import scale_labels
+from mooring.serialization import render_html
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -56,6 +57,10 @@ class SumInspection:
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
         }
+
+    def _repr_html_(self) -> str:
+        tables = [] if self.self_attack is None else [self.self_attack.list_results()]
+        return render_html(self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables)
 
 
 def inspect_sums(
