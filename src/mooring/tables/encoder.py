@@ -135,7 +135,7 @@ class TableFit:
         return {"fits": self.fits, **vars(self), "problems": problems}
 
     def _repr_html_(self) -> str:
-        verdict = f"{self.n_rows} rows fit." if self.fits else f"The table does not fit: {len(self.problems)} reasons."
+        verdict = f"{self.n_rows} rows fit." if self.fits else f"The table does not fit. Reasons: {len(self.problems)}."
         rows = [(one.column, one.expected, one.got, one.where, one.suggestion) for one in self.problems]
         headings = ("column", "expected", "got", "where", "what to do")
         return render_html(verdict, self.stopped, tables=[[headings, *rows]] if rows else [])

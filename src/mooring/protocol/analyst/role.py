@@ -18,6 +18,7 @@ from mooring.protocol.analyst.training import Training, train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.protocol.messages.sums.bundle import SumBundle
 from mooring.typing import Progress
 
@@ -150,6 +151,11 @@ class Analyst:
     def close(self, bundles: Sequence[SumBundle], *, confirmations: str | Path | None = None) -> Closing:
         """Close the list of secure sums; see `mooring.protocol.analyst.sum_total.close_list`."""
         return close_list(self.study, bundles, self.folder, self._key, confirmations=confirmations)
+
+    @property
+    def closing_list(self) -> Path:
+        """The signed list that `close` wrote, which combiners need."""
+        return self.folder / LIST_FILE
 
     def train_sums(self, shares: str | Path, learner: str = "auto") -> SumTraining:
         """Open the total and train on it; see `mooring.protocol.analyst.sum_training.train_sums`."""
