@@ -24,7 +24,13 @@ ROOT = Path(__file__).parents[1]
 PAGES = {
     "roles": (
         "Roles",
-        ("mooring.Study", "mooring.Participant", "mooring.Analyst", "mooring.Streams", "mooring.errors"),
+        tuple(
+            f"mooring.{name}"
+            for name in (
+                *("Study", "draft_study", "DeclaredColumns", "DraftSettings", "SumSettings", "check_table_fit"),
+                *("issue_card", "enrol_cards", "Participant", "Scoring", "Analyst", "Streams", "errors"),
+            )
+        ),
     ),
     "tables": ("Tables", ("mooring.tables",)),
     "mechanisms": ("Mechanisms", ("mooring.mechanisms", "mooring.mechanisms.secure_sum", "mooring.geometry")),
@@ -85,9 +91,9 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def _describe(part: str) -> tuple[str, list[str]]:
     """Heading and the paths of public names, read without importing what a package needs."""
-    if part.rpartition(".")[2][0].isupper():
-        return "", [part]
     place = ROOT / "src" / part.replace(".", "/")
+    if not place.is_dir() and not place.with_suffix(".py").is_file():
+        return "", [part]
     tree = ast.parse((place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text("utf-8"))
     (exported,) = (
         node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"

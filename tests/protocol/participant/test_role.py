@@ -5,6 +5,7 @@ from typing import Any
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 
 from mooring import Analyst, Participant, Study
@@ -55,6 +56,8 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         with raising(InputError, "consent for labels"):
             one.share(table, anchor=tmp_path / "trial.anchor", output=output)
         one.share(table, anchor=tmp_path / "trial.anchor", output=output, labels=True)
+        frame = pd.read_csv(table).set_index("b", drop=False)  # the ledger knows the rows again
+        assert one.share(frame, anchor=tmp_path / "trial.anchor", output=output, labels=True).reissued
     analyst = Analyst(study, tmp_path / "work", analysts.signing_key)
     analyst.align(analyst.collect(f"local://{tmp_path}/inbox").bundles, certify=False)
     analyst.train("linear")

@@ -107,7 +107,9 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         tables = [self.self_attack.list_points()]
-        return render_html(f"{self.n_rows} rows fit.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables)
+        return render_html(
+            f"{self.n_rows} rows fit.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables
+        )
 
 
 def inspect(

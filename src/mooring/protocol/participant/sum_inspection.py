@@ -60,7 +60,9 @@ class SumInspection:
 
     def _repr_html_(self) -> str:
         tables = [] if self.self_attack is None else [self.self_attack.list_results()]
-        return render_html(f"{self.n_rows} rows fit.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables)
+        return render_html(
+            f"{self.n_rows} rows fit.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables
+        )
 
 
 def inspect_sums(
