@@ -72,7 +72,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return "\n".join([markdown, *_render_commands()])
     if page.file.src_uri == "files.md":
         return re.sub(
-            r"^{draft, (\w+): (.*)}$", lambda found: _draft_study(*found.groups()), markdown, flags=re.MULTILINE
+            r"^    mooring (study init .*)$", lambda found: found[0] + _draft_study(found[1]), markdown, flags=re.M
         )
     return markdown
 
@@ -139,16 +139,16 @@ def _render_command(command: Any, name: str) -> Iterator[str]:
         yield "\n".join(["| option | what it does |", "|---|---|", *options, ""])
 
 
-def _draft_study(part: str, options: str) -> str:
-    """What `mooring study init` writes for a table of three columns, or one table of it."""
-    table = "--label ill --classes no,yes --range age=0:120 --category sex=female,male"
+def _draft_study(command: str) -> str:
+    """What a `mooring study init` writes for a table of three columns; of secure sums, its method alone."""
     with tempfile.TemporaryDirectory() as folder:
         data, output = Path(folder, "patients.csv"), Path(folder, "study.toml")
         data.write_text("age,sex,ill\n", encoding="utf-8")
-        words = ["study", "init", str(data), "--output", str(output), *f"{table} {options}".split()]
-        CliRunner().invoke(app, words, catch_exceptions=False)
+        words = [str(data) if word == data.name else word for word in command.split()]
+        CliRunner().invoke(app, [*words, "--output", str(output)], catch_exceptions=False)
         text = output.read_text(encoding="utf-8")
-        return "```toml\n" + (text if part == "all" else text[text.index(f"[{part}]") :].partition("\n\n")[0]) + "\n```"
+    shown = text[text.index("[method]") :].partition("\n\n")[0] if "secure-sum" in words else text
+    return f"\n\n```toml\n{shown}\n```"
 
 
 def _escape(text: str) -> str:
