@@ -32,25 +32,12 @@ _MEASURES = {
 }
 
 
-def render_drafts(study: Study, summary: Mapping[str, Any], *, blank: str = "TO FILL IN") -> dict[str, str]:
-    """Return the drafts as Markdown, by file name.
-
-    Parameters
-    ----------
-    study : Study
-        With its roster.
-    summary : mapping
-        What `summarise` gave of this study and a role's records; records may be absent.
-    blank : str
-        What marks a place that somebody has to fill in.
-    """
+def render_drafts(study: Study, summary: Mapping[str, Any]) -> dict[str, str]:
+    """Return the drafts as Markdown, by file name, from what `summarise` gave of this study; records may be absent."""
     study.require_roster()
     facts = _plain(_describe_study(study) | _describe_records(study, summary))
-
-    def to_fill(what: str) -> str:
-        return f"**[{blank}: {what}]**"
-
-    drafts = {name: load_template(f"{name}.jinja").render(facts, blank=to_fill) for name in DRAFTS}
+    facts["blank"] = "**[TO FILL IN: {}]**".format
+    drafts = {name: load_template(f"{name}.jinja").render(facts) for name in DRAFTS}
     return {name: re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n" for name, text in drafts.items()}
 
 
@@ -120,7 +107,7 @@ def _describe_records(study: Study, summary: Mapping[str, Any]) -> dict[str, Any
         "made": summary["made"],
         "version": summary["versions"]["mooring"],
         "decision": summary["decision"]["words"],
-        "leakage": said["leakage"] if study.sums is None else [],
+        "leakage": said["leakage"] if study.sums is None and summary["verdict"]["leakage_measured"] else [],
         "measured": measured,
         "joining": said["joining"],
         "attention": said["attention"],
