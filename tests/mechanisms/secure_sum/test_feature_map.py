@@ -13,7 +13,13 @@ from hypothesis.extra.numpy import arrays
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum import picture_features
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures, TableFeatures
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, draw_glyphs, filters_of, fit_to_public
+from mooring.mechanisms.secure_sum.picture_features import (
+    PictureFeatures,
+    discriminating_directions,
+    draw_glyphs,
+    filters_of,
+    fit_to_public,
+)
 from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
 from mooring.mechanisms.secure_sum.sums import quantise
 from mooring.tables.schema import Column, Schema
@@ -157,3 +163,10 @@ def test_fourier_features_approach_the_gaussian_kernel() -> None:
     distances = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
     assert np.abs(phi @ phi.T - 0.95 * np.exp(-distances / (2 * 0.7**2)) - 0.05).max() < 0.06
     assert not np.allclose(FourierFeatures(4, seed=1).frequencies, FourierFeatures(4).frequencies)
+
+
+def test_what_all_glyphs_have_in_common_tells_them_apart_in_no_direction() -> None:
+    rng, copies = np.random.default_rng(0), picture_features._COPIES
+    z = rng.standard_normal((6 * copies, 5)) + np.repeat(3 * rng.standard_normal((6, 5)), copies, axis=0)
+    found, moved = (discriminating_directions(z + common, 2) for common in (0.0, rng.standard_normal(5)))
+    np.testing.assert_allclose(found, moved, atol=1e-9)
