@@ -20,18 +20,13 @@ import mooring
 from mooring.cli.app import app
 
 ROOT = Path(__file__).parents[1]
+ROLES = (
+    *("Study", "draft_study", "DeclaredColumns", "DraftSettings", "SumSettings", "check_table_fit", "issue_card"),
+    *("enrol_cards", "Participant", "Scoring", "Analyst", "Streams", "errors"),
+)
 # Title of a page, and what it describes: packages, by the names that they export, or single names of `mooring`.
 PAGES = {
-    "roles": (
-        "Roles",
-        tuple(
-            f"mooring.{name}"
-            for name in (
-                *("Study", "draft_study", "DeclaredColumns", "DraftSettings", "SumSettings", "check_table_fit"),
-                *("issue_card", "enrol_cards", "Participant", "Scoring", "Analyst", "Streams", "errors"),
-            )
-        ),
-    ),
+    "roles": ("Roles", tuple(f"mooring.{name}" for name in ROLES)),
     "tables": ("Tables", ("mooring.tables",)),
     "mechanisms": ("Mechanisms", ("mooring.mechanisms", "mooring.mechanisms.secure_sum", "mooring.geometry")),
     "alignment": ("Alignment", ("mooring.alignment",)),

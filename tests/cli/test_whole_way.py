@@ -496,14 +496,6 @@ def test_a_process_of_its_own_exits_with_the_code_and_prints_json(again: Walk) -
     assert refused.stderr.strip().startswith("mooring: the study is refused")
 
 
-def test_the_pages_python_example_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(compile(code, "protocol.md", "exec"), names)
-    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*?\)\s+# (.*)", code)
-    shutil.rmtree(names["place"])
-
-
 def test_every_test_that_the_threats_page_names_exists() -> None:
     root = Path(__file__).parents[2]
     named = re.findall(r"`(tests/[\w/]+\.py)`", (root / "docs" / "threats.md").read_text(encoding="utf-8"))
