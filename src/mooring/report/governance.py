@@ -93,7 +93,6 @@ def _describe_sums(study: Study) -> dict[str, Any]:
         "combiners": list(scheme.combiners),
         "threshold": scheme.threshold.threshold,
         "quorum": scheme.quorum,
-        "colluders": settings.n_colluders,
         "guarantee": describe_guarantee(study),
     }
 
@@ -123,9 +122,10 @@ def _measure_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     found = []
     for audit in summary["audits"]:
-        point = read_result(audit).headline_point
-        if point is not None and (audit["point"] is not None or audit["source"] == "check"):
-            found += _list_figures(point, audit["title"])
+        result = read_result(audit)
+        of_study = audit["point"] is not None or audit["source"] == "check"
+        if result.headline_point is not None and result.trustworthy and of_study:
+            found += _list_figures(result.headline_point, audit["title"])
     return found
 
 
