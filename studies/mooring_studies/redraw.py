@@ -2,9 +2,9 @@
 
     python -m mooring_studies.redraw results docs
 
-reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md, docs/findings.md and
-docs/alternatives.md. Figures that show faces are not drawn here, even where pictures are at hand: people's faces do not
-belong into a repository.
+reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md and the same as CSV,
+docs/findings.md and docs/alternatives.md. Figures that show faces are not drawn here, even where pictures are at hand:
+people's faces do not belong into a repository.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from mooring_studies.page import compare_with_paper, draw_figures
 from mooring_studies.settings.spec import STUDIES, read_spec
 from mooring_studies.storage.store import Finished, read_finished
 
-COMPARISON, FINDINGS, GALLERY = "paper-against-mooring.md", "findings.md", "figures.md"
+COMPARISON, NUMBERS = "paper-against-mooring.md", "paper-against-mooring.csv"
+FINDINGS, GALLERY = "findings.md", "figures.md"
 ALTERNATIVES = "alternatives.md"
 _FACES = ("celeba", "participants")
 
@@ -47,7 +48,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
         )
     from mooring.atomic_io import make_folder, write_atomically
     from mooring_studies.comparison.alternatives_table import describe_alternatives
-    from mooring_studies.comparison.claims_page import render_comparison
+    from mooring_studies.comparison.claims_page import render_comparison, write_comparison
     from mooring_studies.comparison.findings import render_findings
     from mooring_studies.markdown import render_gallery, render_markdown, write_line
 
@@ -62,9 +63,11 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
     make_folder(docs, what="the folder of documents")
     comparisons = compare_with_paper(finished)
     titles = {name: read_spec(name).title for name in there}
+    tables = {name: one.results for name, one in finished.items()}
     pages = {
-        COMPARISON: render_comparison(comparisons, {name: one.facts for name, one in finished.items()}),
-        FINDINGS: render_findings({name: one.results for name, one in finished.items()}, comparisons),
+        COMPARISON: render_comparison(comparisons, {name: one.facts for name, one in finished.items()}, tables),
+        NUMBERS: write_comparison(comparisons),
+        FINDINGS: render_findings(tables, comparisons),
         GALLERY: render_gallery({name: own for name, own in figures.items() if own}, titles, under=docs),
     }
     if "alternatives" in finished:

@@ -1,15 +1,15 @@
+import csv
 import inspect
+import io
 import math
-import re
 from collections import Counter
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.comparison import claims_fits, claims_page, curves
+from mooring_studies.comparison import claims_fits, claims_page, curves, verdicts
 from mooring_studies.comparison.claims import FUNCTIONS, NOT_RUN, Comparison, Number, compare, paper_numbers
-from mooring_studies.comparison.claims_page import tabulate_durations
 from mooring_studies.comparison.claims_study import NoAnswer, Study, read_paper
 from mooring_studies.comparison.results import Results
 from mooring_studies.data import faces
@@ -319,7 +319,7 @@ def test_a_study_that_was_not_run_gives_rows_that_say_so() -> None:
     found = compare({})
     assert len(found) == len(paper_numbers())
     assert all(one.ours is None and one.note == NOT_RUN and not one.large for one in found)
-    assert {one["provenance"] for one in claims_page.describe_comparison(found, {})["studies"]} == {None}
+    assert set(claims_page.describe_comparison(found, {})["provenance"].values()) == {None}
 
 
 def test_an_empty_table_and_empty_facts_give_no_number_and_no_error() -> None:
@@ -450,19 +450,43 @@ def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
     assert BUILT["bands: level"] == curves.LEVEL
 
 
-def test_the_page_has_every_number_once_and_says_where_it_came_from() -> None:
+def test_the_table_has_every_number_once_and_the_page_says_where_they_came_from() -> None:
     found = list(digit_comparisons().values())
-    page = claims_page.render_comparison(found, {"mnist": digit_facts()})
-    tables = page[page.index("\n## Digits") :]
-    rows = [line for line in tables.splitlines() if line.startswith("| ") and not line.startswith("| what |")]
-    assert len(rows) == len(found)
-    assert {line.count("|") for line in rows} == {7, 4}  # six columns beside the paper, three for ours alone
+    rows = [*csv.DictReader(io.StringIO(claims_page.write_comparison(found)))]
+    assert [row["id"] for row in rows] == [one.number.id for one in found]
+    line = next(row for row in rows if row["id"] == "mnist.utility.control.i-gdp")
+    assert (line["paper_text"], line["ours_text"], line["difference_text"]) == (
+        "56.3685 %",
+        "55.0000 %",
+        "−1.37 points",
+    )
+    page = claims_page.render_comparison(found, {"mnist": digit_facts()}, {"mnist": Results.from_rows(digit_rows())})
     for told in ("`mooring reproduce mnist`", "A GPU", "torch 2.7", "mooring 0.1.0", "seeds: 1, 2", "5 minutes"):
         assert told in page
-    assert "| balanced accuracy without noise, I-GDP | 56.3685 % | 55.0000 % |  | −1.37 points |  |" in page
-    assert "| and left for training | 50,000 | 50,000 |  | same |  |" in page
-    assert re.search(r"\| not run \|.*\|\s*\|", page)
-    assert "lower bound" in page
+    assert "`celeba`: not run yet" in page
+
+
+def test_a_verdict_follows_from_what_is_true_and_how_near_the_numbers_are() -> None:
+    def reading(*ours: float) -> verdicts.Reading:
+        return verdicts.Reading("I-GDP", "mnist.utility.control.i-gdp", ours)  # the paper's is 56.3685 %
+
+    near, far = reading(55.0, 58.0), reading(60.0, 66.0)
+    assert verdicts.judge(True, [near]) == "holds"
+    assert verdicts.judge(True, [near, far]) == "holds, shifted"
+    assert verdicts.judge(False, [near]) == "does not"
+    assert verdicts.judge(True, [near, reading()]) == "ill-posed"
+    assert [one.outside for one in (near, far, reading(90.0))] == [False, True, False]
+    assert far.shown == (63.0, pytest.approx(4.243, abs=1e-3))
+
+
+def test_a_bin_of_draws_is_read_on_a_line_and_not_where_there_are_few() -> None:
+    rows = [
+        {"method": "aa-i-gdp-anchor-noise", "anchor_noise_scale": v, "balanced_accuracy": 0.9 - v}
+        for v in (0.0, 0.1, 0.101, 0.102, 0.103, 0.125, 0.4, 0.5)
+    ]
+    study = verdicts.Reader(Results.from_rows(rows))
+    assert verdicts.in_bin(study, "aa-i-gdp-anchor-noise", "balanced_accuracy", 0.11) == pytest.approx(0.79)
+    assert np.isnan(verdicts.in_bin(study, "aa-i-gdp-anchor-noise", "balanced_accuracy", 0.3))
 
 
 def test_plain_rows_carry_numbers_and_words() -> None:
@@ -505,32 +529,6 @@ def test_time_is_left_out_where_none_was_noted() -> None:
 
 def test_every_reason_that_is_named_is_there_and_used() -> None:
     assert {number.reason for number in paper_numbers() if number.reason} | {"quick"} == set(REASONS)
-
-
-def test_the_page_tells_the_seconds_of_the_first_deployments_stages() -> None:
-    seconds = {
-        "reading": 3.0,
-        "deployment 0, 2 participants: anchor noise": 10.2,
-        "deployment 0, 5 participants: anchor noise": 20.0,
-        "deployment 0, 5 participants: controls": 0.1,
-        "deployment 1, 2 participants: anchor noise": 1000.0,
-    }
-    told = claims_page.describe_provenance("participants", {"seconds": seconds})["told"]
-    assert told == {"time": "17 minutes", "of which the first deployment": "anchor noise 30 s"}
-    assert [*claims_page.describe_provenance("participants", {"seconds": {"points": 9.0}})["told"]] == ["time"]
-
-
-def test_times_tell_the_papers_runs_from_what_stands_beside_them_and_from_waiting() -> None:
-    stages = {"preparing": 1, "controls": 2, "pooled raw": 10, "alone": 20, "anchor noise": 4}
-    seconds = {"reading": 1000.0}
-    for where, factor in (("deployment 0, 2 participants", 1), ("deployment 0, 5 participants", 10)):
-        seconds |= {f"{where}: {stage}": factor * float(value) for stage, value in stages.items()}
-        seconds[f"{where}: waiting for the auditor"] = factor * 100.0
-    seconds["deployment 10, 2 participants: controls"] = 5.0
-    (line,) = tabulate_durations({"participants": {"seconds": seconds, "machine": {"gpu": None}}, "mnist": {}})
-    assert (line["study"], line["machine"]) == ("participants", "CPU")
-    assert [line[name] for name in ("papers", "beside", "waiting", "others", "all")] == [77, 330, 1100, 5, 2512]
-    assert tabulate_durations({"mnist": {}, "hospitals": {"seconds": {"points": 3.0}}}) == []
 
 
 def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:

@@ -464,10 +464,12 @@ def test_committed_results_are_redrawn_with_the_comparison(
     written = redraw.redraw(finished[1].parent, docs, say=said.append)
     assert said[0].startswith("mnist: ")
     assert {path.name for path in written if path.suffix == ".svg"} >= {"linkage.svg", "tradeoff.svg"}
-    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-3])
-    assert [path.name for path in written[-3:]] == ["paper-against-mooring.md", "findings.md", "figures.md"]
+    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-4])
+    assert [path.name for path in written[-4:]] == [
+        *("paper-against-mooring.md", "paper-against-mooring.csv", "findings.md", "figures.md")
+    ]
     page = (docs / "figures.md").read_text(encoding="utf-8")
-    for figure in written[:-3]:  # every figure once, named from where the page is, a caption beneath
+    for figure in written[:-4]:  # every figure once, named from where the page is, a caption beneath
         assert page.count(f"]({figure.relative_to(docs).as_posix()})\n\n") == 1
     text = (docs / "paper-against-mooring.md").read_text(encoding="utf-8")
     assert "mooring reproduce mnist" in text

@@ -1,7 +1,9 @@
-"""The paper's numbers beside ours: plain rows for JSON and HTML, and a page of Markdown (comparison.md.jinja)."""
+"""The paper's numbers beside ours: plain rows for JSON, HTML and CSV, and a page of Markdown (comparison.md.jinja)."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,45 +18,51 @@ from mooring_studies.comparison.claims import (
     Facts,
     Number,
 )
+from mooring_studies.comparison.results import Results
+from mooring_studies.comparison.verdicts import describe_uneven, describe_verdicts
 from mooring_studies.markdown import render_markdown, write_line
 
-_PAPERS = ("preparing", "controls", "private-data noise", "anchor noise")
-_WAITING = "waiting for the auditor"
-_FIRST = "deployment 0,"
-_STUDIES = ("mnist", "celeba", "participants")
+_COLUMNS = (
+    *("id", "study", "section", "kind", "says", "unit", "paper", "ours", "difference", "large", "note"),
+    *("lowest", "highest", "paper_text", "ours_text", "spread_text", "difference_text"),
+)
 _FEW_DIGITS = 1e-3  # below this, numbers are written with a power of ten
 
 
-def render_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> str:
-    """The page that lays every number of the paper's section 5 beside ours, in Markdown.
+def render_comparison(
+    comparisons: Sequence[Comparison], facts: Mapping[str, Facts], studies: Mapping[str, Results]
+) -> str:
+    """The page of the paper's claims and what became of them, in Markdown.
 
     Parameters
     ----------
     comparisons : sequence of Comparison
         From `compare`.
-    facts : mapping of str to facts
+    facts, studies : mapping of str to facts and to Results
         Of the studies that were run, by name.
     """
-    values = describe_comparison(comparisons, facts) | {"write_line": write_line}
-    return render_markdown("comparison.md.jinja", values, width=None)
+    values = {
+        **describe_comparison(comparisons, facts),
+        "claims": describe_verdicts(studies),
+        "uneven": describe_uneven(studies),
+        "write_line": write_line,
+    }
+    return render_markdown("comparison.md.jinja", values)
+
+
+def write_comparison(comparisons: Sequence[Comparison]) -> str:
+    """Every number of the paper beside ours, and those of ours that belong beside them, as CSV."""
+    rows = [{name: row[name] for name in _COLUMNS} for row in as_dicts(comparisons)]
+    text = io.StringIO()
+    table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return text.getvalue()
 
 
 def describe_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> dict[str, Any]:
-    """What the page shows, in plain values: counts, rules, times, and the numbers of each study by section."""
-    rows = as_dicts(comparisons)
-    studies = []
-    for study in dict.fromkeys(row["study"] for row in rows):
-        own = [row for row in rows if row["study"] == study]
-        stated = [row for row in own if row["kind"] != "beside"]
-        sections = {name: [row for row in stated if row["section"] == name] for name in _distinct(stated, "section")}
-        studies.append(
-            {
-                "name": study,
-                "provenance": describe_provenance(study, facts[study]) if study in facts else None,
-                "sections": sections,
-                "ours_alone": [row for row in own if row["kind"] == "beside"],
-            }
-        )
+    """What the page tells of all numbers, in plain values: counts, rules, settings that differ, how they were made."""
+    settings = [row for row in as_dicts(comparisons) if row["kind"] == "setting" and row["large"]]
     return {
         "counts": _count(comparisons),
         "rules": {
@@ -63,13 +71,12 @@ def describe_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, F
             "count": 100 * LARGE_SHARES["count"],
             "other": 100 * LARGE_SHARES[""],
         },
-        "times": tabulate_durations(facts),
-        "studies": studies,
+        "settings": settings,
+        "provenance": {
+            study: describe_provenance(study, facts[study]) if study in facts else None
+            for study in ("mnist", "celeba", "participants", "uneven")
+        },
     }
-
-
-def _distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-    return list(dict.fromkeys(row[name] for row in rows))
 
 
 def _count(comparisons: Sequence[Comparison]) -> dict[str, int]:
@@ -105,7 +112,6 @@ def describe_provenance(study: str, facts: Facts) -> dict[str, Any]:
         "seeds": ", ".join(map(str, seeds)),
         "date": facts.get("date"),
         "time": total_duration(facts),
-        "of which the first deployment": first_deployment_durations(facts),
     }
     return {
         "command": facts.get("command") or f"mooring reproduce {study}" + (" --quick" if spec.get("quick") else ""),
@@ -172,52 +178,10 @@ def difference_text(comparison: Comparison) -> str:
     return f"{_signed(100 * comparison.relative, 1)} %"
 
 
-def tabulate_durations(facts: Mapping[str, Facts]) -> list[dict[str, Any]]:
-    """Seconds of each study that noted them, by part; `waiting` is None where the other seconds contain it.
-
-    Examples
-    --------
-    >>> seconds = {"deployment 0, 10 participants: controls": 12.4, "deployment 1, 10 participants: controls": 30.0}
-    >>> tabulate_durations({"mnist": {"seconds": seconds}})[0]
-    {'study': 'mnist', 'machine': 'CPU', 'papers': 12.4, 'beside': 0.0, 'waiting': None, 'others': 30.0, 'all': 42.4}
-    """
-    return [_parts(study, facts[study]) for study in _STUDIES if study in facts and _seconds(facts[study])]
-
-
 def total_duration(facts: Facts) -> str:
     """All seconds together, in words; empty where none were noted, which is not the same as no time."""
     seconds = sum(_seconds(facts).values())
     return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds" if seconds > 0 else ""
-
-
-def first_deployment_durations(facts: Facts) -> str:
-    """The seconds of each stage of the first deployment: what the paper ran, and what it did not, apart."""
-    return ", ".join(f"{stage} {value:.0f} s" for stage, value in _stages(facts).items() if value >= 0.5)
-
-
-def _parts(study: str, facts: Facts) -> dict[str, Any]:
-    first, seconds = _stages(facts), _seconds(facts)
-    papers = sum(value for stage, value in first.items() if stage in _PAPERS)
-    others = sum(value for name, value in seconds.items() if name.startswith("deployment ") and _FIRST not in name)
-    return {
-        "study": study,
-        "machine": str((facts.get("machine") or {}).get("gpu") or "CPU"),
-        "papers": papers,
-        "beside": sum(first.values()) - papers - first.get(_WAITING, 0.0),
-        "waiting": first.get(_WAITING),
-        "others": others,
-        "all": sum(seconds.values()),
-    }
-
-
-def _stages(facts: Facts) -> dict[str, float]:
-    """Seconds of the first deployment by stage, over all its numbers of participants."""
-    stages: dict[str, float] = {}
-    for name, value in _seconds(facts).items():
-        where, _, stage = name.rpartition(": ")
-        if where.startswith(_FIRST):
-            stages[stage] = stages.get(stage, 0.0) + value
-    return stages
 
 
 def _seconds(facts: Facts) -> dict[str, float]:
