@@ -47,7 +47,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
             cure="'mooring reproduce STUDY --output results' makes one.",
         )
     from mooring.atomic_io import make_folder, write_atomically
-    from mooring_studies.comparison.alternatives_table import describe_alternatives
+    from mooring_studies.alternatives.table import describe_alternatives
     from mooring_studies.comparison.claims_page import render_comparison, write_comparison
     from mooring_studies.comparison.findings import render_findings
     from mooring_studies.markdown import render_gallery, render_markdown, write_line

@@ -12,7 +12,7 @@ import numpy as np
 
 from mooring.report import render_sentence
 from mooring.typing import Array
-from mooring_studies.comparison.alternatives_table import ALTERNATIVE_COLUMNS, tabulate_alternatives
+from mooring_studies.alternatives.table import ALTERNATIVE_COLUMNS, tabulate_alternatives
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.comparison.sums_table import EPSILONS, tabulate_sums
 from mooring_studies.figures.readings import accuracy_of, mean

@@ -13,7 +13,7 @@ from mooring_studies.alternatives import updates
 from mooring_studies.alternatives.measurement import MEASURES, TARGETS, strongest_columns
 from mooring_studies.alternatives.releases import ClassStatistics, draw_synthetic, score_by_synthetic
 from mooring_studies.alternatives.study import AlternativeOptions, Alternatives, run_alternatives
-from mooring_studies.comparison.alternatives_table import tabulate_alternatives
+from mooring_studies.alternatives.table import tabulate_alternatives
 from mooring_studies.comparison.results import Results
 from mooring_studies.redraw import redraw
 from mooring_studies.settings.sections import convert

@@ -467,8 +467,10 @@ def test_the_table_has_every_number_once_and_the_page_says_where_they_came_from(
 
 
 def test_a_verdict_follows_from_what_is_true_and_how_near_the_numbers_are() -> None:
+    i_gdp = next(one for one in paper_numbers() if one.id == "mnist.utility.control.i-gdp")
+
     def reading(*ours: float) -> verdicts.Reading:
-        return verdicts.Reading("I-GDP", "mnist.utility.control.i-gdp", ours)  # the paper's is 56.3685 %
+        return verdicts.Reading("I-GDP", i_gdp, ours)  # the paper's is 56.3685 %
 
     near, far = reading(55.0, 58.0), reading(60.0, 66.0)
     assert verdicts.judge(True, [near]) == "holds"
@@ -484,9 +486,12 @@ def test_a_bin_of_draws_is_read_on_a_line_and_not_where_there_are_few() -> None:
         {"method": "aa-i-gdp-anchor-noise", "anchor_noise_scale": v, "balanced_accuracy": 0.9 - v}
         for v in (0.0, 0.1, 0.101, 0.102, 0.103, 0.125, 0.4, 0.5)
     ]
-    study = verdicts.Reader(Results.from_rows(rows))
-    assert verdicts.in_bin(study, "aa-i-gdp-anchor-noise", "balanced_accuracy", 0.11) == pytest.approx(0.79)
-    assert np.isnan(verdicts.in_bin(study, "aa-i-gdp-anchor-noise", "balanced_accuracy", 0.3))
+    study, what = (
+        verdicts.Reader(Results.from_rows(rows)),
+        {"method": "aa-i-gdp-anchor-noise", "column": "balanced_accuracy"},
+    )
+    assert verdicts.in_bin(study, **what, at=0.11) == pytest.approx(0.79)
+    assert np.isnan(verdicts.in_bin(study, **what, at=0.3))
 
 
 def test_plain_rows_carry_numbers_and_words() -> None:

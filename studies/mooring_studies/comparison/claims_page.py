@@ -18,8 +18,9 @@ from mooring_studies.comparison.claims import (
     Facts,
     Number,
 )
+from mooring_studies.comparison.findings_reading import describe_uneven
 from mooring_studies.comparison.results import Results
-from mooring_studies.comparison.verdicts import describe_uneven, describe_verdicts
+from mooring_studies.comparison.verdicts import describe_verdicts
 from mooring_studies.markdown import render_markdown, write_line
 
 _COLUMNS = (

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mooring.typing import Matrix
 from mooring_studies.comparison.claims import paper_numbers
-from mooring_studies.comparison.claims_study import Study
+from mooring_studies.comparison.claims_study import Study, column_of
 from mooring_studies.comparison.curves import WIDEST_GAP, Curve, crossing
 from mooring_studies.comparison.results import Kind, Results
 
 ANCHOR, DATA = "aa-i-gdp-anchor-noise", "c-gdp-data-noise"
+_UNEVEN_NOISE = (0.0, 0.04, 0.08, 0.16, 0.25)
 RESOLVED_GAIN = 3.0
 """Percentage points: about twice the spread of a cell's gain between deployments. What is less is not told from nothing."""
 
@@ -108,6 +110,12 @@ def largest_of(values: Matrix) -> float:
     return float(known.max()) if known.size else float("nan")
 
 
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation of shares, in percent; the mean is NaN of none, the deviation 0 of one."""
+    known = 100 * np.asarray(values, dtype=float)
+    return mean_of(known), float(known.std(ddof=1)) if len(known) > 1 else 0.0
+
+
 def percent(share: float) -> str:
     """A share in per cent, to a tenth."""
     return "n/a" if not np.isfinite(share) else f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
@@ -149,3 +157,36 @@ def at_alone(study: Reader, method: str, kind: Kind) -> float:
         Linkage, or direct matching.
     """
     return share_at(study.curve(method, f"envelope:{kind}"), study.falls_to_alone(method))
+
+
+def describe_uneven(studies: Mapping[str, Results]) -> list[dict[str, Any]]:
+    """Uneven participants beside even ones, in the deployments of both: mean and deviation of the two, by noise.
+
+    Of the draws on which every attack was run, and of I-GDP.
+    """
+    if not {"celeba", "uneven"} <= set(studies):
+        return []
+
+    def both(column: str, read: Callable[[Reader, str], float]) -> list[tuple[float, float]]:
+        deployments = studies["uneven"].values("deployment")
+        found = [
+            [read(Reader(studies[name].where(deployment=one)), column) for one in deployments]
+            for name in ("celeba", "uneven")
+        ]
+        return [mean_and_deviation([value for value in own if np.isfinite(value)]) for own in found]
+
+    def line(noise: str, read: Callable[[Reader, str], float]) -> dict[str, Any]:
+        names = {"op": "linkage:procrustes", "linked": "envelope:linkage", "matched": "envelope:match"}
+        return {"noise": noise, **{n: both(c, read) for n, c in {**names, "accuracy": "balanced_accuracy"}.items()}}
+
+    def between(low: float, high: float) -> Callable[[Reader, str], float]:
+        def read(one: Reader, column: str) -> float:
+            rows = one.draws(ANCHOR)
+            noise = rows["anchor_noise_scale"]
+            chosen = (noise >= low) & (noise < high) & np.isfinite(rows["linkage:moments"])
+            return mean_of(column_of(rows, column)[chosen])
+
+        return read
+
+    lines = [line(f"{low:g} to {high:g}", between(low, high)) for low, high in pairwise(_UNEVEN_NOISE)]
+    return [*lines, line("no anchor (I-GDP)", lambda one, column: mean_of(column_of(one.draws("i-gdp"), column)))]

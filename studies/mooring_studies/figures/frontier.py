@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.typing import Vector
-from mooring_studies.comparison.alternatives_table import tabulate_alternatives
+from mooring_studies.alternatives.table import tabulate_alternatives
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.figures import chart, readings, terms
 from mooring_studies.figures.fits import Material
