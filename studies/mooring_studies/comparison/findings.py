@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring_studies.comparison.claims import FORMULA, NOT_RUN, Comparison
+from mooring_studies.comparison.claims import Comparison
 from mooring_studies.comparison.findings_reading import (
     ANCHOR,
     DATA,
@@ -21,7 +21,6 @@ from mooring_studies.comparison.findings_reading import (
     Deployments,
     Reader,
     at_alone,
-    in_powers_of_ten,
     largest_of,
     mean_of,
     percent,
@@ -33,7 +32,6 @@ from mooring_studies.comparison.results import Results
 from mooring_studies.comparison.sums_table import score_alone, tabulate_line, tabulate_sums
 from mooring_studies.markdown import render_markdown, write_line
 
-_MUCH = 0.6  # of the most anchor noise: beyond it the curves lie flat
 _SCORE = "auc_own_clean"
 _PAPERS = {"mnist": "digits", "celeba": "faces", "participants": "the number of participants"}
 Figures = dict[str, Any]
@@ -41,14 +39,13 @@ Figures = dict[str, Any]
 
 def render_findings(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> str:
     """The page, in Markdown, from the results of the studies that are there and the paper's numbers beside them."""
-    words = {"percent": percent, "in_powers_of_ten": in_powers_of_ten, "write_line": write_line}
+    words = {"percent": percent, "write_line": write_line}
     return render_markdown("findings.md.jinja", find(studies, comparisons) | words)
 
 
 def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> Figures:
     """Every figure of the page, study by study; None for a study that was not run."""
     found: Figures = {
-        "agreement": _agreement(comparisons),
         "luck": {_PAPERS[name]: _luck(comparisons, name) for name in ("mnist", "celeba")},
     }
     readers: dict[str, tuple[str, Callable[[Results], Figures]]] = {
@@ -66,19 +63,6 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
     found["sum_lines"] = [line for name, part in parts if (line := tabulate_line(name, part))]
     tables = [(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))]
     return found | {"tables": [_on_table(name, part) for name, part in tables]}
-
-
-def _agreement(comparisons: Sequence[Comparison]) -> Figures | None:
-    """How many of the paper's results came out again; one that our curves never reach did not, and a formula is none."""
-    results = [one for one in comparisons if one.number.kind == "result" and one.note != NOT_RUN]
-    measured = [one for one in results if one.number.ours != FORMULA]
-
-    def count(some: Sequence[Comparison]) -> Figures:
-        return {"agreeing": sum(one.ours is not None and not one.large for one in some), "measured": len(some)}
-
-    by_study = {words: [one for one in measured if one.number.study == name] for name, words in _PAPERS.items()}
-    apart = [count(own) | {"words": words} for words, own in by_study.items() if own]
-    return count(measured) | {"by_study": apart} if measured else None
 
 
 def _luck(comparisons: Sequence[Comparison], study: str) -> float | None:
@@ -111,55 +95,31 @@ def _of_both(deployments: Deployments) -> Figures:
 def _on_digits(deployments: Deployments) -> Figures:
     """MNIST, in its first deployment, and how others differ."""
     study = deployments.first
-    v, sigma = read_at("mnist.linkage.anchor.0.20.procrustes"), read_at("mnist.utility.private.50.c-gdp")
+    v = read_at("mnist.linkage.anchor.0.20.procrustes")
     anchored = study.draws(ANCHOR)
     noise = anchored["anchor_noise_scale"]
     moments = np.isfinite(anchored["linkage:moments"])
-    spread = deployments.read(lambda one: one.mean("i-gdp"))
-    much = _MUCH * float(noise.max())
-    above = [100 * one for one in deployments.read(lambda one: _with_much_noise(one, much) - one.mean("i-gdp"))]
     return _of_both(deployments) | {
         "words": "digits",
         "v": v,
-        "gap": largest_of(study.draws("aa-i-gdp-data-noise")["discrepancy"]),
-        "without_noise": study.mean("aa-i-gdp"),
-        "much": much,
-        "with_much_noise": _with_much_noise(study, much),
-        "with_noise_on_rows": float(study.curve(DATA, "balanced_accuracy").at(sigma)),
-        "largest_converged": largest_of(np.where(anchored["converged"] == 1, noise, np.nan)),
         "procrustes": float(study.curve(ANCHOR, "linkage:procrustes").at(v)),
         "by_moments": float(anchored["linkage:moments"][np.argmax(np.where(moments, noise, -1.0))]),
         "exact_rows": study.mean("c-gdp", "linkage:known-secret"),
         "exact_rows_decoded": study.mean("c-gdp", "linkage:known-secret+learned"),
         "strongest": deployments.share(lambda one: share_at(one.curve(ANCHOR, "envelope:linkage"), v)),
-        "spread": {"n": len(spread), "low": min(spread), "high": max(spread)},
-        "above_i_gdp": {"low": min(above), "high": max(above)},
-        "paper": {
-            "largest_converged": stated("mnist.solver.largest-converged"),
-            "i_gdp": stated("mnist.utility.control.i-gdp"),
-        },
     }
-
-
-def _with_much_noise(study: Reader, much: float) -> float:
-    """The mean accuracy over draws with much anchor noise."""
-    rows = study.draws(ANCHOR)
-    return mean_of(np.where(rows["anchor_noise_scale"] > much, rows["balanced_accuracy"], np.nan))
 
 
 def _on_faces(deployments: Deployments) -> Figures:
     """CelebA with ten participants."""
     study = deployments.first
     procrustes, strongest = study.curve(ANCHOR, "linkage:procrustes"), study.curve(ANCHOR, "envelope:linkage")
-    v_chance, sigma = stated("celeba.linkage.anchor.crossing.procrustes"), read_at("celeba.linkage.private.3")
+    v_chance = stated("celeba.linkage.anchor.crossing.procrustes")
     return _of_both(deployments) | {
         "words": "faces",
         "v_most": strongest.high,
-        "sigma_most": sigma,
         "v_chance": v_chance,
-        "procrustes_at_most": float(procrustes.at(strongest.high)),
         "procrustes_at_chance": float(procrustes.at(v_chance)),
-        "known_secret_at_most": float(study.curve(DATA, "linkage:known-secret").at(sigma)),
         "strongest_at_most": share_at(strongest, strongest.high),
         "strongest_at_chance": deployments.share(lambda one: share_at(one.curve(ANCHOR, "envelope:linkage"), v_chance)),
         "c_gdp": deployments.share(lambda one: one.mean("c-gdp")),
@@ -272,7 +232,6 @@ def _on_table(name: str, rows: Results) -> Figures:
         "study": name,
         "rows_each": int(max(each)) if each else None,
         "shares": shares,
-        "joint_linear": score(rows.where(method="aa-i-gdp"), f"{_SCORE}:linear"),
         "i_gdp": {
             "rows_each": max(own.values("rows_each"), default=0),
             "matched": {"mean": mean_of(matched), "low": ends[0], "high": ends[1]},

@@ -138,14 +138,6 @@ def share_at(curve: Curve, x: float | None) -> float:
     return share
 
 
-def in_powers_of_ten(number: float) -> str:
-    """A very small or large number."""
-    if not np.isfinite(number):
-        return "n/a"
-    mantissa, exponent = f"{number:.1e}".split("e")
-    return f"{mantissa} · 10^{int(exponent)}"
-
-
 def at_alone(study: Reader, method: str, kind: Kind) -> float:
     """What the strongest attack reaches at the noise at which joining is worth no more than training alone.
 

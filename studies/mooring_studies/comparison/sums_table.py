@@ -7,10 +7,6 @@ the curve for two classes, else accuracy; means over deployments, with their sta
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +15,8 @@ from mooring.typing import Vector
 from mooring_studies.comparison.results import Results
 
 EPSILONS: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
-_NAMES = ("no noise", "ε = 8", "ε = 2", "ε = 1")
 HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "VA")
 _LEARNERS = ("", ":svm")
-_UNKNOWN = [math.nan] * len(EPSILONS)
 
 
 def tabulate_sums(results: Results) -> list[dict[str, Any]]:
@@ -79,15 +73,9 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
     ranked = rows.where(method="secure-sum").numbers("auc_clean")
     column = f"auc_own:{hospital}" if hospital is not None else "auc_clean" if np.isfinite(ranked).any() else "accuracy"
     sums = [rows.where(method="secure-sum", epsilon=one) for one in EPSILONS]
-    reached = [100 * _mean(own.numbers(column)) for own in sums]
     alone = score_alone(rows, column, own_rows=hospital is not None)
-    aims = _read_aims().get((case, rows_each, hospital), {})
-    over = aims.get("over_alone")
-    goals = aims.get("reach", _UNKNOWN) if over is None else [*_UNKNOWN[1:], max(alone.values()) + over]
-    reach, prototype = (
-        [None if math.isnan(one) else one for one in found] for found in (goals, aims.get("prototype", _UNKNOWN))
-    )
-    line: dict[str, Any] = {
+    above = sums[-1].numbers("membership_tpr_low") > sums[-1].numbers("membership_limit")
+    return {
         "case": case if hospital is None else f"{case}, {HOSPITALS[hospital]}",
         "participants": int(rows.numbers("n_participants")[0]),
         "rows_each": rows_each,
@@ -98,44 +86,14 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "pooled": describe_spread(rows.where(method="pooled-raw").numbers(column)),
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),
         "scores": [describe_spread(own.numbers(column)) for own in sums],
-        "reach": reach,
-        "prototype": prototype,
-        "missed": [value is not None and mean < value - 0.05 for mean, value in zip(reached, reach, strict=True)],
-        "beats_alone": [mean > max(alone.values()) for mean in reached],
         "membership_auc": [describe_spread(own.numbers("membership_auc")) for own in sums],
         "control": describe_spread(sums[-1].numbers("membership_auc_control")),
         "membership_tpr": [describe_spread(own.numbers("membership_tpr")) for own in sums],
         "limit": [100 * _mean(own.numbers("membership_limit")) for own in sums],
-        "above_limit": [
-            int((own.numbers("membership_tpr_low") > own.numbers("membership_limit")).sum()) for own in sums
-        ],
-        "by_hospital": hospital is not None,
+        "n_above": int(above.sum()),
+        "size": f"{int(rows.numbers('n_participants')[0])} × {rows_each or 'their own'}",
+        "is_first": not hospital,
     }
-    has_aim = any(one is not None for one in (*reach, *line["prototype"]))
-    return line | {"has_aim": has_aim, "cells": _cells(line, case, is_first=not hospital)}
-
-
-def _cells(line: Mapping[str, Any], case: str, *, is_first: bool) -> dict[str, list[Any]]:
-    """The cells of a page's three tables: scores, aims with misses in bold, and membership, once a case."""
-    size = f"{line['participants']} × {line['rows_each'] or 'their own'}"
-    means = [
-        f"**{mean}**" if missed else mean for missed, mean in zip(line["missed"], _means(line["scores"]), strict=True)
-    ]
-    wins = [name for name, beats in zip(_NAMES, line["beats_alone"], strict=True) if beats]
-    told = ["–" if one is None else f"{one:.1f}" for one in (*line["reach"], *line["prototype"])]
-    joined = [" / ".join(part) for part in (means, told[: len(_NAMES)], told[len(_NAMES) :])]
-    alone = [line["alone"]["columns"], line["alone"]["features"], line["pooled"], line["rotation"]]
-    above = f"{line['above_limit'][2]} and {line['above_limit'][3]} of {line['deals']}"
-    found = [*line["membership_auc"], line["control"], *line["membership_tpr"], above]
-    return {
-        "utility": [line["case"], size, line["n_features"], line["deals"], *alone, *line["scores"]],
-        "aims": [line["case"], size, *joined, ", ".join(wins) or "no ε"],
-        "membership": [case, size, *found] if is_first else [],
-    }
-
-
-def _means(spreads: Sequence[str]) -> list[str]:
-    return [one.partition(" ")[0] for one in spreads]
 
 
 def score_alone(rows: Results, column: str, *, own_rows: bool) -> dict[str, float]:
@@ -155,13 +113,6 @@ def score_alone(rows: Results, column: str, *, own_rows: bool) -> dict[str, floa
         own = rows.where(method=f"{method}{suffix}")
         found[words] = 100 * max(_mean(own.numbers(f"{column}{learner}")) for learner in _LEARNERS)
     return found
-
-
-@cache
-def _read_aims() -> dict[tuple[str, int, int | None], dict[str, Any]]:
-    """What sum_aims.toml holds, by case, rows each and hospital."""
-    text = (Path(__file__).parent / "sum_aims.toml").read_text(encoding="utf-8")
-    return {(one["case"], one.get("rows_each", 0), one.get("hospital")): one for one in tomllib.loads(text)["aims"]}
 
 
 def _mean(values: Vector) -> float:
