@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -45,7 +45,7 @@ def write_line(*cells: Any) -> str:
 
 
 def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str, str], *, under: PurePath) -> str:
-    """The page of all figures of the studies, each with its caption.
+    """The page of all figures of the studies, each with what its caption says and none before it in its study did.
 
     Parameters
     ----------
@@ -60,13 +60,24 @@ def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str,
         {
             "title": titles.get(study, study),
             "figures": [
-                {"title": one.title, "caption": one.caption, "path": one.path.relative_to(under).as_posix()}
-                for one in own
+                {"title": one.title, "caption": caption, "path": one.path.relative_to(under).as_posix()}
+                for one, caption in zip(own, _without_repetition(one.caption for one in own), strict=True)
             ],
         }
         for study, own in figures.items()
     ]
     return render_markdown("figures.md.jinja", {"studies": studies})
+
+
+def _without_repetition(texts: Iterable[str]) -> list[str]:
+    """Texts without the sentences that stand in an earlier one."""
+    seen: set[str] = set()
+    found = []
+    for text in texts:
+        sentences = re.split(r"(?<=\.) (?=[A-Z(])", text)
+        found.append(" ".join(one for one in sentences if one not in seen))
+        seen.update(sentences)
+    return found
 
 
 def _lay_out(block: str, width: int) -> str:

@@ -17,7 +17,7 @@ from mooring_studies.figures.frontier import find_frontier
 from mooring_studies.figures.pictures import draw_pictures
 from mooring_studies.figures.readings import average_by_setting, match_levels, pair_gains, select_strongest_noise
 from mooring_studies.figures.study_figures import _STUDIES as FUNCTIONS
-from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, write_figure
+from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, locate_paper, write_figure
 from mooring_studies.figures.tradeoff import smooth_surface
 
 from mooring.errors import InputError, MissingExtraError, StorageError
@@ -971,3 +971,19 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     blocked.write_text("not a folder")
     with pytest.raises(StorageError):
         draw_figures("landscape", synthetic("landscape")[0], FACTS, None, blocked / "figures")
+
+
+def test_the_papers_numbers_are_marked_on_its_figures() -> None:
+    marked = {
+        (study, name): locate_paper(study, name)
+        for study in ("mnist", "celeba", "participants")
+        for name in ("linkage", "utility", "tradeoff", "solver", "utility-by-noise")
+    }
+    assert (1, 0.1, 74.7281) in marked["mnist", "utility"]
+    assert (0, 20, 14.39) in marked["mnist", "linkage"]
+    assert (-1, pytest.approx(12.4), 59.2) in marked["mnist", "tradeoff"]
+    assert (1, 0.059, pytest.approx(10)) in marked["celeba", "linkage"]
+    assert (-1, 11.4, pytest.approx(75)) in marked["celeba", "tradeoff"]
+    assert (0, 0.0395, 500) in marked["celeba", "solver"]
+    assert len(marked["participants", "tradeoff"]) == 10
+    assert sum(map(bool, marked.values())) == 10

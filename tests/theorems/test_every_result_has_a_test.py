@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -95,3 +96,12 @@ def test_every_test_carries_a_label_and_says_so():
         )
     ]
     assert nameless == []
+
+
+def test_the_page_that_maps_the_paper_names_files_and_tests_that_exist() -> None:
+    root = Path(__file__).parents[2]
+    rows = re.findall(r"^\| .+? \| `(\S+)` \| `(\S+?)(?:::(\w+))?` \|$", (root / "docs/theory.md").read_text(), re.M)
+    assert len(rows) >= 40
+    for module, path, test in rows:
+        assert (root / module).is_file(), module
+        assert f"def {test}(" in (root / path).read_text() if test else (root / path).is_file(), (path, test)

@@ -12,6 +12,7 @@ from typing import Any
 from mooring import InputError, MissingExtraError
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.report import render_sentence
+from mooring_studies.comparison.claims import paper_numbers
 from mooring_studies.comparison.curves import N_RESAMPLES
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures import (
@@ -140,9 +141,49 @@ def draw_study(
         raise InputError("study", expected=f"one of {', '.join(_STUDIES)}", got=repr(study), cure="Check the spelling.")
     material = fits.Material(study, results, facts, fits.Fits(n_resamples))
     for function in _STUDIES[study]:
-        yield from (_describe_sums(drawing, results) for drawing in function(material))
+        yield from (_mark_paper(_describe_sums(drawing, results), study) for drawing in function(material))
     if images is not None and _STUDIES[study] is _IMAGES:
         yield from pictures.draw_pictures(study, images)
+
+
+def locate_paper(study: str, figure: str) -> list[tuple[int, float, float]]:
+    """Where the numbers that the paper states for one of its figures lie in ours: panel, across, up."""
+    found: list[tuple[int, float, float]] = []
+    for one in paper_numbers():
+        args, value = one.args, one.value
+        if one.study != study or one.kind != "result" or value is None:
+            continue
+        level = 100 * (args.get("level") or args.get("at") or 0.0)
+        noisy = "linkage" if str(args.get("column", "")).startswith("linkage") else "utility"
+        panel = int("anchor-noise" in args.get("method", ""))
+        match (one.ours, "p" in args):
+            case ("fitted", False):
+                point = (noisy, panel, args["at"], value)
+            case ("fitted", True):
+                point = ("utility-by-noise", -1, args["at"], value)
+            case ("crossing_of", _) if args.get("level"):
+                point = (noisy, panel, value, level)
+            case ("mean_of", False) if args["method"] in ("c-gdp", "aa-i-gdp"):
+                point = (noisy, int(args["method"] == "aa-i-gdp"), 0.0, value)
+            case ("on_linkage" | "utility_at_linkage", _):
+                point = ("tradeoff", -1, level, value)
+            case ("linkage_at_utility", _) if args.get("level"):
+                point = ("tradeoff", -1, value, level)
+            case ("largest_converged" | "smallest_capped", _):
+                point = ("solver", 0, value, 500.0)
+            case _:
+                continue
+        found += [point[1:]] if point[0] == figure else []
+    return found
+
+
+def _mark_paper(drawing: chart.Drawing, study: str) -> chart.Drawing:
+    """The drawing with a black cross at every number that the paper states for it."""
+    panels = [one for one in drawing.canvas.axes if one.get_xlabel()]
+    for panel, x, y in locate_paper(study, drawing.name) if panels else ():
+        cross: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "markeredgewidth": 1.6, "zorder": 9}
+        panels[panel].plot([x], [y], scalex=False, scaley=False, linestyle="none", label="_the paper's", **cross)
+    return drawing
 
 
 def _describe_sums(drawing: chart.Drawing, results: Results) -> chart.Drawing:
