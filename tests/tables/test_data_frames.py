@@ -113,7 +113,6 @@ BAD: dict[str, tuple[Any, str, str, str]] = {
     "truths": (frame(age=[True, False]), "row 1, column 'age'", "text", ""),
     "dates": (frame(age=TIMES[:2]), "column 'age'", "timestamp", ""),
     "complex numbers": (frame(age=[1j, 2]), "column 'age'", "complex128", ""),
-    "lists": (frame(age=[[1], [2]]), "column 'age'", "list", ""),
     "objects": (frame(age=[object(), "x"]), "column 'age'", "object", ""),
     "Python objects": (
         pl.DataFrame({"age": [{1}, {2}], "ill": ["no", "yes"]}),
@@ -129,9 +128,7 @@ BAD: dict[str, tuple[Any, str, str, str]] = {
     "numbers as names": (frame().set_axis([0, 1], axis=1), "data", "other names", "map(str)"),
     "a lazy frame": (pl.LazyFrame({"age": [50], "ill": ["no"]}), "data", "lazy frame", "collect()"),
     "a series": (pd.Series([50, 60]), "data", "Series", "pandas or polars"),
-    "a dictionary": ({"age": [50], "ill": ["no"]}, "data", "dict", "pandas or polars"),
     "an array": (np.zeros((2, 2)), "data", "ndarray", "pandas or polars"),
-    "nothing": (None, "data", "NoneType", "pandas or polars"),
 }
 
 
@@ -151,3 +148,11 @@ def test_what_is_left_out_may_be_of_any_type_and_a_draft_knows_the_types() -> No
     for drafted in (draft_study(odd, drop=["note"]), draft_study(pl.from_pandas(odd.drop(columns="note")))):
         assert 'kind = "date"' in drafted
         assert "comment" not in drafted  # free text, by its name
+
+
+def test_a_notebook_is_shown_what_does_not_fit_with_text_escaped() -> None:
+    schema = Schema((Column("age", "number", 0, 100),), Label("ill", "classes", ("no", "yes")))
+    shown = check_fit(schema, frame(**{"<script>": 1}, age=[50, "x"]))._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "1 cell, row 2" in shown

@@ -86,15 +86,10 @@ class Alignment:
         return not self.termination.is_unfinished
 
     def _repr_html_(self) -> str:
-        facts = {
-            "objective": f"{self.objective:.6g}",
-            "misfit": f"{self.misfit:.3g}",
-            "iterations": str(self.iterations),
-            "residual": f"{self.residual:.1e}",
-        }
+        figures = (f"{self.objective:.6g}", f"{self.misfit:.3g}", str(self.iterations), f"{self.residual:.1e}")
+        table = [("objective", "misfit", "iterations", "residual"), figures]
         title = f"{len(self.maps)} participants. {self.termination}"
-        certificate = "" if self.certificate is None else str(self.certificate)
-        return render_html(title, certificate, tables=[[tuple(facts), tuple(facts.values())]])
+        return render_html(title, str(self.certificate or ""), tables=[table])
 
     def admit(self, anchor_representation: Array) -> RigidMap:
         """Align a late joiner to the template, moving nobody else.

@@ -92,13 +92,7 @@ class OperatingPoint(Serializable):
         return ", ".join([METHODS[self.method].title, *noises])
 
     def short_title(self, data_noise_scale: float, *, with_components: bool = False) -> str:
-        """As `title_with`, for a table; the anchor's rows where they are not four times the components.
-
-        Parameters
-        ----------
-        with_components : bool, default False
-            Whether to tell them.
-        """
+        """As `title_with`, for a table; the anchor's rows where they are not four times the components."""
         method, h = METHODS[self.method], self.n_components
         parts = [_SHORT.get(self.method, self.method)]
         parts += [f"σ={data_noise_scale:.3g}"] if method.data_noise else []

@@ -195,9 +195,6 @@ class SumAudit(Serializable):
             )
         return rows if self.alone is None else [*rows, ("local only, same features", *[""] * 5, str(self.alone))]
 
-    def _repr_html_(self) -> str:
-        return render_html(tables=[self.list_results()])
-
 
 @dataclass(frozen=True)
 class AuditResult(Serializable):
@@ -335,13 +332,7 @@ class AuditResult(Serializable):
         return cls.from_dict(json.loads(text))
 
     def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
-        """A line a point: the strongest attack, what it recovers, the joint model's score; then training alone and pooled.
-
-        Parameters
-        ----------
-        only : sequence of PointResult, optional
-            Points to list; all of them unless given.
-        """
+        """A line a point: the strongest attack, what it recovers, the joint model's score; and training without joining."""
         shown = self.points if only is None else only
         several = len({one.point.n_components for one in shown}) > 1
         rows: list[tuple[str, ...]] = [

@@ -79,13 +79,7 @@ def predict(
             limit, override = participant.study.model_limit, escape(found.release.override)
             above = f" It was delivered all the same by {override}." if override else ""
             lines.append(f"Of the rows behind the model up to {found.release.risk:.1%} may be told; '{limit}'.{above}")
-        if found.score is not None:
-            lines.append(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
-        if found.local_only is not None:
-            lines.append(f"Your own rows alone: {found.local_only.with_interval()}.")
-        if found.gain is not None:
-            lines.append(found.gain.sentence())
-        lines += _say_evaluation(found.as_dict())
+        lines += [*map(escape, found.state_scores()), *_say_evaluation(found.as_dict())]
         console.show({**found.as_dict(), "predictions": str(output)}, *lines)
 
 

@@ -102,13 +102,7 @@ def _describe_sum_training(found: SumTraining) -> Iterator[str | Table]:
         yield f"[yellow]Note:[/yellow] {remark}"
     if not found.checked:
         yield "There was no share to spare: had a combiner answered wrongly, nobody could tell. One more share tells."
-    told = "without noise, and without a guarantee"
-    if found.epsilon is not None:
-        told = f"with epsilon = {found.epsilon:g}, delta = {found.delta:g} a {found.unit}"
-    yield (
-        f"[bold]Trained[/bold] {found.learner!r} on sums over about {found.rows:,} rows of "
-        f"{len(found.participants)} participants, {told}. Each participant scores the model at home."
-    )
+    yield f"{found} Each participant scores the model at home."
     if found.coefficients:
         title = "What the prediction changes by, all else equal (ridge regression: shrunk toward 0)"
         yield _table(found.list_coefficients(), title, n_left=2)

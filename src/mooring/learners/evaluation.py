@@ -40,8 +40,9 @@ class Estimate(Serializable):
 
     def written(self, digits: str = ".3f") -> str:
         """The value, and its interval where it has one."""
-        ends = "" if math.isnan(self.low) else f" [{self.low:{digits}}, {self.high:{digits}}]"
-        return f"{self.value:{digits}}{ends}"
+        return f"{self.value:{digits}}" + (
+            "" if math.isnan(self.low) else f" [{self.low:{digits}}, {self.high:{digits}}]"
+        )
 
 
 @dataclass(frozen=True)

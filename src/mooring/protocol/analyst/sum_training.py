@@ -60,13 +60,16 @@ class SumTraining:
         written = [[f"{number:.3g}" for number in some] for some in numbers]
         return [headings, *((one.name, one.per, *cells) for one, cells in zip(self.coefficients, written, strict=True))]
 
-    def _repr_html_(self) -> str:
+    def __str__(self) -> str:
         told = "without noise, and without a guarantee"
         if self.epsilon is not None:
             told = f"with epsilon = {self.epsilon:g}, delta = {self.delta:g} a {self.unit}"
-        over = f"sums over about {self.rows:,} rows of {len(self.participants)} participants"
+        n = len(self.participants)
+        return f"Trained {self.learner!r} on sums over about {self.rows:,} rows of {n} participants, {told}."
+
+    def _repr_html_(self) -> str:
         tables = [self.list_coefficients()] if self.coefficients else []
-        return render_html(f"Trained {self.learner!r} on {over}, {told}.", *self.remarks, tables=tables)
+        return render_html(str(self), *self.remarks, tables=tables)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -129,14 +129,17 @@ class Predictions:
         radius, ends = self.adjustment.radius, self.adjustment.label_range
         return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
 
+    def state_scores(self) -> list[str]:
+        """A sentence on each score that there is."""
+        joint, alone = self.score, self.local_only
+        lines = [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
+        lines += [] if alone is None else [f"Your own rows alone: {alone.with_interval()}."]
+        return lines if self.gain is None else [*lines, self.gain.sentence()]
+
     def _repr_html_(self) -> str:
         """What a notebook shows: scores where labels were known, never the predictions."""
-        lines = [f"{self.values.size} predictions."]
-        if self.score is not None:
-            lines.append(f"Joint model on these rows: {self.score.metric} {self.score.with_interval()}.")
-        lines += [] if self.local_only is None else [f"Your own rows alone: {self.local_only.with_interval()}."]
-        lines += [] if self.gain is None else [self.gain.sentence()]
-        return render_html(*lines, tables=[] if self.evaluation is None else [self.evaluation.list_measures()])
+        tables = [] if self.evaluation is None else [self.evaluation.list_measures()]
+        return render_html(f"{self.values.size} predictions.", *self.state_scores(), tables=tables)
 
     def write(self, path: Path) -> None:
         """Write the table, readable by its owner only: as Parquet or CSV, by the file's name."""

@@ -94,8 +94,6 @@ def share_sums(
     ----------
     study : Study
         Of secure sums.
-    data : path or data frame
-        CSV, Parquet, or rows in memory.
     """
     scheme = study.sum_scheme
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
