@@ -58,9 +58,10 @@ def offences(tree: ast.AST) -> Iterator[str]:
             yield f"names {node.value}"
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_module_can_run_what_a_file_says(path: Path) -> None:
-    assert list(offences(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_no_module_can_run_what_a_file_says() -> None:
+    modules = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    assert len(modules) > 200
+    assert [f"{path}: {found}" for path, tree in modules.items() for found in offences(tree)] == []
 
 
 @pytest.mark.parametrize(
