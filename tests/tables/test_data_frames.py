@@ -120,6 +120,8 @@ BAD: dict[str, tuple[Any, str, str, str]] = {
         "fixed_size_binary",
         "",
     ),
+    "no text": (frame(age=["\ud800", 1]), "column 'age'", "object", ""),
+    "a huge number": (frame(age=[10**30, 1]), "row 1, column 'age'", "outside", ""),
     "no rows": (frame().head(0), "data file", "no rows", ""),
     "a column that is absent": (frame().drop(columns="age"), "data file", "without 'age'", ""),
     "a column too many": (frame(weight=1), "data file", "'weight'", "--ignore weight"),

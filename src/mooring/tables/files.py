@@ -1,4 +1,4 @@
-"""Tables to read: files of which there are the headers, data frames; and what is said of one that cannot be read.
+"""Tables, opened: the header of a file, or a data frame; and what is said of one that cannot be read.
 
 The parser's own messages quote the file, so none of them is passed on, and neither is the file's name.
 """
@@ -10,7 +10,7 @@ import gzip
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -29,6 +29,7 @@ from mooring.typing import TableSource
 TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 _LONGEST_HEADER = 2**22
+_NOT_IN_ARROW = (pa.ArrowException, ArithmeticError, NotImplementedError, TypeError, ValueError)  # messages quote cells
 _ROWS, _ROWS_A_BYTE = 2**20, 32  # a Parquet file has at most so many rows, or so many for each of its bytes
 _GROUP_BYTES, _GROWTH = 2**28, 1000  # a row group is at most so large, or so many times the file's size
 
@@ -111,13 +112,12 @@ def _open_frame(frame: Any) -> OpenTable:
 
 def _read_series(series: Any) -> Any:
     """A column of a data frame in Arrow's types: cells of several types as text, which a CSV file would hold."""
-    try:
+    with suppress(*_NOT_IN_ARROW):
         return series.to_arrow()
-    except (pa.ArrowException, TypeError, NotImplementedError):  # mixed cells, or none that Arrow can hold
-        cells, absent = series.to_list(), series.is_null().to_list()
-    if all(gone or isinstance(cell, str | Real | Decimal | date) for cell, gone in zip(cells, absent, strict=True)):
-        words = [None if gone else as_text(cell) for cell, gone in zip(cells, absent, strict=True)]
-        return pa.array(words, pa.string())
+    cells = [None if gone else cell for cell, gone in zip(series.to_list(), series.is_null().to_list(), strict=True)]
+    if all(cell is None or isinstance(cell, str | Real | Decimal | date) for cell in cells):
+        with suppress(*_NOT_IN_ARROW):
+            return pa.array([as_text(cell) for cell in cells], pa.string())
     kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # may be a column that nobody asks for
     return pa.ExtensionArray.from_storage(kind, pa.nulls(len(cells)))
 
