@@ -90,7 +90,7 @@ kit: .venv/pyvenv.cfg
 # Half of what .venv/.dev needs, for a second core to install beside the first half, .venv/.demo.
 .venv/.tools: .venv/pyvenv.cfg constraints.txt
 	$(PIP) --no-deps hypothesis import-linter grimp matplotlib mkdocs-material mpyc mypy networkx pillow python-flint ruff \
-		scikit-image sympy torch
+		pandas polars polars-runtime-32 scikit-image sympy torch
 	@touch $@
 
 .venv/.dev: .venv/.demo .venv/.tools

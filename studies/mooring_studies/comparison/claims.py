@@ -194,7 +194,15 @@ def _n_draws(number: Number, study: Study) -> int:
 
 
 def is_large(number: Number, ours: float, difference: float) -> bool:
-    """Whether ours differs from the paper's by much, by the rule of this module."""
+    """Whether ours differs from the paper's by much, by the rule of this module.
+
+    Parameters
+    ----------
+    number : Number
+        The paper's, with its unit and kind.
+    ours, difference : float
+        Our value, and how far it is from the paper's, in the same unit.
+    """
     value = number.value or 0.0
     if number.kind == "setting":
         return abs(difference) > _SAME * max(1.0, abs(value)) and not math.isclose(ours, value, rel_tol=_SAME)

@@ -109,7 +109,13 @@ def _read(number: Number, deployments: Sequence[Reader]) -> tuple[float, ...]:
 
 
 def in_bin(study: Reader, *, method: str, column: str, at: float) -> float:
-    """A column at a level of noise: a line through the draws near it, the mean of few, NaN where there are too few."""
+    """A column at a level of noise: a line through the draws near it, the mean of few, NaN where there are too few.
+
+    Parameters
+    ----------
+    study, method, column, at
+        Whose draws, and what of them; `at` is a noise.
+    """
     rows = study.draws(method)
     noise, values = noise_of(rows, method), column_of(rows, column)
     most = float(np.max(noise, initial=0.0))
