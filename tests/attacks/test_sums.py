@@ -9,6 +9,7 @@ import pytest
 
 from mooring.attacks import DoesNotApply
 from mooring.attacks.sums import SUM_ATTACKS, LabelledFeatures, SumView, score_membership, score_without_sums
+from mooring.attacks.sums.leverage import measure_leverage
 from mooring.attacks.sums.register import MOST_CANDIDATES
 from mooring.attacks.sums.whitened_difference import whitened_difference
 from mooring.audit.sums import SumSimulation, simulate_sums
@@ -170,6 +171,12 @@ def test_where_noise_is_all_there_is_a_row_counts_by_its_length_in_units_of_nois
     score, row = difference(1.0, 10.0, scale=1e-6)
     squares = [np.sum((row.features.T @ part) ** 2) for part in vars(row).values()]
     assert score == pytest.approx(sum(squares) / (2 * 10.0**2), rel=0.01)
+
+
+def test_leverage_does_not_depend_on_the_unit_of_features() -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 4))
+    found, scaled = (measure_leverage(u**2 * rows[:2].T @ rows[:2], u * rows, noise_scale=0.0) for u in (1, 10))
+    np.testing.assert_allclose(found, scaled, rtol=1e-6)
 
 
 def test_a_register_must_be_one() -> None:

@@ -119,6 +119,8 @@ def test_fewer_than_t_shares_fit_every_secret(secret: Elements) -> None:
         assert weights[0] != 0  # the share unseen follows the secret one to one
     with raising(InputError, "shares", expected="5"):
         recombine({j: shares[j] for j in (1, 2, 6, 7)}, THRESHOLD)
+    with raising(InputError, "shares", got="others"):  # of seven combiners
+        recombine(shares | {8: shares[7]}, THRESHOLD)
     other = shares_of(add(secret, np.ones_like(secret)), THRESHOLD)
     assert all(np.array_equal(shares[j], other[j]) == (j < 5) for j in shares)
     assert not any((shares[j] == secret).any() for j in shares)
