@@ -166,6 +166,8 @@ def test_atoms_are_the_values_that_columns_can_have() -> None:
     assert read.shape == rows.shape
     np.testing.assert_allclose(read[:, :-1], rows[:, :-1], atol=1e-12)  # all but the number, which has a fine grid
     assert np.abs(read[:, -1] - rows[:, -1]).max() <= 0.1 / 6 + 1e-9
+    ends = groups[-1].atoms[groups[-1].grid, 0][[0, -1]]
+    np.testing.assert_allclose(ends, [-1, 1], atol=0.501 * groups[-1].step)
     missing = rows[:, -1] == 0.0  # the middle of the range, which is an atom of its own
     assert missing.sum() > 10
     np.testing.assert_array_equal(read[missing, -1], 0.0)
