@@ -490,8 +490,8 @@ def test_a_bin_of_draws_is_read_on_a_line_and_not_where_there_are_few() -> None:
         verdicts.Reader(Results.from_rows(rows)),
         {"method": "aa-i-gdp-anchor-noise", "column": "balanced_accuracy"},
     )
-    assert verdicts.in_bin(study, **what, at=0.11) == pytest.approx(0.79)
-    assert np.isnan(verdicts.in_bin(study, **what, at=0.3))
+    assert verdicts._in_bin(study, **what, at=0.11) == pytest.approx(0.79)
+    assert np.isnan(verdicts._in_bin(study, **what, at=0.3))
 
 
 def test_plain_rows_carry_numbers_and_words() -> None:

@@ -153,7 +153,7 @@ def _compare_one(number: Number, found: tuple[Results, Facts] | None) -> Compari
     scaled = answer * number.of / n_draws if number.of and n_draws else answer
     difference = scaled - number.value
     relative = difference / abs(number.value) if number.value else None
-    large = is_large(number, scaled, difference)
+    large = is_large(number, scaled)
     notes = [f"of {n_draws} draws, the paper's of {number.of}"] if number.of and n_draws not in (number.of, 0) else []
     notes += [_reason(number, first)] if large else []
     return Comparison(number, answer, difference, relative, large, "; ".join(filter(None, notes)), spread, read_in)
@@ -193,17 +193,10 @@ def _n_draws(number: Number, study: Study) -> int:
     return len(_rows_of(number, study).draws(method)) if number.of and method else 0
 
 
-def is_large(number: Number, ours: float, difference: float) -> bool:
-    """Whether ours differs from the paper's by much, by the rule of this module.
-
-    Parameters
-    ----------
-    number : Number
-        The paper's, with its unit and kind.
-    ours, difference : float
-        Our value, and how far it is from the paper's, in the same unit.
-    """
+def is_large(number: Number, ours: float) -> bool:
+    """Whether ours differs from the paper's by much, by the rule of this module."""
     value = number.value or 0.0
+    difference = ours - value
     if number.kind == "setting":
         return abs(difference) > _SAME * max(1.0, abs(value)) and not math.isclose(ours, value, rel_tol=_SAME)
     if number.order_only:

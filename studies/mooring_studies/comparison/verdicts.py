@@ -63,7 +63,7 @@ class Reading:
     @property
     def near(self) -> bool:
         """Whether the mean of ours is near the paper's number, by the rule of its unit."""
-        return not is_large(self.number, self.shown[0], self.shown[0] - self.paper)
+        return not is_large(self.number, self.shown[0])
 
 
 def judge(true: bool, readings: Sequence[Reading]) -> str:
@@ -108,14 +108,8 @@ def _read(number: Number, deployments: Sequence[Reader]) -> tuple[float, ...]:
     return tuple(value for value in found if np.isfinite(value))
 
 
-def in_bin(study: Reader, *, method: str, column: str, at: float) -> float:
-    """A column at a level of noise: a line through the draws near it, the mean of few, NaN where there are too few.
-
-    Parameters
-    ----------
-    study, method, column, at
-        Whose draws, and what of them; `at` is a noise.
-    """
+def _in_bin(study: Reader, *, method: str, column: str, at: float) -> float:
+    """A column at a level of noise: a line through the draws near it, the mean of few, NaN where there are too few."""
     rows = study.draws(method)
     noise, values = noise_of(rows, method), column_of(rows, column)
     most = float(np.max(noise, initial=0.0))
@@ -162,7 +156,7 @@ def _transition(study: Reader, *, method: str) -> float:
 
 
 _BINNED: Mapping[str, Callable[..., float]] = {
-    "fitted": in_bin,
+    "fitted": _in_bin,
     "mean_fitted": _plateau,
     "extreme_fitted": _plateau,
     "on_linkage": _at_linkage,
@@ -230,15 +224,15 @@ _RULES: Mapping[str, Callable[[Reader], bool]] = {
     "open": lambda one: one.mean("c-gdp", SECRET) > 3 * CHANCE,
     "i-gdp is lower": lambda one: one.mean("c-gdp") > one.mean("i-gdp"),
     "op is strongest": lambda one: not one.mean(ANCHOR, "linkage:pseudoinverse") >= one.mean(ANCHOR, OP),
-    "falls": lambda one: in_bin(one, method=ANCHOR, column=ACCURACY, at=0.2) < one.mean("aa-i-gdp"),
+    "falls": lambda one: _in_bin(one, method=ANCHOR, column=ACCURACY, at=0.2) < one.mean("aa-i-gdp"),
     "above chance": lambda one: one.mean(ANCHOR, OP) > CHANCE,
-    "to chance": lambda one: in_bin(one, method=DATA, column=ACCURACY, at=50) < 2 * CHANCE,
+    "to chance": lambda one: _in_bin(one, method=DATA, column=ACCURACY, at=50) < 2 * CHANCE,
     "near i-gdp": _near_i_gdp,
     "stops below": _stops_below_v_pt,
     "ahead": _ahead,
     "safer": _safer,
     "crosses": lambda one: True,
-    "rises": lambda one: all(_by_participants(one, partial(in_bin, method=ANCHOR, column=ACCURACY, at=0.01))),
+    "rises": lambda one: all(_by_participants(one, partial(_in_bin, method=ANCHOR, column=ACCURACY, at=0.01))),
     "does not rise": lambda one: not all(_by_participants(one, lambda part: part.mean("i-gdp"))),
     "more stop": lambda one: (
         _stops_below_v_pt(one) and all(_by_participants(one, lambda part: float(part.draws(ANCHOR)["converged"].sum())))
