@@ -29,7 +29,7 @@ PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol"
 EXTRA_TESTS = {
     "mechanisms": (
         *("theorems", "test_estimators.py", "protocol/participant"),
-        *("learners/test_sums.py", "learners/test_sum_export.py"),
+        *("learners/test_sums.py", "learners/test_sum_export.py", "protocol/test_secure_sums.py"),
     ),
     "alignment": ("theorems", "protocol/analyst"),
     "attacks": ("audit/test_decoding.py", "audit/test_release.py"),
