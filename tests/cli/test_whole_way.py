@@ -457,7 +457,7 @@ def test_the_help_reads_like_the_story() -> None:
     printed = commands.run("--help").output
     names = re.findall(r"^[│|] (\w+)  ", printed, flags=re.MULTILINE)
     story = "plan audit study join deal invite check share send combine align train export deliver predict"
-    assert " ".join(names) == f"{story} report desk demo reproduce version flare"
+    assert " ".join(names) == f"{story} report governance desk demo reproduce version flare"
     assert "Exit codes: 0 done" in " ".join(printed.split())
 
 
