@@ -274,9 +274,9 @@ def read_encoded(
     data : TableSource
         A file, or a table in memory.
     labels : LabelUse, default "require"
-        Whether the label's column must, may or must not be there.
+        Whether the label's column must ("require") or may ("allow") be there and is read, or is not read ("ignore").
     ignore : sequence of str, optional
-        Names of columns to leave out beside those of the schema.
+        Columns of the table that the schema does not have, and that are left out.
     """
     parts = list(encoded_batches(schema, data, labels=labels, ignore=ignore))
     found: list[Any] = [part.labels for part in parts if part.labels is not None]

@@ -45,7 +45,7 @@ def sample_rows(
     data : TableSource
         A file, or a table in memory.
     ignore : collection of str, optional
-        Names of columns to leave out beside those of the schema.
+        Columns of the table that the schema does not have, and that are left out.
     seed : int, default 0
         For which rows stay.
     at_most : int, optional

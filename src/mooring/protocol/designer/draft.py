@@ -247,7 +247,7 @@ def describe_recognised(data: TableSource, known: DeclaredColumns, apart: Collec
     Parameters
     ----------
     data : TableSource
-        Only its column names are read.
+        Names of columns are read, and types where the table has them; no rows.
     known : DeclaredColumns
         Columns that are declared already.
     apart : collection of str, optional

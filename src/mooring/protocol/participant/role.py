@@ -179,7 +179,7 @@ class Participant:
         output : Path
             The bundle.
         labels : bool, default False
-            Whether labels go with the rows.
+            Consent: the analyst may see the label of every row. A study with a label is refused without it.
         ignore : collection of str, optional
             Columns of the table that the study does not have.
         progress : Progress, optional
