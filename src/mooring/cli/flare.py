@@ -160,8 +160,8 @@ def server(
 def _show_files(console: execution.Output, output: Path, words: str) -> None:
     from mooring.engines.flare.configuration import certificate_end, list_kit_warnings
 
-    end, warnings = certificate_end(output), list_kit_warnings(output)
-    until = None if end is None else f"{end:%Y-%m-%d}"
+    first, warnings = certificate_end(output), list_kit_warnings(output)
+    until = None if first is None else f"{first[0]:%Y-%m-%d}"
     is_installed = find_spec("nvflare") is not None
     names = ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
     files = [str(output / name) for name in names]
@@ -176,7 +176,7 @@ def _show_files(console: execution.Output, output: Path, words: str) -> None:
         },
         f"Wrote {escape(', '.join(files))}.",
         escape(words),
-        *([] if until is None else [f"The kit's certificate is valid until {until}."]),
+        *([] if first is None else [f"The kit's certificates are valid until {until}: {escape(first[1])} ends first."]),
         *(f"[yellow]{escape(warning)}[/yellow]" for warning in warnings),
         *([] if is_installed else [hint]),
     )

@@ -548,7 +548,7 @@ def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tm
 
 
 @pytest.mark.posix
-def test_keys_that_others_can_read_and_a_certificate_that_ends_soon_are_told(tmp_path: Path) -> None:
+def test_keys_that_others_can_read_are_told(tmp_path: Path) -> None:
     kit = tmp_path / "analyst" / "kit"
     key, state = kit / "startup" / "client.key", kit.parent / "kits" / "ward" / "state" / "cert.json"
     for path in (key, state):
@@ -558,15 +558,24 @@ def test_keys_that_others_can_read_and_a_certificate_that_ends_soon_are_told(tmp
     key.chmod(0o640)
     state.chmod(0o644)  # as 'nvflare provision' leaves it
     assert [words.rpartition(" ")[2] for words in list_kit_warnings(kit / "local")] == [str(key), str(state)]
-    end = datetime(2027, 11, 12, tzinfo=UTC)
-    own = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([])
-    made = x509.CertificateBuilder(name, name, own.public_key(), 1, end - timedelta(days=360), end)
-    (kit / "startup" / "client.crt").write_bytes(made.sign(own, SHA256()).public_bytes(Encoding.PEM))
-    assert certificate_end(kit / "local") == end
+
+
+@pytest.mark.parametrize("own", ["client.crt", "server.crt"])
+@pytest.mark.parametrize("is_own_first", [True, False])
+def test_of_a_kits_certificates_the_one_that_ends_first_is_told(own: str, is_own_first: bool, tmp_path: Path) -> None:
+    end, kit = datetime(2027, 11, 12, tzinfo=UTC), tmp_path / "kit"
+    assert certificate_end(kit / "local") is None
+    (kit / "startup").mkdir(parents=True)
+    first, last = (own, "rootCA.crt") if is_own_first else ("rootCA.crt", own)
+    for name, until in ((first, end), (last, end + timedelta(days=3000))):
+        key, empty = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+        made = x509.CertificateBuilder(empty, empty, key.public_key(), 1, end - timedelta(days=360), until)
+        (kit / "startup" / name).write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    (kit / "startup" / "another.crt").write_text("no certificate")
+    assert certificate_end(kit / "local") == (end, first)
     for days, told in ((31, 0), (29, 1), (-1, 1)):
         found = list_kit_warnings(kit / "local", now=end - timedelta(days=days))
-        assert sum("2027-11-12" in words for words in found) == told
+        assert [f"{first} ends on 2027-11-12" in words for words in found] == [True] * told
 
 
 def test_a_folder_that_is_no_kit_gets_no_policy(tmp_path: Path) -> None:

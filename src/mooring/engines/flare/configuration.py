@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -143,16 +144,18 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
         write_atomically(folder / name, to_json(content), what="the policy")
 
 
-def certificate_end(folder: Path) -> datetime | None:
-    """When the certificate of a kit ends, by the kit's `local` folder; None where there is none that can be read."""
-    from cryptography.x509 import load_pem_x509_certificate
+def certificate_end(folder: Path) -> tuple[datetime, str] | None:
+    """When the first certificate of a kit ends, the authority's included, and its file; by the kit's `local` folder.
 
-    for path in sorted((folder.resolve().parent / "startup").glob("*.crt")):
-        try:
-            return load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-        except (OSError, ValueError):
-            continue
-    return None
+    None where no certificate can be read.
+    """
+    from cryptography.x509 import load_pem_x509_certificates
+
+    found = []
+    for path in (folder.resolve().parent / "startup").glob("*.crt"):
+        with suppress(OSError, ValueError):
+            found += [(one.not_valid_after_utc, path.name) for one in load_pem_x509_certificates(path.read_bytes())]
+    return min(found, default=None)
 
 
 def list_kit_warnings(folder: Path, now: datetime | None = None) -> list[str]:
@@ -175,9 +178,9 @@ def list_kit_warnings(folder: Path, now: datetime | None = None) -> list[str]:
     if os.name == "posix":
         bare = {path: what for path, what in keys.items() if path.stat().st_mode & _OTHERS}
         found = [f"Others on this machine can read {what}. Run: chmod 600 {path}" for path, what in bare.items()]
-    end = certificate_end(folder)
-    if end is not None and (end - (now or datetime.now(UTC))).days < _RENEWAL_DAYS:
-        found.append(f"The kit's certificate ends on {end:%Y-%m-%d}; after that nobody can connect with it.")
+    first = certificate_end(folder)
+    if first is not None and (first[0] - (now or datetime.now(UTC))).days < _RENEWAL_DAYS:
+        found.append(f"The kit's {first[1]} ends on {first[0]:%Y-%m-%d}; after that nobody can connect with it.")
     return found
 
 
