@@ -44,15 +44,15 @@ def invert_columns(
 
 
 def _list_values(cells: Matrix) -> tuple[Matrix, Indices]:
-    """Values that a column may have, and the place of each row's."""
+    """Values that a column may have, and the place of each row's; of a number that may be missing, its flags come last."""
     values, truth = np.unique(cells, axis=0, return_inverse=True)
-    if cells.shape[1] > 1 or len(values) <= MOST_VALUES:
+    if len(values) <= MOST_VALUES or np.isin(cells, (0, 1)).all():
         return values, truth.reshape(-1)
-    ends = np.unique(np.quantile(cells, np.arange(1, _N_BINS) / _N_BINS))
-    truth = np.searchsorted(ends, cells[:, 0])
-    truth = np.unique(truth, return_inverse=True)[1]
-    medians = [np.median(cells[truth == k]) for k in range(int(truth.max()) + 1)]
-    return np.array(medians)[:, None], truth
+    flags = np.unique(cells[:, 1:], axis=0, return_inverse=True)[1].reshape(-1)
+    present = cells[flags == 0, 0]  # np.unique sorts: without a flag comes first
+    ends = np.unique(np.quantile(present, np.arange(1, _N_BINS) / _N_BINS))
+    truth = np.unique(flags * _N_BINS + np.searchsorted(ends, cells[:, 0]), return_inverse=True)[1]
+    return np.array([np.median(cells[truth == k], axis=0) for k in range(int(truth.max()) + 1)]), truth
 
 
 def _put_values(rows: Matrix, group: Indices, values: Matrix) -> Iterator[Matrix]:

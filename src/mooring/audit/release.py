@@ -52,16 +52,18 @@ class ReleaseRisk(Serializable):
     Attributes
     ----------
     figures : dict of Figure
-        Membership over all rows, each by the attack that tells most; the control holds the same scores against the rows of
-        other models.
+        Membership over all rows; the control holds the same scores against the rows of other models.
     outlying : dict of Figure
         Over the tenth of the rows that lies furthest from the mean of its class.
     n_models, n_rows : int
-    attack : str
-        By which most rows are told at 1 % false alarms: 'predictions', 'gradients', or 'parameters', which adds the centre.
+    attack, outlying_attack : str
+        'predictions', 'gradients', or 'parameters', which adds the centre: what tells most at 1 % false alarms of half of
+        the models. The figures are of the other half.
     inversion : Figure, optional
         Cells found from the other columns, the label and the model, over rows that it was trained on. The control is over
         other rows; chance is the commonest value of the label.
+    n_columns : int
+        Inverted.
     """
 
     figures: dict[str, Figure]
@@ -69,28 +71,32 @@ class ReleaseRisk(Serializable):
     n_models: int
     n_rows: int
     attack: str = "predictions"
+    outlying_attack: str = "predictions"
     inversion: Figure | None = None
+    n_columns: int = 0
 
     def __str__(self) -> str:
         rate, outlying = self.figures[RATE], self.outlying[RATE]
-        chance = f"{100 * (outlying.chance or 0):.2g} %"
         words = (
             f"Whoever has the model tells of {rate.value:.1%}{rate.interval.written('.1%')} of the rows that it was trained "
-            f"on them, at 1 % false alarms, and of {outlying.value:.0%} of the most outlying tenth (by {self.attack}; "
-            f"chance {chance}; {self.n_models} models of half of {self.n_rows} rows)."
+            f"on them, at 1 % false alarms (by {self.attack}; chance {100 * (rate.chance or 0):.2g} %), and of "
+            f"{outlying.value:.0%} of the most outlying tenth (by {self.outlying_attack}; chance "
+            f"{100 * (outlying.chance or 0):.2g} %; {self.n_models} models of half of {self.n_rows} rows)."
         )
         if self.inversion is not None:
             found = self.inversion
             words += (
                 f" From the model, the label and a record's other columns, {found.value:.0%}{found.interval.written('.0%')} "
-                f"of the cells of rows in it are found, and {found.control or 0:.0%} of other rows' (guessing by the label "
-                f"{found.chance or 0:.0%})."
+                f"of the cells of rows in it are found ({self.n_columns} columns tried), and {found.control or 0:.0%} of "
+                f"other rows' (guessing by the label {found.chance or 0:.0%})."
             )
         return f"{words} A lower bound."
 
 
 def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix) -> ReleaseRisk:
-    """How well scores tell the rows of a model from others.
+    """How well scores tell the rows of a model from others, by the attack that tells most.
+
+    Of several attacks one is chosen on half of the pairs of models, and measured on the others.
 
     Parameters
     ----------
@@ -102,11 +108,11 @@ def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix
         How far each row lies out.
     """
     outlying = distances >= np.quantile(distances, 1 - _OUTLYING)
-    found = {name: _figures(one, included) for name, one in scores.items()}
-    rare = {name: _figures(one[:, outlying], included[:, outlying]) for name, one in scores.items()}
-    attack = max(found, key=lambda name: found[name][RATE].value)
+    attack, figures = _strongest(scores, included)
+    rare = {name: one[:, outlying] for name, one in scores.items()}
+    outlying_attack, outlying_figures = _strongest(rare, included[:, outlying])
     n_models, n_rows = included.shape
-    return ReleaseRisk(_strongest(found), _strongest(rare), n_models, n_rows, attack)
+    return ReleaseRisk(figures, outlying_figures, n_models, n_rows, attack, outlying_attack)
 
 
 def measure_trained_release(
@@ -144,17 +150,18 @@ def measure_trained_release(
     classes, codes = np.unique(labels, return_inverse=True)
     if len(rows) < _FEWEST_ROWS or (kind == "classes" and classes.size < 2):
         return None
+    outcomes = codes if kind == "classes" else labels
     included, answers, centres = draw_halves(N_MODELS, len(rows), rng=rng), [], []
     for half in included:
-        fitted = train_learner(learner, rows[half], labels[half], kind=kind, seed=seed)
-        answers.append(_answer(fitted, queries, classes))
+        fitted = train_learner(learner, rows[half], outcomes[half], kind=kind, seed=seed)
+        answers.append(_answer(fitted, queries, classes.size))
         centres.append(fitted.centre)
         if on_model is not None:
             on_model()
     groups = codes if kind == "classes" else np.zeros_like(codes)
     means = np.stack([rows[groups == k].mean(axis=0) for k in range(int(groups.max()) + 1)])
     distances = np.linalg.norm(rows - means[groups], axis=1)
-    scores = _score(np.stack(answers), labels if kind == "number" else codes, included)
+    scores = _score(np.stack(answers), outcomes, included)
     scores["parameters"] = scores["gradients"] + score_members(trace_centres(np.stack(centres), queries), included)
     return measure_release(scores, included, distances)
 
@@ -188,33 +195,32 @@ def measure_point_release(
         return found
     records = np.concatenate([to_numpy(part) for part in partition.train])
     chosen = np.random.default_rng([seed, 17]).permutation(len(records))[:_MOST_INVERTED]
-    half = chosen.size // 2
-    fitted = train_learner(learner, rows[chosen[:half]], labels[chosen[:half]], kind=kind, seed=seed)
-    return replace(found, inversion=_invert(fitted, simulation, records[chosen], labels[chosen], half, columns))
+    half, outcomes = chosen.size // 2, labels[chosen]
+    outcomes = np.unique(outcomes, return_inverse=True)[1] if kind == "classes" else outcomes
+    fitted = train_learner(learner, rows[chosen[:half]], outcomes[:half], kind=kind, seed=seed)
+    ends = np.cumsum([0, *(column.width for column in columns)])
+    groups = [np.arange(a, b) for a, b in pairwise(ends) if np.ptp(records[chosen, a:b], axis=0).any()][:_MOST_COLUMNS]
+    inversion = _invert(fitted, simulation, records[chosen], outcomes, half, groups) if groups else None
+    return replace(found, inversion=inversion, n_columns=len(groups))
 
 
 def _invert(
-    fitted: Fitted, simulation: Simulation, records: Matrix, labels: Labels, n_members: int, columns: Sequence[Column]
-) -> Figure | None:
-    """Cells that the first participant finds with a model of the first so many records."""
-    classes, codes = np.unique(labels, return_inverse=True)
+    fitted: Fitted, simulation: Simulation, records: Matrix, labels: Labels, n_members: int, groups: Sequence[Indices]
+) -> Figure:
+    """Cells that the first participant finds with a model of the first so many records; classes are 0 to K − 1."""
+    places = np.arange(len(labels))
 
     def answer(changed: Matrix) -> Matrix:
-        return _answer(fitted, to_numpy(simulation.map_new_rows(0, changed)), classes)
+        return _answer(fitted, to_numpy(simulation.map_new_rows(0, changed)), int(labels.max()) + 1)
 
     def log_likelihood(changed: Matrix) -> Matrix:
         if fitted.kind == "classes":
-            return np.asarray(answer(changed)[np.arange(codes.size), codes])
+            return np.asarray(answer(changed)[places, labels])
         return np.asarray(-((answer(changed) - labels) ** 2) / (2 * variance))
 
     variance = 1.0 if fitted.kind == "classes" else float(np.var(answer(records) - labels)) or 1.0
-
-    ends = np.cumsum([0, *(column.width for column in columns)])
-    groups = [np.arange(a, b) for a, b in pairwise(ends) if np.ptp(records[:, a:b], axis=0).any()]
-    if not groups:
-        return None
-    strata = codes if fitted.kind == "classes" else np.zeros_like(codes)
-    found, guessed = invert_columns(log_likelihood, records, strata, groups[:_MOST_COLUMNS])
+    strata = labels if fitted.kind == "classes" else np.zeros_like(places)
+    found, guessed = invert_columns(log_likelihood, records, strata, groups)
     by_row = found[:n_members].mean(axis=1)
     return Figure(
         "cells found by the model",
@@ -240,13 +246,13 @@ def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
     return np.sort(order[kept[:MOST_ROWS]])
 
 
-def _answer(fitted: Fitted, queries: Matrix, classes: Labels) -> Matrix:
+def _answer(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
     """Numbers, or logarithms of the probabilities of classes; of a learner without these, of which one is predicted."""
     predicted = fitted.predict(queries)
     if fitted.kind == "number":
         return np.asarray(predicted, dtype=np.float64)
-    found = fitted.probabilities(queries, int(classes.max()) + 1)
-    found = predicted[:, None] == classes if found is None else found[:, classes]
+    found = fitted.probabilities(queries, n_classes)
+    found = predicted[:, None] == np.arange(n_classes) if found is None else found
     return np.log(np.maximum(found, _LEAST_PROBABILITY))
 
 
@@ -257,10 +263,14 @@ def _score(answers: Matrix, labels: Labels, included: Mask) -> dict[str, Matrix]
     return {name: score_members(one, included) for name, one in statistics.items()}
 
 
-def _strongest(found: dict[str, dict[str, Figure]]) -> dict[str, Figure]:
-    """Each measure by the attack that tells most."""
-    measures = next(iter(found.values()))
-    return {name: max((one[name] for one in found.values()), key=lambda figure: figure.value) for name in measures}
+def _strongest(scores: dict[str, Matrix], included: Mask) -> tuple[str, dict[str, Figure]]:
+    """The attack that tells most in the first half of the pairs of models, and its figures in the others."""
+    if len(scores) == 1:
+        return next((name, _figures(one, included)) for name, one in scores.items())
+    half = len(included) // 4 * 2
+    told = {name: Membership(one[:half][included[:half]], one[:half][~included[:half]]) for name, one in scores.items()}
+    attack = max(told, key=lambda name: (told[name].true_positive_rate(0.01)[0], told[name].auc))
+    return attack, _figures(scores[attack][half:], included[half:])
 
 
 def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:
