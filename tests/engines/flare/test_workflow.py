@@ -53,12 +53,16 @@ from tests.sites import label_by_sum, vaulted_study, write_rows
 
 SITES = ("north", "south", "east")
 SUM_OF_X = hashlib.sha256(b"x").hexdigest()
-RESOURCES = {
+RESOURCES: dict[str, Any] = {
     "format_version": 2,
     "class_list_enforcement_mode": "warn",
     "class_allow_list": ["nvflare.anything."],
     "snapshot_persistor": {"args": {"root_dir": "/tmp/nvflare/snapshot-storage"}},
-    "components": [{"id": "resource_manager", "path": "x.Y"}, {"id": "site_log_streamer", "path": "x.Z"}],
+    "components": [
+        {"id": "resource_manager", "path": "x.Y"},
+        {"id": "site_log_streamer", "path": "x.Z"},
+        {"id": "job_manager", "args": {"uri_root": "/data/big/storage/jobs-storage"}},  # the administrator's own
+    ],
 }
 
 
@@ -541,6 +545,7 @@ def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tm
     assert ("site_log_streamer" in str(resources)) == (kind == "server")
     store = resources["snapshot_persistor"]["args"]["root_dir"]
     assert store == ("/tmp/nvflare" if kind == "site" else f"{kit.parent}/storage") + "/snapshot-storage"
+    assert resources["components"][-1] == RESOURCES["components"][-1]
     rights = json.loads((kit / "authorization.json").read_bytes())["permissions"]
     assert set(rights) == set(ROLES)
     assert {role["byoc"] for role in rights.values()} == {"none"}
@@ -557,6 +562,7 @@ def test_keys_that_others_can_read_are_told(tmp_path: Path) -> None:
     assert list_kit_warnings(kit / "local") == []
     key.chmod(0o640)
     state.chmod(0o644)  # as 'nvflare provision' leaves it
+    (kit / "startup" / "gone.key").symlink_to("nowhere")
     assert [words.rpartition(" ")[2] for words in list_kit_warnings(kit / "local")] == [str(key), str(state)]
 
 

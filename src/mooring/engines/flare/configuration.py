@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,9 +32,10 @@ GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.en
 _RESOURCES, _AUTHORIZATION, _CONNECTIONS = "resources.json", "authorization.json", "comm_config.json"
 _GUARD = "mooring_guard"
 _SENDS_LOGS = "site_log_streamer"
-# FLARE's own default for a server, which every server on a machine would use, and what the kit got in its place, which a
-# kit that was moved still names
-_STORES = re.compile(r"(?:/tmp/nvflare|.*[/\\]storage)(/(?:snapshot|jobs)-storage)")
+# FLARE's own default for a server, which every server on a machine would use; and what mooring put in its place, told in
+# resources.json, so that a kit that was moved takes its stores along and an administrator's own stay where they are
+_SHARED_STORAGE, _STORAGE = "/tmp/nvflare", "mooring_storage"
+_STORES = ("/snapshot-storage", "/jobs-storage")
 _INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
 _MOST_BYTES = 2**22
 _CAN_SUBMIT = ("project_admin", "lead")
@@ -136,7 +137,9 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
         resources["allow_log_streaming"] = False
         resources["components"] = [one for one in resources["components"] if one.get("id") != _SENDS_LOGS]
     else:
-        resources = _moved(resources, str(folder.resolve().parent / "storage"))
+        place, before = str(folder.resolve().parent / "storage"), (_SHARED_STORAGE, resources.get(_STORAGE))
+        moved = {f"{old}{store}": f"{place}{store}" for old in before for store in _STORES}
+        resources = _replaced(resources, moved) | {_STORAGE: place}
     connections = _found(folder, _CONNECTIONS) or {}
     connections["internal"] = _INTERNAL
     files = {_RESOURCES: resources, _AUTHORIZATION: permissions(), _CONNECTIONS: connections}
@@ -176,7 +179,7 @@ def list_kit_warnings(folder: Path, now: datetime | None = None) -> list[str]:
     keys |= dict.fromkeys(authority, "the key that signs every certificate")
     found = []
     if os.name == "posix":
-        bare = {path: what for path, what in keys.items() if path.stat().st_mode & _OTHERS}
+        bare = {path: what for path, what in keys.items() if _is_open_to_others(path)}
         found = [f"Others on this machine can read {what}. Run: chmod 600 {path}" for path, what in bare.items()]
     first = certificate_end(folder)
     if first is not None and (first[0] - (now or datetime.now(UTC))).days < _RENEWAL_DAYS:
@@ -218,12 +221,16 @@ def _not_flares(name: str) -> InputError:
     return InputError(name, expected="JSON as FLARE writes it", got="something else", cure="Provision again.")
 
 
-def _moved(content: Any, place: str) -> Any:
-    """The same, with the stores of a server moved into the kit."""
+def _replaced(content: Any, values: Mapping[str, str]) -> Any:
+    """The same, with some texts replaced by others."""
     if isinstance(content, dict):
-        return {name: _moved(value, place) for name, value in content.items()}
+        return {name: _replaced(value, values) for name, value in content.items()}
     if isinstance(content, list):
-        return [_moved(value, place) for value in content]
-    if isinstance(content, str) and (store := _STORES.fullmatch(content)) is not None:
-        return place + store[1]
-    return content
+        return [_replaced(value, values) for value in content]
+    return values.get(content, content) if isinstance(content, str) else content
+
+
+def _is_open_to_others(path: Path) -> bool:
+    with suppress(OSError):
+        return bool(path.stat().st_mode & _OTHERS)
+    return False
