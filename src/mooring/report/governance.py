@@ -179,6 +179,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         f"Each contribution is split among {k} combiner{'' if k == 1 else 's'}. Any {t} who follow the protocol open the "
         f"total of one list, of at least {scheme.quorum} contributions; {t} who together break it can open every single "
         f"contribution; fewer than {t} learn nothing of any."
+        + (" If one of them does not answer, nothing can be opened." if t == k else "")
     )
     if settings.epsilon is None:
         return {
@@ -187,7 +188,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
             "sealing": sealed,
             "assumptions": _assumptions(study),
         }
-    unit = "row"
+    unit, several = "row", "person with several rows counts once for each"
     if settings.person:
         rows = "any number of" if settings.rows_per_person == "mean" else f"at most {settings.rows_per_person}"
         unit = f"person, with {rows} rows at one participant"
@@ -200,7 +201,8 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         "sealing": sealed,
         "assumptions": _assumptions(study),
         "limits": "What the same rows spend in several such studies adds up; the vault counts it. A "
-        + ("person with rows at several participants counts once at each. A " if settings.person else "")
+        + ("person with rows at several participants counts once at each" if settings.person else several)
+        + ". A "
         + "participant that shares invented rows can falsify the model, and is not noticed.",
     }
 
@@ -216,9 +218,15 @@ def _helps(n: int) -> str:
 def _assumptions(study: Study) -> str:
     scheme = study.sum_scheme
     settings, t = scheme.settings, scheme.threshold.threshold
-    noise = "" if settings.epsilon is None else "their noise is drawn from secrets that stay in their vaults, "
     helpers = f"{_count(settings.n_colluders)} {_helps(settings.n_colluders)}"
+    words = (
+        f"At most {helpers} the analyst; the others follow the protocol, on rows that go out in no other way, and the "
+        f"combining keys of {t} combiners do not leak, then or later. The signing keys in the roster are the participants' "
+        "own, which comparing fingerprints shows. The ciphers hold (X25519, ChaCha20, Ed25519, SHA-256)."
+    )
+    if settings.epsilon is None:
+        return words
     return (
-        f"At most {helpers} the analyst; the others follow the protocol, {noise}and the combining keys of {t} combiners do "
-        "not leak, then or later. The ciphers hold (X25519, ChaCha20, Ed25519, SHA-256)."
+        f"{words} Noise is drawn from secrets that stay in the vaults. Ranges, categories, features and the split of the "
+        "budget were fixed without looking at anybody's rows."
     )
