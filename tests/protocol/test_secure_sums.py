@@ -405,7 +405,9 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
     t = given.study.sum_scheme.threshold.threshold
     assert t == 6
     through(given, range(8), combiners=range(t + spare))
-    assert open_total(given.study, given.work, given.inbox).checked == (spare > 0)
+    found = train_sums(given.study, given.work, given.inbox)
+    assert found.checked == (spare > 0)
+    assert ("no share to spare" in found._repr_html_()) == (spare == 0)
     wrong = read_combined_share(given.inbox / "p2.share", given.study)
     forged = np.random.default_rng(0).integers(PRIME, size=wrong.elements.size, dtype=np.uint64)
     write_combined_share(
@@ -417,7 +419,9 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
         signer=given.vaults[2].signing_key,
     )
     if spare == 2:
-        assert open_total(given.study, given.work, given.inbox).wrong == ("p2",)
+        found = train_sums(given.study, given.work, given.inbox)
+        assert found.wrong == ("p2",)
+        assert "Left out the share of p2" in found._repr_html_()
         return
     with raising(RefusedError, "the total"):
         open_total(given.study, given.work, given.inbox)
@@ -671,8 +675,11 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
         deliver(given.study, given.work, results, given.analyst.signing_key, override="board: a trial")
     else:
         deliver(given.study, given.work, results, given.analyst.signing_key)
-    release = predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1").release
+    predicted = predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1")
+    release, shown = predicted.release, predicted._repr_html_()
     assert release is not None
+    assert f"{release.risk:.1%}" in shown
+    assert ("board: a trial" in shown) == (not within)
     assert release.override == ("" if within else "board: a trial")
     assert release.risk == (1.0 if epsilon is None else pytest.approx(math.e * 0.01 + 1e-5))
     if not within:  # an analyst that signs another risk than the study's noise has

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -14,8 +13,7 @@ from rich.table import Table
 from mooring import AuditResult
 from mooring.audit import PointResult
 from mooring.audit.hazards import state_exposure, state_membership
-from mooring.cli.execution import quote_command
-from mooring.serialization import Rows
+from mooring.cli.execution import make_table, quote_command
 
 _CAPTION = (
     "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
@@ -97,21 +95,12 @@ def points_table(
     """
     caption = _CAPTION.format(unit=result.noise_unit.words)
     n_points = len(result.points if only is None else only)
-    return _table(result.list_points(only), n_points, title=title, caption=caption)
+    return make_table(result.list_points(only), title=title, caption=caption, n_left=2, n_rows=n_points)
 
 
 def sums_table(result: AuditResult) -> Table:
     """One line an ε: what the strongest attack tells of members, the ε measured, and what the joint model scores."""
     assert result.sums is not None
     sums = result.sums
-    return _table(sums.list_results(), len(sums.results), title="Secure sums", caption=_SUMS_CAPTION)
-
-
-def _table(lines: Rows, n_rows: int, *, title: str, caption: str) -> Table:
-    """Lines of text as a table of the terminal; what comes after the first rows stands apart."""
-    table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
-    for k, heading in enumerate(lines[0]):
-        table.add_column(heading, justify="left" if k < 2 else "right", no_wrap=k >= 2)
-    for k, row in enumerate(lines[1:], start=1):
-        table.add_row(*row, style="bold" if k > n_rows else None, end_section=k == n_rows)
-    return table
+    lines, n_rows = sums.list_results(), len(sums.results)
+    return make_table(lines, title="Secure sums", caption=_SUMS_CAPTION, n_left=2, n_rows=n_rows)

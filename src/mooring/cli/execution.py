@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich import progress
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from mooring.errors import InputError, MooringError, RefusedError, StorageError, UnforeseenError, explain_error
+from mooring.serialization import Rows
 from mooring.typing import Progress
 
 # What commands of other distributions use, such as mooring-studies.
@@ -79,6 +81,27 @@ class Output(Console):
         """Print lines and tables, unless a result is printed as JSON."""
         for line in lines if self.format == "text" else ():
             self.print(line, highlight=False, soft_wrap=isinstance(line, str))
+
+
+def make_table(lines: Rows, *, title: str, n_left: int, caption: str = "", n_rows: int | None = None) -> Table:
+    """Lines of text, of which the first holds headings, as a table of the terminal.
+
+    Parameters
+    ----------
+    lines : Rows
+    title : str
+    n_left : int
+        Columns that are aligned left; the others hold numbers.
+    caption : str, optional
+    n_rows : int, optional
+        What comes after so many rows stands apart, in bold.
+    """
+    table = Table(title=title, caption=caption or None, box=SIMPLE_HEAD, pad_edge=False)
+    for k, heading in enumerate(lines[0]):
+        table.add_column(heading, justify="left" if k < n_left else "right", no_wrap=k >= n_left)
+    for k, row in enumerate(lines[1:], start=1):
+        table.add_row(*row, style="bold" if n_rows is not None and k > n_rows else None, end_section=k == n_rows)
+    return table
 
 
 @contextmanager

@@ -75,11 +75,7 @@ def predict(
         found.write(output)
         participant.keep_record("predict", found.as_dict(), command=execution.quote_command())
         lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
-        if found.release is not None:
-            limit, override = participant.study.model_limit, escape(found.release.override)
-            above = f" It was delivered all the same by {override}." if override else ""
-            lines.append(f"Of the rows behind the model up to {found.release.risk:.1%} may be told; '{limit}'.{above}")
-        lines += [*map(escape, found.state_scores()), *_say_evaluation(found.as_dict())]
+        lines += [*map(escape, found.state_findings()), *_say_evaluation(found.as_dict())]
         console.show({**found.as_dict(), "predictions": str(output)}, *lines)
 
 

@@ -13,9 +13,9 @@ from rich.table import Table
 from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 from mooring.cli.engine import EngineOptions, engine_option
+from mooring.cli.execution import make_table
 from mooring.cli.options import expand_options
 from mooring.errors import InputError
-from mooring.serialization import Rows
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.sum_training import SumTraining
@@ -96,46 +96,21 @@ def _describe_model(folder: Path) -> str:
 
 
 def _describe_sum_training(found: SumTraining) -> Iterator[str | Table]:
-    for name in found.wrong:
-        yield f"[yellow]Left out[/yellow] the share of {name}: it does not fit the others'."
-    for remark in found.remarks:
-        yield f"[yellow]Note:[/yellow] {remark}"
-    if not found.checked:
-        yield "There was no share to spare: had a combiner answered wrongly, nobody could tell. One more share tells."
+    yield from _warn(found)
     yield f"{found} Each participant scores the model at home."
     if found.coefficients:
         title = "What the prediction changes by, all else equal (ridge regression: shrunk toward 0)"
-        yield _table(found.list_coefficients(), title, n_left=2)
-
-
-def _table(lines: Rows, title: str, *, n_left: int) -> Table:
-    """Lines of text as a table of the terminal."""
-    table = Table(title=title)
-    for k, heading in enumerate(lines[0]):
-        table.add_column(heading, justify="left" if k < n_left else "right")
-    for row in lines[1:]:
-        table.add_row(*row)
-    return table
+        yield make_table(found.list_coefficients(), title=title, n_left=2)
 
 
 def _describe_training(found: Training) -> Iterator[str | Table]:
-    used = "" if found.rows_used == found.rows else f" ({found.rows_used:,} of them, drawn evenly, were used)"
-    yield f"[bold]Trained[/bold] {found.learner!r} on {found.rows:,} rows{used}."
-    for name, own in found.left_out:
-        yield (
-            f"[yellow]Left out[/yellow] {name}: models of the others' rows do not go with its labels (its score: {own}), as "
-            "if its rows were in the wrong place. Ask how its upload was made; it gets its map and the model all the same."
-        )
-    yield _table(found.list_scores(), f"{found.score.metric.capitalize()} on each participant's rows", n_left=1)
-    yield (
-        f"Together: {found.score.with_interval()}, a score [bold]across participants[/bold]: each was predicted by a model "
-        "trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise."
-    )
-    yield (
-        "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever "
-        "noise the study adds. What the pooled raw rows would give, an analyst cannot know."
-        if found.alone
-        else f"Scored on {found.score.n:,} rows. 'Alone' was not computed: rows in pieces, or too few, do not allow it."
-    )
-    if found.holds_rows:
-        yield "[yellow]This model holds participants' rows[/yellow]; 'auto' makes one that does not."
+    yield str(found)
+    yield from _warn(found)
+    title = f"{found.score.metric.capitalize()} on each participant's rows"
+    yield make_table(found.list_scores(), title=title, n_left=1)
+    yield from map(escape, found.state_scores())
+
+
+def _warn(found: Training | SumTraining) -> Iterator[str]:
+    for sentence in found.state_warnings():
+        yield f"[yellow]Note:[/yellow] {escape(sentence)}"

@@ -115,25 +115,13 @@ def _train(desk: Desk, study: Study, values: Values, progress: Progress) -> Outc
     if study.sums is not None:
         command = spell_command(*words, "--shares", "inbox")
         total = train_sums(study, folder, desk.workspace.inbox, learner=learner, command=command)
-        lines = [
-            f"Trained {total.learner!r} on sums over about {total.rows:,} rows. Each participant scores it at home."
-        ]
-        lines += [f"Left out the share of {name}: it does not fit the others'." for name in total.wrong]
-        lines += [*total.remarks]
-        lines += [] if total.checked else ["There was no share to spare, so that a wrong one would not be noticed."]
-        is_whole = not (total.wrong or total.remarks)
-        return Outcome(tuple(lines), command=command, is_whole=is_whole)
+        lines = (f"{total} Each participant scores it at home.", *total.state_warnings())
+        return Outcome(lines, command=command, is_whole=not (total.wrong or total.remarks))
     command = spell_command(*words)
     found: Training = train(study, folder, learner=learner, command=command, progress=progress)
-    alone = dict(found.alone)
-    rows = [(name, str(own), str(alone.get(name, "–"))) for name, own in found.participants]
-    rows += [(name, f"left out: {own}", "its labels do not go with the others' rows") for name, own in found.left_out]
-    lines = [
-        f"Trained {found.learner!r} on {found.rows:,} rows.",
-        f"Across participants: {found.score.with_interval()}.",
-    ]
-    head = ("participant", f"{found.score.metric} by the others' rows", "by its own rows alone")
-    return Outcome(tuple(lines), head, tuple(rows), command=command, is_whole=not found.left_out)
+    lines = (str(found), *found.state_warnings(), *found.state_scores())
+    head, *rows = map(tuple, found.list_scores())
+    return Outcome(lines, head, tuple(rows), command=command, is_whole=not found.left_out)
 
 
 def _deliver(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:

@@ -335,12 +335,7 @@ def _predict(desk: Desk, person: Participant, values: Values, progress: Progress
     words = ["predict", data.name, "--result", "result", *(["--beside", beside.name] if beside else [])]
     words += [*(["--importance"] if scoring.importance else []), *_ignored(ignore)]
     person.keep_record("predict", found.as_dict(), command=spell_command(*words))
-    lines = [f"Wrote {found.values.size} predictions to {output.name}."]
-    if found.score is not None:
-        lines.append(f"Joint model on these rows: {found.score.metric} {found.score.with_interval()}.")
-    if found.local_only is not None:
-        lines.append(f"Your own rows alone: {found.local_only.with_interval()}.")
-    lines += [found.gain.sentence()] if found.gain is not None else []
+    lines = [f"Wrote {found.values.size} predictions to {output.name}.", *found.state_findings()]
     return Outcome((*lines, "All that was measured is on the report."), command=spell_command(*words))
 
 

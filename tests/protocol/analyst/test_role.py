@@ -1,5 +1,6 @@
 """The analyst's role: training, export and delivery on an alignment, by any engine."""
 
+import html
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,10 @@ def test_a_model_is_scored_across_participants_and_goes_home(kind: str, learner:
     assert found.score.value > 0.75
     assert [name for name, _ in found.participants] == [f"site-{k}" for k in range(4)]
     assert len(found.alone) == 4
+    assert found.gain is not None
+    shown = replace(found, left_out=found.participants[:1])._repr_html_()
+    assert "Left out site-0" in shown
+    assert html.escape(found.gain.sentence()) in shown
     assert found.score.n == found.rows == found.rows_used == 240
     assert seen[-1] == (9, 9)
     record = json.loads((work / "training.json").read_text())
@@ -201,7 +206,8 @@ def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path:
     with raising(InputError, "--override"):
         deliver(study, work, results, ANALYST, override="because")
     assert not results.exists()
-    deliver(study, work, results, ANALYST, override="board: no patients in it")
+    assert str(found.release)[:40] in found._repr_html_()
+    Analyst(study, work, ANALYST).deliver(results, override="board: no patients in it")
     release = read_result(results / "site-0", study, study.participants[0]).release
     assert release is not None
     assert release.override == "board: no patients in it"

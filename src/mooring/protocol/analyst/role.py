@@ -165,9 +165,15 @@ class Analyst:
         """Copy the collaboration matrix; see `mooring.protocol.analyst.collaboration_matrix.export`."""
         return export(self.folder, path, force=force)
 
-    def deliver(self, output: str | Path, *, allow_rows: bool = False) -> Delivery:
-        """Write everybody's result; see `mooring.protocol.analyst.delivery.deliver`."""
-        return deliver(self.study, self.folder, output, self._key, allow_rows=allow_rows)
+    def deliver(self, output: str | Path, *, allow_rows: bool = False, override: str = "") -> Delivery:
+        """Write everybody's result.
+
+        Parameters
+        ----------
+        output, allow_rows, override
+            As for `mooring.protocol.analyst.delivery.deliver`.
+        """
+        return deliver(self.study, self.folder, output, self._key, allow_rows=allow_rows, override=override)
 
     @property
     def _key(self) -> SigningKey:

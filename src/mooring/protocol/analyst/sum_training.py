@@ -67,9 +67,17 @@ class SumTraining:
         n = len(self.participants)
         return f"Trained {self.learner!r} on sums over about {self.rows:,} rows of {n} participants, {told}."
 
+    def state_warnings(self) -> list[str]:
+        """A sentence on each share that does not fit and on each remark, and one where no share could be checked."""
+        lines = [f"Left out the share of {name}: it does not fit the others'." for name in self.wrong]
+        unchecked = (
+            "There was no share to spare: had a combiner answered wrongly, nobody could tell. One more share tells."
+        )
+        return [*lines, *self.remarks, *(() if self.checked else (unchecked,))]
+
     def _repr_html_(self) -> str:
         tables = [self.list_coefficients()] if self.coefficients else []
-        return render_html(str(self), *self.remarks, tables=tables)
+        return render_html(str(self), *self.state_warnings(), tables=tables)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -86,10 +86,34 @@ class Training:
         rows = [(name, str(own), str(alone[name]) if name in alone else "–") for name, own in self.participants]
         return [("participant", "by the others' rows", "by its own rows alone"), *rows]
 
+    def __str__(self) -> str:
+        used = "" if self.rows_used == self.rows else f" ({self.rows_used:,} of them, drawn evenly, were used)"
+        return f"Trained {self.learner!r} on {self.rows:,} rows{used}."
+
+    def state_warnings(self) -> list[str]:
+        """A sentence on each participant that is left out, and on a model that holds rows."""
+        lines = [
+            f"Left out {name}: models of the others' rows do not go with its labels (its score: {own}), as if its rows were "
+            "in the wrong place. Ask how its upload was made; it gets its map and the model all the same."
+            for name, own in self.left_out
+        ]
+        return [*lines, *(["This model holds participants' rows; 'auto' makes one that does not."] * self.holds_rows)]
+
+    def state_scores(self) -> list[str]:
+        """Sentences on the score, on the gain over training alone, and on what the model gives away."""
+        lines = [
+            f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}; each was predicted by a "
+            "model trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise.",
+            "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever "
+            "noise the study adds. What the pooled raw rows would give, an analyst cannot know."
+            if self.alone
+            else f"Scored on {self.score.n:,} rows. 'Alone' was not computed: rows in pieces, or too few, do not allow it.",
+        ]
+        lines += [] if self.gain is None else [self.gain.sentence()]
+        return lines if self.release is None else [*lines, str(self.release)]
+
     def _repr_html_(self) -> str:
-        title = f"Trained {self.learner!r} on {self.rows_used:,} of {self.rows:,} rows."
-        together = f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}."
-        return render_html(title, together, tables=[self.list_scores()])
+        return render_html(str(self), *self.state_warnings(), *self.state_scores(), tables=[self.list_scores()])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

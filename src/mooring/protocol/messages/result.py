@@ -88,6 +88,10 @@ class Release:
             raise _refuse("the result", "the model's risk is above the limit of the study")
         return found
 
+    def __str__(self) -> str:
+        overridden = f" The study's limit was overridden by {self.override}." if self.override else ""
+        return f"Of the rows behind the model up to {self.risk:.1%} may be told.{overridden}"
+
     def as_fields(self) -> dict[str, str | int]:
         """As the analyst signs it."""
         return {"risk": f"{self.risk:.6f}", "override": self.override}

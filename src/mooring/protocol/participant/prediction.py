@@ -129,17 +129,18 @@ class Predictions:
         radius, ends = self.adjustment.radius, self.adjustment.label_range
         return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
 
-    def state_scores(self) -> list[str]:
-        """A sentence on each score that there is."""
+    def state_findings(self) -> list[str]:
+        """A sentence on what may be told of the rows behind the model, and on each score, where there is one."""
         joint, alone = self.score, self.local_only
-        lines = [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
+        lines = [] if self.release is None else [str(self.release)]
+        lines += [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
         lines += [] if alone is None else [f"Your own rows alone: {alone.with_interval()}."]
         return lines if self.gain is None else [*lines, self.gain.sentence()]
 
     def _repr_html_(self) -> str:
         """What a notebook shows: scores where labels were known, never the predictions."""
         tables = [] if self.evaluation is None else [self.evaluation.list_measures()]
-        return render_html(f"{self.values.size} predictions.", *self.state_scores(), tables=tables)
+        return render_html(f"{self.values.size} predictions.", *self.state_findings(), tables=tables)
 
     def write(self, path: Path) -> None:
         """Write the table, readable by its owner only: as Parquet or CSV, by the file's name."""
