@@ -37,7 +37,7 @@ from mooring.protocol.participant.prediction import require_own_map
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.secure_sums import SumShareResult
-from mooring.protocol.participant.upload import ShareResult, used_anchor
+from mooring.protocol.participant.upload import ShareResult, require_label_consent, used_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.typing import Progress
 
@@ -126,6 +126,7 @@ class ClientWorkflow:
         return answer | ({"rows": shared.n_rows} if study.sums is None else {})
 
     def _share_rows(self, participant: Participant, path: Path, told: Message, ask: Ask) -> ShareResult:
+        require_label_consent(participant.study, self.settings.labels)  # before the server is asked for the anchor
         return participant.share(
             self.settings.data,
             anchor=self.settings.anchor or self._fetched_anchor(participant.study, told, ask),

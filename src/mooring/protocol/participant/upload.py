@@ -123,7 +123,7 @@ def share_rows(
         Told how much is done, and of how much.
     """
     study.require_rows()
-    _require_label_consent(study, labels)
+    require_label_consent(study, labels)
     # A typing error there must not use up the one upload.
     require_writable(output, what="the bundle", inputs=(data, anchor))
     member = find_membership(vault, study)
@@ -322,7 +322,8 @@ def _require_current_format(study: Study) -> None:
         raise RefusedError("the study", reason=reason, cure="Ask its designer to draft it again with this version.")
 
 
-def _require_label_consent(study: Study, is_given: bool) -> None:
+def require_label_consent(study: Study, is_given: bool) -> None:
+    """Refuse a study with a label where nobody consented that the analyst sees it."""
     if study.label.kind != "none" and not is_given:
         raise InputError(
             "consent for labels",
