@@ -59,7 +59,9 @@ def test_a_study_of_rows_promises_nothing_and_states_its_noise(data_noise: float
         assert "'linkage at most 20 %'" in text
         assert ("noise of scale 0.2" in text) == ("no noise is added to the rows" not in text) == (data_noise > 0)
         assert ("label of every row" in text) == (label != "none")
-        assert ("no model is trained" in text) == (label == "none")
+        assert ("class" in text) == (label == "classes")
+        assert ("no model is trained" in text) == (label == "none") == ("predict" not in text)
+        assert label != "none" or text.count("model") == text.count("no model is trained")
         assert ("No attack on this study's settings" in text) == (name != "agreement-annex.md")
 
 
