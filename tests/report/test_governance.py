@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from mooring.attacks.shadow_models import draw_halves
+from mooring.audit.release import measure_release
 from mooring.protocol.messages.study import Study
 from mooring.report import render_drafts, summarise
 from mooring.report.governance import DRAFTS
@@ -63,6 +66,7 @@ def test_a_study_of_rows_promises_nothing_and_states_its_noise(data_noise: float
         assert ("no model is trained" in text) == (label == "none") == ("predict" not in text)
         assert label != "none" or text.count("model") == text.count("no model is trained")
         assert ("No attack on this study's settings" in text) == (name != "agreement-annex.md")
+        assert "records of one role" not in text
 
 
 @pytest.mark.parametrize(
@@ -121,6 +125,30 @@ def test_figures_and_decision_are_those_of_the_records_and_no_row_is_there(
     assert found["agreement-annex.md"] == drafted(study, analyst_records(NAMES))["agreement-annex.md"]
     run(folder, study, tmp_path, code=2)
     run(folder, study, tmp_path, "--force")
+
+
+@pytest.mark.parametrize("failed", [None, 0, 1])
+def test_figures_are_of_the_studys_own_point_whatever_was_attacked_beside_it(
+    failed: int | None, audit: dict[str, Any]
+) -> None:
+    """The first point has the study's settings."""
+    spoiled, rng = json.loads(json.dumps(audit)), np.random.default_rng(0)
+    included = draw_halves(16, 20, rng=rng)
+    risk = measure_release({"predictions": rng.standard_normal((16, 20))}, included, rng.random(20))
+    spoiled["points"][0]["release"] = risk.as_dict()
+    if failed is not None:
+        spoiled["points"][failed]["outcomes"] = []
+    scale, point = spoiled["points"][0]["data_noise_scale"], spoiled["points"][0]["point"]
+    study = replace(example_study(NAMES), data_noise_scale=scale, n_anchor_rows=point["n_anchor_rows"])
+    sources = {"records of one role": (participant_records(spoiled), None), "and an audit": ({}, spoiled)}
+    for words, given in sources.items():
+        found = render_drafts(study, summarise(study, *given))
+        for text in (found["dpia.md"], found["five-safes.md"]):
+            assert str(risk) in text
+            assert ("no attack could be run" in text.lower()) == ("cannot be trusted" in text) == (failed == 0)
+            assert ("picked out of ten look-alikes |" in text) == (failed != 0)
+            assert "No attack on this study's settings" not in text
+            assert [one for one in sources if one in text] == [words]
 
 
 def strongest(audit: dict[str, Any], measure: str) -> tuple[str, Any]:

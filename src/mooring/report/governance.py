@@ -8,7 +8,7 @@ made from the study's file alone, so that all parties have the same one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mooring.mechanisms.secure_sum.guarantee import state_odds
@@ -100,14 +100,19 @@ def _describe_sums(study: Study) -> dict[str, Any]:
 def _describe_records(study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
     """What a role's records say: measured leakage, the decision, what joining gives, what was done."""
     said, own = summary["verdict"]["sentences"], summary["own_rows"] or {}
-    measured = _measure_sums(study, summary) if study.sums is not None else _measure_rows(summary)
+    attacked: Sequence[tuple[str, PointResult | SumResult]]
+    attacked = _attacked_rows(summary) if study.sums is None else _attacked_sums(study, summary)
+    figures = [(title, _list_figures(one, title)) for title, one in attacked]
+    released = [(title, getattr(one, "release", None)) for title, one in attacked]
     return {
-        "role": summary["role"],
+        "sources": _list_sources(summary),
         "made": summary["made"],
         "version": summary["versions"]["mooring"],
         "decision": summary["decision"]["words"],
         "leakage": said["leakage"] if study.sums is None and summary["verdict"]["leakage_measured"] else [],
-        "measured": measured,
+        "measured": [one for _, found in figures for one in found],
+        "not_attacked": [title for title, found in figures if not found],
+        "released": [{"source": title, "words": str(risk)} for title, risk in released if risk is not None],
         "joining": said["joining"],
         "attention": said["attention"],
         "hazards": [*(own.get("hazards") or ()), *(own.get("warnings") or ())],
@@ -117,20 +122,24 @@ def _describe_records(study: Study, summary: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _measure_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    from mooring.report.verdict import read_result
-
-    found = []
-    for audit in summary["audits"]:
-        result = read_result(audit)
-        of_study = audit["point"] is not None or audit["source"] == "check"
-        if result.headline_point is not None and result.trustworthy and of_study:
-            found += _list_figures(result.headline_point, audit["title"])
-    return found
+def _list_sources(summary: Mapping[str, Any]) -> list[str]:
+    """What a draft is made from."""
+    titles = [*summary.get("attacked", ()), *(audit["title"] for audit in summary.get("audits", ()))]
+    found = [f"the records of one role (seen by: {summary['role']})"] if summary["commands"] else []
+    found += ["an audit"] if "the audit" in titles else []
+    return ["the study's file", *found] if found else ["the study's file alone"]
 
 
-def _measure_sums(study: Study, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Figures at the study's own ε; others say nothing of it."""
+def _attacked_rows(summary: Mapping[str, Any]) -> list[tuple[str, PointResult]]:
+    """The study's own point, by the audit that has it."""
+    from mooring.report.verdict import read_own_result
+
+    of_study = [audit for audit in summary["audits"] if audit["point"] is not None]
+    return [(audit["title"], one) for audit in of_study for one in read_own_result(audit).points]
+
+
+def _attacked_sums(study: Study, summary: Mapping[str, Any]) -> list[tuple[str, SumResult]]:
+    """Results at the study's own ε; others say nothing of it."""
     from mooring.audit import AuditResult, SumAudit
 
     settings, found = study.sum_scheme.settings, []
@@ -138,7 +147,7 @@ def _measure_sums(study: Study, summary: Mapping[str, Any]) -> list[dict[str, An
         sums = AuditResult.from_dict(dict(plain)).sums if "points" in plain else SumAudit.from_dict(dict(plain))
         for one in () if sums is None else sums.results:
             if (one.point.epsilon, one.point.delta) == (settings.epsilon, settings.delta):
-                found += _list_figures(one, title)
+                found.append((title, one))
     return found
 
 

@@ -17,7 +17,7 @@ from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
 from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_promise
-from mooring.report.verdict import judge, read_result
+from mooring.report.verdict import judge, read_own_result
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -51,7 +51,7 @@ def summarise(
     verdict = judge(records, audits, scores, noisy=noisy)
     limits = () if study is None else study.upload_limits
     own = [audit for audit in audits if audit["point"] is not None or audit["source"] == "check"]
-    weighed = [weigh_audit(read_result(audit), limits) for audit in own]
+    weighed = [weigh_audit(read_own_result(audit), limits) for audit in own]
     if audits and not own:
         weighed = [{"answer": "cannot tell", "reasons": ["the audit is of other settings than the study's"]}]
     return {

@@ -48,7 +48,7 @@ def judge(
     dict
         `joining` (facts, each of a `kind`), `attention`, and `sentences` of both and of leakage.
     """
-    results = [(audit, read_result(audit)) for audit in audits]
+    results = [(audit, read_own_result(audit)) for audit in audits]
     joining = [*_of_uploads(records, noisy=noisy), *_of_new_rows(records), *_of_own_rows(records)]
     for audit, result in results:
         one = result.headline_point
@@ -78,6 +78,12 @@ def read_result(audit: Mapping[str, Any]) -> AuditResult:
     """An audit of a summary; where one of its points has the study's settings, that is the chosen one."""
     result = AuditResult.from_dict(audit["plain"])
     return result if audit["point"] is None else replace(result, chosen=audit["point"]["index"])
+
+
+def read_own_result(audit: Mapping[str, Any]) -> AuditResult:
+    """The same, of the study's point alone where there is one: whether attacks ran at other points says nothing of it."""
+    result, own = read_result(audit), audit["point"]
+    return result if own is None else replace(result, points=(result.points[own["index"]],), chosen=0)
 
 
 def _gain(record: Mapping[str, Any]) -> dict[str, Any]:
