@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from mooring import InputError, StorageError
-from mooring.atomic_io import write_atomically
-from mooring_studies.comparison.results import Row, decode_rows, write_results
+from mooring_studies.comparison.results import Row, decode_rows
 from mooring_studies.settings.sections import convert, suggest_name
-from mooring_studies.settings.spec import Spec, digest
+from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
-from mooring_studies.storage.store import FACTS, ResultStore, encode_table, read_finished
+from mooring_studies.storage.store import ResultStore, read_finished
 
 IDENTITY = ("case", "deployment", "n_participants", "identities_each", "rows_each", "method", "draw")
 """What tells one row from all others."""
@@ -188,57 +187,6 @@ def rerun_rows(
         found = {_identity(row): row for row in store.rows()[len(asked.others) :]}
     rows = [RowComparison(dict(_identity(row)), _compared(row, found.get(_identity(row)))) for row in asked.wanted]
     return Rerun(tuple(rows), asked.facts, now)
-
-
-def add_rows(
-    folder: Path,
-    spec: Spec,
-    methods: Sequence[str],
-    *,
-    data_dir: Path | None,
-    face_model: Path | None,
-    device: str,
-    progress: Progress,
-) -> int:
-    """Add the rows of methods that a finished study does not have, tell so in its facts, and return how many there are.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the finished study.
-    spec : Spec
-        Its settings now: those of the kept table, but for secure sums.
-    data_dir, face_model, device, progress
-        As for `rerun_rows`.
-    """
-    from mooring_studies import runner
-
-    finished = read_finished(folder)
-    if finished.study != spec.name or digest(replace(spec_of(finished.facts), sums=spec.sums), "") != digest(spec, ""):
-        raise InputError(
-            "from",
-            expected=f"results of {spec.name} that were made with the settings of this version",
-            got=f"results of {finished.study}, or of other settings",
-            cure="Run the study anew.",
-        )
-    rows = decode_rows((folder / "results.parquet").read_bytes())
-    now = first_facts(spec, device=device)
-    with tempfile.TemporaryDirectory() as place, _StoreOfFinished(Path(place), now["key"], now) as store:
-
-        def left(identity: Row) -> set[int]:
-            return _EVERY_DRAW - _draws_of(store.rows(), identity) if identity.get("method") in methods else set()
-
-        store.take_over(rows, finished.facts, left)
-        runner.run_study(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)
-        found = [row for row in store.rows()[len(rows) :] if row["method"] in methods]
-        told = (store.kept(FACTS) or {}).get("notes", [])
-    how = f"mooring {now['mooring']}, code {now['code_digest'][:16]}, {now['date']}, {now['machine']['processor']}"
-    told = [*finished.facts.get("notes", []), *told, f"rows of {' and '.join(methods)} were added to the others: {how}"]
-    if found:
-        write_results([*rows, *found], folder / "results.parquet")
-        facts = finished.facts | {"spec": spec.as_dict(), "notes": list(dict.fromkeys(told))}
-        write_atomically(folder / "facts.json", encode_table(facts), what="the facts")
-    return len(found)
 
 
 class _StoreOfFinished(ResultStore):

@@ -2,21 +2,18 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mooring_studies import rerun, runner
 from mooring_studies.comparison.results import decode_rows, write_results
-from mooring_studies.rerun import IDENTITY, add_rows, find_rows, read_choice, rerun_rows, spec_of
+from mooring_studies.rerun import IDENTITY, find_rows, read_choice, rerun_rows, spec_of
 from mooring_studies.settings.sections import SumLine
 from mooring_studies.settings.spec import STUDIES, Spec, read_spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.tabular import jobs
-from mooring_studies.tabular.sum_line import ALONE, METHOD
 
 from mooring.errors import InputError, StorageError
 from tests.raising import raising
@@ -85,28 +82,6 @@ def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkey
     assert content(folder) == before
     assert result.kept["key"] == result.now["key"]
     assert result.now["device"] == "cpu"
-
-
-def test_rows_of_secure_sums_are_added_to_a_study_without_them(folder: Path, tmp_path: Path, refused: Refused) -> None:
-    rows = decode_rows((folder / "results.parquet").read_bytes())
-    sums = [row for row in rows if row["method"] in (METHOD, ALONE)]
-    others = [row for row in rows if row not in sums]
-    write_results(others, tmp_path / "results.parquet")
-    facts = json.loads((folder / "facts.json").read_text())
-    facts["spec"] = replace(SPEC, sums=SumLine()).as_dict()
-    (tmp_path / "facts.json").write_text(json.dumps(facts))
-    add = partial(add_rows, tmp_path, data_dir=folder, face_model=None, device="cpu", progress=Counting())
-    refused(lambda: add(replace(SPEC, seed=4), (METHOD, ALONE)), what="from", expected="settings", got="landscape")
-    assert [add(SPEC, (METHOD, ALONE)), add(SPEC, (METHOD, ALONE))] == [2 * 2 * 3, 0]
-    now = decode_rows((tmp_path / "results.parquet").read_bytes())
-    assert now[: len(others)] == others
-    assert now[len(others) :] == sums
-    told = json.loads((tmp_path / "facts.json").read_text())
-    assert told["spec"] == SPEC.as_dict()
-    assert [note for note in told["notes"] if note.startswith("rows of secure-sum and local-only-features were added")]
-    again = computed(tmp_path, {"deployment": 1, "n_participants": 3, "method": METHOD, "draw": 1}, folder)
-    assert [one.kept for one in again.rows[0].columns if one.column == "epsilon"] == [1.0]
-    assert again.n_differing == 0
 
 
 def test_a_number_that_was_changed_is_found(folder: Path, tmp_path: Path) -> None:
