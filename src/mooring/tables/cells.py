@@ -23,6 +23,7 @@ NUMBER = rf"^({FINITE}|[+-]?(?i:nan|inf|infinity))$"
 """A number, as a regular expression."""
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?$"
 _MIDNIGHT = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[t ]00:00(?::00(?:\.0+)?)?z?$")
+_UTC = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9:.]+)\+00:00$")
 _USUAL_MISSING = frozenset(word.casefold() for word in MISSING_WORDS)
 
 
@@ -41,7 +42,7 @@ def cell_value(text: str | None) -> float:
         return MISSING_VALUE
     if is_number(word) and math.isfinite(number := float(word)):
         return number + 0.0  # no negative zero: it would be another record
-    word = _MIDNIGHT.sub(r"\1", word)  # a date is the same record from Parquet, from a spreadsheet, and as text
+    word = _MIDNIGHT.sub(r"\1", _UTC.sub(r"\1z", word))  # the same record from Parquet, a spreadsheet, and as text
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)
 
 
@@ -66,9 +67,12 @@ def as_plain(chunk: Any) -> Any:
     if pa.types.is_decimal(chunk.type):  # through text, which is rounded as any other: the direct cast is not
         return pc.cast(pc.cast(chunk, pa.string()), pa.float64())
     if pa.types.is_date(chunk.type) or pa.types.is_timestamp(chunk.type):
-        return pc.replace_substring_regex(pc.cast(chunk, pa.string()), r"\.0+(Z?)$", r"\1")  # as text files write it
+        words = pc.replace_substring_regex(pc.cast(chunk, pa.string()), r"\.0+(Z|[+-]\d+)?$", r"\1")
+        return pc.replace_substring_regex(words, r"([+-]\d\d)(\d\d)$", r"\1:\2")  # as text files write it
     if pa.types.is_float16(chunk.type):
-        return pc.cast(chunk, pa.float64())
+        return pa.array(chunk.to_numpy(zero_copy_only=False).astype(str).astype(np.float64))
+    if pa.types.is_float32(chunk.type):  # 0.1 is the number that text says, not the nearest of 32 bits
+        return pc.cast(pc.cast(chunk, pa.string()), pa.float64())
     return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
 
 
@@ -76,9 +80,9 @@ def as_text(value: Any) -> str | None:
     """A value as the word of a category: a whole number without a decimal point, None for what is missing."""
     if value is None or value != value:
         return None
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | np.floating) and value.is_integer():
         return str(int(value))
     return str(value)
 

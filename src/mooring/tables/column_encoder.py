@@ -118,7 +118,7 @@ def encode_numbers(
             chunk = part.column(column.name)
             if not pa.types.is_floating(chunk.type) or chunk.null_count:
                 return False
-            block[start : start + len(chunk), k] = chunk.to_numpy(zero_copy_only=False)
+            block[start : start + len(chunk), k] = as_plain(chunk).to_numpy(zero_copy_only=False)
         start += part.num_rows
     block += 0.0  # no negative zero: it would be another record
     low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in columns]).T

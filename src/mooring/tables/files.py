@@ -18,6 +18,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -99,7 +100,7 @@ def _open_frame(frame: Any) -> OpenTable:
             got=f"a {'lazy frame' if is_lazy else type(frame).__name__}",
             cure="Call its collect() first." if is_lazy else "Make a data frame of it, of pandas or polars.",
         ) from None
-    names = list(known.columns)
+    names = list(known.column_names if isinstance(known, pa.Table) else known.columns)
     if not all(isinstance(name, str) for name in names):
         is_nested = any(isinstance(name, tuple) for name in names)
         flat = '["_".join(map(str, name)) for name in frame.columns]' if is_nested else "frame.columns.map(str)"
@@ -113,13 +114,22 @@ def _open_frame(frame: Any) -> OpenTable:
 def _read_series(series: Any) -> Any:
     """A column of a data frame in Arrow's types: cells of several types as text, which a CSV file would hold."""
     with suppress(*_NOT_IN_ARROW):
-        return series.to_arrow()
+        found = series.to_arrow()
+        if not (pa.types.is_temporal(found.type) and _mixes_times(series)):
+            return found
     cells = [None if gone else cell for cell, gone in zip(series.to_list(), series.is_null().to_list(), strict=True)]
-    if all(cell is None or isinstance(cell, str | Real | Decimal | date) for cell in cells):
+    if all(cell is None or isinstance(cell, str | Real | np.bool_ | Decimal | date) for cell in cells):
         with suppress(*_NOT_IN_ARROW):
             return pa.array([as_text(cell) for cell in cells], pa.string())
     kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # may be a column that nobody asks for
     return pa.ExtensionArray.from_storage(kind, pa.nulls(len(cells)))
+
+
+def _mixes_times(series: Any) -> bool:
+    """Whether objects are times of several zones, or times and days, which Arrow brings to one: the day may change then."""
+    if str(series.dtype) != "Object":
+        return False
+    return len({str(getattr(cell, "tzinfo", "day")) for cell in series.drop_nulls().to_list()}) > 1
 
 
 def require_file(path: Path) -> None:
