@@ -1,5 +1,6 @@
 """Drafts of governance documents state what the study and the records say, and nothing that they do not."""
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -157,12 +158,19 @@ def strongest(audit: dict[str, Any], measure: str) -> tuple[str, Any]:
     return best["attack"], best["figures"][measure]
 
 
-def test_what_others_wrote_is_text_in_a_draft() -> None:
-    study = example_study(NAMES)
-    hostile = replace(study.columns[0], name="<img src=x>|[a](http://b)`")
-    text = drafted(replace(study, columns=(hostile, *study.columns[1:])), {})["agreement-annex.md"]
-    assert "<img" not in text
-    assert "](" not in text
-    (line,) = [one for one in text.splitlines() if "img src" in one]
-    assert line.count("|") == 4
-    assert line.count("`") == 2
+@pytest.mark.parametrize(
+    ("name", "cell", "elsewhere"),
+    [
+        ("age <5 | x & _y_", r"`age <5 \| x & _y_`", "`age <5 | x & _y_`"),
+        ("<img src=x>|[a](http://b)`", r"`` <img src=x>\|[a](http://b)` ``", "`` <img src=x>|[a](http://b)` ``"),
+    ],
+)
+def test_what_others_wrote_is_quoted_in_a_draft_and_no_markup(name: str, cell: str, elsewhere: str) -> None:
+    """Markdown decodes nothing in a code span, and takes | for the edge of a cell in a table alone."""
+    study = replace(example_study(NAMES), label=Label(name, "classes", classes=("_a_ & **b**", "<i>|[a](http://b)`")))
+    text = drafted(study, {})["agreement-annex.md"]
+    assert f"the label {elsewhere} of every row" in text
+    (line,) = [one for one in text.splitlines() if one.startswith(f"| {cell} | label |")]
+    values = line.removeprefix(f"| {cell} | label |")
+    assert html.unescape(values).strip() == f"{', '.join(study.label.classes)} |"
+    assert not re.search(r"[<*`]|]\(|\b_|_\b|\|.", values)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")
 _MOST_COLUMNS = 40
+_MARKUP = re.compile(r"[&<|`*\\]|\](?=[(\[])|(?<!\w)_|_(?!\w)")
+_PIPE = "\0"  # stands for | in a code span, which is escaped in lines of a table only
 _MEASURES = {
     "membership_at_1_percent": "records told to be in the data, at 1 % false alarms",
     "membership_auc": "telling whether a record is in the data (area under the curve; 0.5 is chance)",
@@ -35,27 +37,33 @@ _MEASURES = {
 def render_drafts(study: Study, summary: Mapping[str, Any]) -> dict[str, str]:
     """Return the drafts as Markdown, by file name, from what `summarise` gave of this study; records may be absent."""
     study.require_roster()
-    facts = _plain(_describe_study(study) | _describe_records(study, summary))
+    facts = _to_markdown(_describe_study(study) | _describe_records(study, summary))
     facts["blank"] = "**[TO FILL IN: {}]**".format
-    drafts = {name: load_template(f"{name}.jinja").render(facts) for name in DRAFTS}
-    return {name: re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n" for name, text in drafts.items()}
+    return {name: _tidied(load_template(f"{name}.jinja").render(facts)) for name in DRAFTS}
+
+
+def _tidied(text: str) -> str:
+    lines = re.sub(r"\n{3,}", "\n\n", text).rstrip("\n").split("\n")
+    return "\n".join(line.replace(_PIPE, r"\|" if line.startswith("|") else "|") for line in lines) + "\n"
 
 
 def _describe_study(study: Study) -> dict[str, Any]:
     """What everybody agreed on, in plain values."""
-    columns = [{"name": one.name, "kind": one.kind, "values": one.described} for one in study.columns[:_MOST_COLUMNS]]
+    columns = [
+        {"name": _Code(one.name), "kind": one.kind, "values": one.described} for one in study.columns[:_MOST_COLUMNS]
+    ]
     analyst = study.analyst
     assert analyst is not None
     return {
-        "name": study.name,
+        "name": _Code(study.name),
         "fingerprint": study.fingerprint,
         "digest": study.digest,
-        "participants": [member.name for member in study.participants],
-        "analyst": analyst.name,
+        "participants": [_Code(member.name) for member in study.participants],
+        "analyst": _Code(analyst.name),
         "columns": columns,
         "n_columns": len(study.columns),
-        "ids": list(study.ids),
-        "label": {"column": study.label.column, "kind": study.label.kind, "values": _state_values(study.label)},
+        "ids": [_Code(one) for one in study.ids],
+        "label": {"column": _Code(study.label.column), "kind": study.label.kind, "values": _state_values(study.label)},
         "has_model": study.label.kind != "none",
         "upload_limits": list(study.upload_limits),
         "model_limit": study.model_limit,
@@ -77,7 +85,7 @@ def _describe_mechanism(study: Study) -> dict[str, Any]:
         "data_noise": f"{study.data_noise_scale:g}" if study.data_noise_scale > 0 else None,
         "anchor_noise": f"{study.anchor_noise_scale:g}" if study.anchor_noise_scale > 0 else None,
         "anchor_rows": study.n_anchor_rows,
-        "dealer": study.dealing_member.name,
+        "dealer": _Code(study.dealing_member.name),
         "smallest_class": study.smallest_class,
     }
 
@@ -89,8 +97,8 @@ def _describe_sums(study: Study) -> dict[str, Any]:
         "epsilon": None if settings.epsilon is None else f"{settings.epsilon:g}",
         "delta": f"{settings.delta:g}",
         "unit": settings.unit,
-        "person": settings.person,
-        "combiners": list(scheme.combiners),
+        "person": settings.person and _Code(settings.person),
+        "combiners": [_Code(one) for one in scheme.combiners],
         "threshold": scheme.threshold.threshold,
         "quorum": scheme.quorum,
         "guarantee": describe_guarantee(study),
@@ -161,17 +169,25 @@ def _list_figures(one: PointResult | SumResult, source: str) -> list[dict[str, A
     return found
 
 
-def _plain(value: Any) -> Any:
-    """The same values, with what Markdown would take for markup or a table's edge made text: others may have written it."""
+class _Code(str):
+    """Text that is shown as a code span."""
+
+
+def _to_markdown(value: Any) -> Any:
+    """The same values, with text as Markdown that shows it: others may have written it, and it is no markup."""
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _to_markdown(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_to_markdown(one) for one in value]
     if not isinstance(value, str):
         return value
-    for old, new in (("<", "&lt;"), ("|", "&#124;"), ("`", "'"), ("](", "] ("), ("\n", " ")):
-        value = value.replace(old, new)
-    return value
+    text = " ".join(value.splitlines())
+    if not isinstance(value, _Code):
+        return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
+    # In a code span Markdown decodes nothing; its fence is longer than every run of backticks in it.
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    text = f" {text} " if len(fence) > 1 else text
+    return f"{fence}{text}{fence}".replace("|", _PIPE)
 
 
 def describe_guarantee(study: Study) -> dict[str, str]:
