@@ -205,7 +205,9 @@ def test_the_way_by_secure_sums_gives_predictions_and_pages(kind: str, tmp_path:
         assert len(lines) == 1 + N_NEW
     steps = {step.line.split()[1] for step in steps_of_the_page(SUMS) if step.line.startswith("mooring")}
     assert steps == {"study", "join", "check", "share", "combine", "align", "train", "deliver", "predict", "report"}
-    if kind == "number":
+    if kind == "number":  # four combiners, and a threshold of four
+        told = walk.run("analyst", "train", "--study", STUDY, "--shares", "inbox").stdout
+        assert "more combiners than its threshold" in told
         values = np.loadtxt(walk.place / "north" / "predictions.csv", delimiter=",", skiprows=1, usecols=1)
         assert ((values >= 0) & (values <= 60)).all()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from stat import S_IMODE
 from threading import Event
 
 import pytest
@@ -211,6 +212,13 @@ def test_a_passphrase_is_asked_once_and_never_shown(
     assert "horse" not in page + repr(running.application)
 
 
+@pytest.mark.posix
+def test_a_desk_makes_its_folder_for_this_account_alone(tmp_path: Path) -> None:
+    listener, _ = make_desk(tmp_path / "new" / "st-mary", announce=lambda address: None)
+    listener.close()
+    assert S_IMODE((tmp_path / "new" / "st-mary").stat().st_mode) == 0o700
+
+
 def test_the_command_opens_the_browser_once_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +228,6 @@ def test_the_command_opens_the_browser_once_and_says_what_is_missing(
         announce("http://first")
         announce("http://second")
 
-    commands.run("desk", tmp_path / "none", "--no-browser", code=2, what="folder")
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr("mooring.desk.app.serve_desk", serve)
     assert "For another browser: http://second" in commands.run("desk", tmp_path).output

@@ -64,7 +64,7 @@ def _say(console: Console, played: DemoResult, output: Path) -> None:
     console.print(
         f"{len(played.predictions)} participants with {ROWS_EACH} digits each took part in the study 'digits' "
         f"({played.fingerprint}).\nEach kept its rows, uploaded sealed sums once, and got back a model. The total carries "
-        f"noise for ε = {EPSILON:g}, δ = 1e-5, whatever attackers do.",
+        f"noise for ε = {EPSILON:g}, δ = 1e-5, against any attack within the study's assumptions.",
         highlight=False,
     )
     table = Table(box=None, pad_edge=False, show_header=False)

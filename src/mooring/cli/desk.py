@@ -22,7 +22,7 @@ def desk(
 
     The page is served on 127.0.0.1, to the browser that opens the printed address; each address works once. It sends
     nothing anywhere, and reads and writes in the folder alone, except that files which you put in by the page pass through
-    the system's temporary folder. Ctrl-C ends it. Needs mooring's extra 'desk'.
+    the system's temporary folder. A folder that is not there is made. Ctrl-C ends it. Needs mooring's extra 'desk'.
 
     Example: mooring desk st-mary
     """

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
+from mooring.atomic_io import make_folder
 from mooring.desk.analyst import list_analyst_steps
 from mooring.desk.jobs import Job, JobRunner, Outcome
 from mooring.desk.participant import enrolling, fitting, joining, list_participant_steps, unlocking
@@ -184,14 +185,13 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
     Parameters
     ----------
     folder : Path
-        Where vaults, studies and tables are.
+        Where vaults, studies and tables are; a new one is made for this account alone.
     port : int, default 0
         On 127.0.0.1; 0 takes a free one.
     announce : callable
         Called with the page's address.
     """
-    if not folder.is_dir():
-        raise InputError("folder", expected="one that is there", got="none", cure="Make it, or check the path.")
+    make_folder(folder, mode=0o700, what="the desk's folder")
     listener = socket.socket()
     try:
         if os.name != "nt":  # where it would let another program listen there, too

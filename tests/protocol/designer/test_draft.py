@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from mooring.errors import InputError, RefusedError
+from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
 from mooring.protocol.messages.projection import study_projection
@@ -16,6 +17,7 @@ from mooring.protocol.messages.study import Study, draw_nonce
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.tables.schema import Label
 from tests.protocol.support import AGREED, KEYLESS, message, write_member_card
+from tests.raising import raising
 from tests.record import check_record
 
 HEADER = "age,sex,ill\n"
@@ -63,7 +65,10 @@ def test_open_entries_are_refused_by_column_until_they_are_filled_in(tmp_path: P
     data.write_text(HEADER)
     study.write_text(draft_study(data, label="ill"))
     assert count_open_entries(study.read_text()) == 3
-    assert "range of column 'age'" in message(lambda: Study.read(study))
+    assert "The analyst sees it." in study.read_text()
+    assert "The analyst sees it." not in draft_study(data, label="ill", settings=DraftSettings(sums=SumSettings(1.0)))
+    with raising(InputError, "columns", got="2 open: 'age', 'sex'", cure="categories"):
+        Study.read(study)
     known = replace(ALL_KNOWN, classes=())
     study.write_text(draft_study(data, label="ill", known=known))
     assert count_open_entries(study.read_text()) == 1

@@ -101,6 +101,7 @@ def test_what_sites_agree_on_is_declared_and_the_rest_is_named(
     assert plain.items() <= merged[0].plain.items()
     assert "missing_words" not in merged[0].plain
     text = draft_merged(merged, name="s", label="y")
+    assert text.startswith("# Ranges and categories come from sites' rows")
     is_open = [] in plain.values()
     assert count_open_entries(text) == is_open
     if not is_open:

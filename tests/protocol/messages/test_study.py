@@ -110,6 +110,8 @@ def test_a_member_is_enrolled_once_and_nobody_takes_its_name() -> None:
     for roster in ([namesake], [KEYLESS, namesake]):
         with raising(InputError, "roster", got=repr(KEYLESS.name)):
             (enrolled if len(roster) == 1 else AGREED).with_members(roster)
+    with raising(InputError, "roster", expected="different signing keys", got=f"{KEYLESS.name!r} and 'other'"):
+        enrolled.with_members([replace(KEYLESS, name="other")])
 
 
 def test_columns_alike_share_an_entry_and_whole_ranges_read_as_such() -> None:
@@ -146,7 +148,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         ("range = [0, 120]", "range = [120, 0]", "range of column 'age'"),
         ("range = [0, 120]", "range = []", "range of column 'age'"),
         ("range = [0, 120]", "ranges = [0, 120]", "ranges"),
-        ('categories = ["f"]', "categories = []", "categories of column 'sex'"),
+        ('categories = ["f"]', "categories = []", "1 open: 'sex'"),
         ('categories = ["f"]', 'categories = "f"', "categories of column 'sex'"),
         ('categories = ["f"]', 'categories = [" f"]', "categories of column 'sex'"),
         ('classes = ["no", "yes"]', "classes = []", "classes of label"),

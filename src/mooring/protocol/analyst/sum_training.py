@@ -71,7 +71,8 @@ class SumTraining:
         """A sentence on each share that does not fit and on each remark, and one where no share could be checked."""
         lines = [f"Left out the share of {name}: it does not fit the others'." for name in self.wrong]
         unchecked = (
-            "There was no share to spare: had a combiner answered wrongly, nobody could tell. One more share tells."
+            "There was no share to spare: had a combiner answered wrongly, nobody could tell. It takes a share above the "
+            "threshold, and so a study with more combiners than its threshold."
         )
         return [*lines, *self.remarks, *(() if self.checked else (unchecked,))]
 

@@ -42,6 +42,10 @@ from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule
 from mooring.typing import TableSource, Vector
 
 FEWEST = 5
+_MERGED = """\
+# Ranges and categories come from sites' rows, widened. For sums, put what can be in their place: the guarantee assumes
+# that they are public.
+"""
 """Rows that anything in a header comes from."""
 _DISTINCT = 10  # with more different numbers than this, one far from all others stands for a missing value
 _MOST_COMPARED = 100  # names that one is compared with
@@ -257,7 +261,7 @@ def draft_merged(
     entries = {"kind": "classes" if "categories" in own else "number", "column": label} if own else {"kind": "none"}
     entries |= {"classes": own["categories"]} if "categories" in own else {"range": own["range"]} if own else {}
     ids = [one.name for one in merged if "id" in one.sites.values()]
-    return render_draft(name, list(plain.values()), entries, ids, settings or DraftSettings())
+    return _MERGED + render_draft(name, list(plain.values()), entries, ids, settings or DraftSettings())
 
 
 def _merge(name: str, headers: Sequence[Header], apart: Mapping[str, Sequence[str]]) -> MergedColumn:

@@ -27,7 +27,7 @@ from mooring.mechanisms.secure_sum.settings import (
 )
 from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
-from mooring.tables.schema import Column, Label, Schema
+from mooring.tables.schema import Column, Label, Schema, find_repeated
 
 _MOST_COMPONENTS = 10_000
 _MOST_ANCHOR_ROWS = 200_000
@@ -363,11 +363,15 @@ class Study:
         for what, values in (
             ("names", [member.name for member in everybody]),
             ("signing keys", [member.signing_key for member in everybody]),
-            ("sealing keys", [member.sealing_key for member in self.participants]),
-            ("combining keys", [one.combining_key for one in self.participants if one.combining_key]),
+            ("sealing keys", [member.sealing_key for member in everybody]),
+            ("combining keys", [member.combining_key for member in everybody]),
         ):
-            if len(set(values)) < len(values):
-                raise InputError("roster", expected=f"different {what}", got="one twice", cure="Take one out.")
+            if twice := find_repeated([value for value in values if value]):
+                names = " and ".join(
+                    repr(one.name) for one, value in zip(everybody, values, strict=True) if value == twice
+                )
+                cure = "Take one out; who joins in two roles needs a folder and a vault for each."
+                raise InputError("roster", expected=f"different {what}", got=f"those of {names} alike", cure=cure)
         if any(not member.sealing_key for member in self.participants):
             raise InputError("roster", expected="a sealing key a participant", got="one without", cure=CARD_CURE)
         if self.format > 1 and (other := [one.name for one in self.participants if not one.holds_sealing_key]):

@@ -53,7 +53,7 @@ _ROWS = """\
 """
 _LIMITS = "# What attacks on an upload ('mooring check') and on the model ('mooring deliver') may find.\n"
 _LABEL = """\
-# What is predicted: kind = "classes" with their names, "number" with a range, or "none". The analyst sees it.
+# What is predicted: kind = "classes" with their names, "number" with a range, or "none". {}.
 """
 _COLUMNS = """\
 # Columns, in the order of the encoded rows. Ranges and categories follow from what a column means, not from anybody's
@@ -114,14 +114,15 @@ def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_meth
     above_method, below_method : str
         Comments around the entries of [method].
     """
+    uses_sums = plain["method"]["name"] == SECURE_SUM
     parts = [
         _HEAD,
         render_table({key: plain[key] for key in ("format", "name", "nonce", "dealer") if key in plain}),
-        f"\n[method]\n{_SUMS if plain['method']['name'] == SECURE_SUM else _METHOD}{above_method}",
+        f"\n[method]\n{_SUMS if uses_sums else _METHOD}{above_method}",
         render_table(plain["method"]) + below_method,
         f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
-        f"\n[label]\n{_LABEL}",
+        "\n[label]\n" + _LABEL.format("It stays at home" if uses_sums else "The analyst sees it"),
         render_declaration(plain["label"]),
         *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else []),
         f"\n{_COLUMNS}",
@@ -258,7 +259,16 @@ def declared_columns(plain: Mapping[str, Any]) -> tuple[Column, ...]:
     """Read the [[columns]] of a study or a header, within bounds."""
     columns: list[Column] = []
     width, n_letters = 0, 0
-    for entry in _take(plain, "columns", _TABLES, []):
+    entries = _take(plain, "columns", _TABLES, [])
+    unfilled = [one for one in entries if [] in (one.get("range"), one.get("categories"))]
+    if still_open := [repr(one["name"]) for one in unfilled if "name" in one]:  # a draft's, which share no entry
+        raise InputError(
+            "columns",
+            expected="filled in",
+            got=f"{len(still_open)} open: {', '.join(still_open[:10])}{', …' * (len(still_open) > 10)}",
+            cure='Give each its range; to one of words, kind = "category" and categories = ["…", "…"].',
+        )
+    for entry in entries:
         columns += (added := _columns_from(entry))
         width += sum(column.width for column in added)
         n_letters += len(added) * sum(map(len, added[0].categories))

@@ -27,6 +27,8 @@ from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.storage.fingerprints import Words, find_known_rows, hash_rows
 
 _MOST_SHARED = 0.01
+_FRESH_NOISE = "with fresh noise on the same rows the noise can be averaged away"
+_BESIDE_SUMS = "as sums, and a guarantee of sums means nothing beside mapped rows"
 _SCHEMA = (
     """
 CREATE TABLE IF NOT EXISTS uploads (
@@ -264,12 +266,13 @@ class Ledger:
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None:
                 continue
+            why = _BESIDE_SUMS if entry.study in summed else _FRESH_NOISE
             if _has_same_columns(rows, entry):
-                raise _second_upload("these rows", f", in the study {entry.name!r}")
+                raise _second_upload("these rows", f", in the study {entry.name!r}", why)
             shared = find_known_rows(rows.prints, self._read_prints(entry))
             most = 0 if entry.study in summed else _MOST_SHARED * min(rows.prints.size, entry.n_rows)
             if (count := int(shared.sum())) > most:
-                raise _second_upload(f"{count} of these rows", f", in the study {entry.name!r}")
+                raise _second_upload(f"{count} of these rows", f", in the study {entry.name!r}", why)
             known |= shared
         if (count := int(known.sum())) > _MOST_SHARED * rows.prints.size:  # a little of each of many is much
             raise _second_upload(f"{count} of these rows", ", in several studies")
@@ -343,10 +346,10 @@ def _has_same_columns(rows: RowSummary, entry: Entry) -> bool:
     return entry.n_rows == rows.prints.size and 2 * len(ours & theirs) > min(len(ours), len(theirs))
 
 
-def _second_upload(which: str, where: str) -> RefusedError:
+def _second_upload(which: str, where: str, why: str = _FRESH_NOISE) -> RefusedError:
     return RefusedError(
         "a second upload",
-        reason=f"{which} have been uploaded before{where}: with fresh noise on the same rows the noise can be averaged away",
+        reason=f"{which} have been uploaded before{where}: {why}",
         cure="Share rows that were never shared.",
     )
 
