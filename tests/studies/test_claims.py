@@ -476,22 +476,25 @@ def test_a_verdict_follows_from_what_is_true_and_how_near_the_numbers_are() -> N
     assert verdicts.judge(True, [near]) == "holds"
     assert verdicts.judge(True, [near, far]) == "holds, shifted"
     assert verdicts.judge(False, [near]) == "does not"
-    assert verdicts.judge(True, [near, reading()]) == "ill-posed"
+    assert verdicts.judge(True, [near, reading()]) == verdicts.judge(None, [near]) == "ill-posed"
+    nothing = verdicts.Reader(Results.from_rows([{"method": "local-only", "n_participants": 2, "identities_each": 10}]))
+    assert {name for name, rule in verdicts._RULES.items() if rule(nothing) is not None} == {"crosses"}
+    answers = {(): None, (None, True): None, (None, True, True): True, (True, False): False}
+    assert {one: verdicts._every(one) for one in answers} == answers
+    assert [verdicts._in_most(one) for one in ([math.nan, 1.0], [None, 1.0, 2.0])] == [(), (1.0, 2.0)]
     assert [one.outside for one in (near, far, reading(90.0))] == [False, True, False]
     assert far.shown == (63.0, pytest.approx(4.243, abs=1e-3))
 
 
 def test_a_bin_of_draws_is_read_on_a_line_and_not_where_there_are_few() -> None:
     rows = [
-        {"method": "aa-i-gdp-anchor-noise", "anchor_noise_scale": v, "balanced_accuracy": 0.9 - v}
-        for v in (0.0, 0.1, 0.101, 0.102, 0.103, 0.125, 0.4, 0.5)
+        {"method": ANCHOR, "anchor_noise_scale": v, "balanced_accuracy": 0.9 - v}
+        for v in (0.0, 0.1, 0.101, 0.102, 0.103, 0.125, 0.4, 0.46, 0.47, 0.48, 0.49, 0.5)
     ]
-    study, what = (
-        verdicts.Reader(Results.from_rows(rows)),
-        {"method": "aa-i-gdp-anchor-noise", "column": "balanced_accuracy"},
-    )
-    assert verdicts._in_bin(study, **what, at=0.11) == pytest.approx(0.79)
-    assert np.isnan(verdicts._in_bin(study, **what, at=0.3))
+    study, what = verdicts.Reader(Results.from_rows(rows)), {"method": ANCHOR, "column": "balanced_accuracy"}
+    for at in (0.11, 0.5, 0.51):
+        assert verdicts._in_bin(study, **what, at=at) == pytest.approx(0.9 - at)
+    assert np.isnan([verdicts._in_bin(study, **what, at=at) for at in (0.3, 0.6)]).all()
 
 
 def test_plain_rows_carry_numbers_and_words() -> None:
@@ -528,8 +531,7 @@ def test_seconds_have_two_digits_that_count(ours: float, text: str) -> None:
 def test_time_is_left_out_where_none_was_noted() -> None:
     for seconds in ({}, None, {"training": 0.0}):
         assert "time" not in claims_page.describe_provenance("mnist", {"seconds": seconds})["told"]
-    told = claims_page.describe_provenance("mnist", {"seconds": {"training": 90.0}})["told"]
-    assert told == {"time": "90 seconds"}
+    assert claims_page.describe_provenance("mnist", {"seconds": {"training": 90.0}})["told"] == {"time": "90 seconds"}
 
 
 def test_every_reason_that_is_named_is_there_and_used() -> None:

@@ -2,19 +2,19 @@
 
 `paper.toml` names the numbers of each claim ([[claim]]). Ours are read from draws in a bin around the noise (or linkage, or
 accuracy) that the paper names, deployment by deployment: a mean over them or a straight line through them, no spline.
-Beside them, a claim is what must be true in every deployment (`_RULES`). It
+Beside them, a claim is what must be true in every deployment (`_RULES`; None where it cannot be read). Deployments in
+which none of its numbers was measured, as with attacks that only the first one ran, are not asked. A claim
 
 - *holds*: it is true, and every number is near (`claims.is_large`);
 - *holds, shifted*: it is true, but a number is not near;
 - *does not*: it is not true in some deployment;
-- *ill-posed*: the number that the paper names is not there to be read in most deployments.
+- *ill-posed*: in most deployments the claim or a number that the paper names is not there to be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from mooring.theory import transition_scale
 from mooring.typing import Vector
 from mooring_studies.comparison.claims import FUNCTIONS, Number, is_large, paper_numbers
-from mooring_studies.comparison.claims_study import NoAnswer, column_of, noise_of, read_paper
+from mooring_studies.comparison.claims_study import NOT_MEASURED, NoAnswer, column_of, noise_of, read_paper
 from mooring_studies.comparison.findings_reading import ANCHOR, DATA, Reader, at_alone, mean_and_deviation
 from mooring_studies.comparison.results import Results
 
@@ -66,9 +66,9 @@ class Reading:
         return not is_large(self.number, self.shown[0])
 
 
-def judge(true: bool, readings: Sequence[Reading]) -> str:
-    """The verdict on a claim."""
-    if any(not one.ours for one in readings):
+def judge(true: bool | None, readings: Sequence[Reading]) -> str:
+    """The verdict on a claim; None is one that cannot be read."""
+    if true is None or any(not one.ours for one in readings):
         return ILL_POSED
     return FAILS if not true else HOLDS if all(one.near for one in readings) else SHIFTED
 
@@ -82,12 +82,12 @@ def describe_verdicts(studies: Mapping[str, Results]) -> dict[str, dict[str, Any
             continue
         rows = studies[claim["study"]]
         deployments = [Reader(rows.where(deployment=one)) for one in rows.values("deployment")]
+        read = {name: [_read(numbers[name], one) for one in deployments] for name, _ in claim["numbers"]}
+        asked = [k for k in range(len(deployments)) if not read or any(own[k] is not None for own in read.values())]
         readings = [
-            Reading(words, numbers[name], _read(numbers[name], deployments)) for name, words in claim["numbers"]
+            Reading(words, numbers[name], _in_most([read[name][k] for k in asked])) for name, words in claim["numbers"]
         ]
-        if claim["rule"] == "crosses" and any(2 * len(one.ours) <= len(deployments) for one in readings):
-            readings = [replace(one, ours=()) for one in readings]
-        true = all(_RULES[claim["rule"]](one) for one in deployments)
+        true = _every([_RULES[claim["rule"]](deployments[k]) for k in asked])
         found[claim["name"]] = {"verdict": judge(true, readings), "readings": readings}
         if claim["rule"] == "safer":
             linked = [[at_alone(one, method, "linkage") for one in deployments] for method in (ANCHOR, DATA)]
@@ -96,25 +96,48 @@ def describe_verdicts(studies: Mapping[str, Results]) -> dict[str, dict[str, Any
     return found
 
 
-def _read(number: Number, deployments: Sequence[Reader]) -> tuple[float, ...]:
-    """Ours in every deployment that has it, in the number's unit."""
-    found = []
-    for one in deployments:
-        rows = Reader(one.at(number.args["p"]).results, one.facts) if "p" in number.args else one
-        args = {name: value for name, value in number.args.items() if name != "p"}
-        with suppress(NoAnswer):
-            read = _BINNED.get(number.ours, FUNCTIONS[number.ours])
-            found.append(read(rows, **args) * (100.0 if number.unit == "%" else 1.0))
-    return tuple(value for value in found if np.isfinite(value))
+def _read(number: Number, one: Reader) -> float | None:
+    """Ours in a deployment, in the number's unit: NaN where it is not there to be read, None where it was not measured."""
+    rows = Reader(one.at(number.args["p"]).results, one.facts) if "p" in number.args else one
+    args = {name: value for name, value in number.args.items() if name != "p"}
+    read = _BINNED.get(number.ours, FUNCTIONS[number.ours])
+    try:
+        return read(rows, **args) * (100.0 if number.unit == "%" else 1.0)
+    except NoAnswer as problem:
+        return None if str(problem) == NOT_MEASURED else float("nan")
+
+
+def _in_most(values: Sequence[float | None]) -> tuple[float, ...]:
+    """Those that can be read, if they are most; else none."""
+    known = tuple(value for value in values if value is not None and np.isfinite(value))
+    return known if 2 * len(known) > len(values) else ()
+
+
+def _every(answers: Sequence[bool | None]) -> bool | None:
+    """Whether all answers are yes that can be read; None where most cannot, or there are none."""
+    known = [one for one in answers if one is not None]
+    return all(known) if 2 * len(known) > len(answers) else None
+
+
+def _below(low: float, high: float) -> bool | None:
+    """Whether a figure is below another; None where one of them cannot be read."""
+    return bool(low < high) if np.isfinite([low, high]).all() else None
 
 
 def _in_bin(study: Reader, *, method: str, column: str, at: float) -> float:
-    """A column at a level of noise: a line through the draws near it, the mean of few, NaN where there are too few."""
+    """A column at a level of noise: a line through the draws near it, the mean of few; NaN outside the range, or of too few.
+
+    Draws are uniform, and the largest stands for the end of the range, up to half a bin: there the bin lies below it.
+    """
     rows = study.draws(method)
     noise, values = noise_of(rows, method), column_of(rows, column)
     most = float(np.max(noise, initial=0.0))
-    at = min(at, most * (1 - BIN))
-    near = (np.abs(noise - at) <= BIN * most) & np.isfinite(values)
+    if at > most * (1 + BIN):
+        return float("nan")
+    low = min(at - BIN * most, most * (1 - 2 * BIN))
+    near = (
+        (noise >= low) & (noise <= low + 2 * BIN * most * (1 + 1e-9)) & np.isfinite(values)
+    )  # also the largest itself
     if near.sum() < FEWEST_FOR_LINE:
         return _mean(values, near)
     return float(np.polyval(np.polyfit(noise[near] - at, values[near], 1), 0.0))
@@ -166,27 +189,33 @@ _BINNED: Mapping[str, Callable[..., float]] = {
 }
 
 
-def _coupled(one: Reader) -> bool:
+def _coupled(one: Reader) -> bool | None:
     """Both methods with private-data noise give the same matrix, and link alike."""
     first, second = one.draws(DATA), one.draws("aa-i-gdp-data-noise")
-    same = np.array_equal(first[SECRET], second["linkage:known-anchor"], equal_nan=True)
-    return same and bool(np.max(second["discrepancy"], initial=0.0) < 1e-10)
+    linked, distance = second["linkage:known-anchor"], second["discrepancy"]
+    if not (np.isfinite(linked).any() and np.isfinite(distance).any()):
+        return None
+    return bool(np.array_equal(first[SECRET], linked, equal_nan=True) and np.nanmax(distance) < 1e-10)
 
 
-def _safer(one: Reader) -> bool:
+def _safer(one: Reader) -> bool | None:
     """At the accuracy of training alone, the strongest attack links less under anchor noise than under noise on rows."""
-    anchor, data = (at_alone(one, method, "linkage") for method in (ANCHOR, DATA))
-    return not anchor >= data
+    return _below(*(at_alone(one, method, "linkage") for method in (ANCHOR, DATA)))
 
 
-def _ahead(one: Reader) -> bool:
+def _ahead(one: Reader) -> bool | None:
     """At equal linkage by the paper's attacks, anchor noise leaves more accuracy."""
-    levels = (0.124, 0.2, 0.3)
-    anchor, data = (
-        np.array([_at_linkage(one, method=method, attack=attack, at=at) for at in levels])
-        for method, attack in ((ANCHOR, "procrustes"), (DATA, "known-secret"))
+    data, anchor = (
+        [_at_linkage(one, method=method, attack=attack, at=at) for at in (0.124, 0.2, 0.3)]
+        for method, attack in ((DATA, "known-secret"), (ANCHOR, "procrustes"))
     )
-    return not (anchor <= data).any()
+    return _every([*map(_below, data, anchor)])
+
+
+def _links_less(one: Reader) -> bool | None:
+    """At 75 % accuracy, the paper's attacks link less under anchor noise."""
+    attacks = ((ANCHOR, "procrustes"), (DATA, "known-secret"))
+    return _below(*(_at_utility(one, method=method, attack=attack, level=0.75) for method, attack in attacks))
 
 
 def _is_of_digits(one: Reader) -> bool:
@@ -194,47 +223,53 @@ def _is_of_digits(one: Reader) -> bool:
     return len(one.draws("aa-i-gdp-data-noise")) > 0
 
 
-def _near_i_gdp(one: Reader) -> bool:
+def _near_i_gdp(one: Reader) -> bool | None:
     """Accuracy under much anchor noise is nearer to I-GDP's than halfway to guessing."""
     most = float(np.max(one.draws(ANCHOR)["anchor_noise_scale"], initial=0.0))
     end = _plateau(one, method=ANCHOR, column=ACCURACY, low=most / 2, high=most)
     guessing = CHANCE if _is_of_digits(one) else 0.5
-    return not abs(end - one.mean("i-gdp")) > (end - guessing) / 2
+    return _below(abs(end - one.mean("i-gdp")), (end - guessing) / 2)
 
 
-def _by_participants(one: Reader, rises: Callable[[Reader], float]) -> list[bool]:
-    """Of each allocation of identities: whether a figure rises with every step in the number of participants."""
+def _by_participants(one: Reader, rises: Callable[[Reader], float]) -> bool | None:
+    """Whether a figure rises with every step in the number of participants, for each allocation of identities."""
     series = [
         [rises(Reader(rows.where(n_participants=p))) for p in rows.values("n_participants")]
         for each in one.results.values("identities_each")
         for rows in [one.results.where(identities_each=each)]
     ]
-    return [all(low < high for low, high in pairwise(values)) for values in series]
+    return _every([_every([_below(low, high) for low, high in pairwise(values)]) for values in series])
 
 
-def _stops_below_v_pt(one: Reader) -> bool:
+def _stops_below_v_pt(one: Reader) -> bool | None:
     stopped = one.draws(ANCHOR).where(converged=1.0)
     sizes = zip(stopped["n_participants"], stopped["anchor_noise_scale"], strict=True)
     h = 100 if _is_of_digits(one) else 400
-    return all(v < transition_scale(int(p), h, 4 * h) for p, v in sizes)
+    return _every([_below(v, transition_scale(int(p), h, 4 * h)) for p, v in sizes])
 
 
-_RULES: Mapping[str, Callable[[Reader], bool]] = {
+def _i_gdp_does_not_rise(one: Reader) -> bool | None:
+    rises = _by_participants(one, lambda part: part.mean("i-gdp"))
+    return None if rises is None else not rises
+
+
+_RULES: Mapping[str, Callable[[Reader], bool | None]] = {
     "coupled": _coupled,
-    "open": lambda one: one.mean("c-gdp", SECRET) > 3 * CHANCE,
-    "i-gdp is lower": lambda one: one.mean("c-gdp") > one.mean("i-gdp"),
-    "op is strongest": lambda one: not one.mean(ANCHOR, "linkage:pseudoinverse") >= one.mean(ANCHOR, OP),
-    "falls": lambda one: _in_bin(one, method=ANCHOR, column=ACCURACY, at=0.2) < one.mean("aa-i-gdp"),
-    "above chance": lambda one: one.mean(ANCHOR, OP) > CHANCE,
-    "to chance": lambda one: _in_bin(one, method=DATA, column=ACCURACY, at=50) < 2 * CHANCE,
+    "open": lambda one: _below(3 * CHANCE, one.mean("c-gdp", SECRET)),
+    "i-gdp is lower": lambda one: _below(one.mean("i-gdp"), one.mean("c-gdp")),
+    "op is strongest": lambda one: _below(one.mean(ANCHOR, "linkage:pseudoinverse"), one.mean(ANCHOR, OP)),
+    "falls": lambda one: _below(_in_bin(one, method=ANCHOR, column=ACCURACY, at=0.2), one.mean("aa-i-gdp")),
+    "above chance": lambda one: _below(CHANCE, one.mean(ANCHOR, OP)),
+    "to chance": lambda one: _below(_in_bin(one, method=DATA, column=ACCURACY, at=50), 2 * CHANCE),
     "near i-gdp": _near_i_gdp,
     "stops below": _stops_below_v_pt,
     "ahead": _ahead,
+    "links less": _links_less,
     "safer": _safer,
     "crosses": lambda one: True,
-    "rises": lambda one: all(_by_participants(one, partial(_in_bin, method=ANCHOR, column=ACCURACY, at=0.01))),
-    "does not rise": lambda one: not all(_by_participants(one, lambda part: part.mean("i-gdp"))),
-    "more stop": lambda one: (
-        _stops_below_v_pt(one) and all(_by_participants(one, lambda part: float(part.draws(ANCHOR)["converged"].sum())))
+    "rises": lambda one: _by_participants(one, partial(_in_bin, method=ANCHOR, column=ACCURACY, at=0.01)),
+    "does not rise": _i_gdp_does_not_rise,
+    "more stop": lambda one: _every(
+        [_stops_below_v_pt(one), _by_participants(one, lambda part: float(part.draws(ANCHOR)["converged"].sum()))]
     ),
 }
