@@ -53,7 +53,7 @@ class Step:
 def steps_of_the_page(page: str = PAGE) -> Iterator[Step]:
     """Commands in the page's order; what is shown for one participant is done by all that the block names."""
     for block in re.findall(r"^```sh\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL):
-        first, *lines = block.strip().splitlines()
+        first, *lines = re.sub(r" \\\n +", " ", block.strip()).splitlines()
         shown, *others = re.findall(r"(\w+)/", first)
         for role in (shown, *others):
             for line in lines:

@@ -231,7 +231,8 @@ def state_sums(one: SumResult) -> str:
             f"alarms{allowed}."
         )
     if one.epsilon is not None:
-        words.append(f"Measured by canaries, ε is at least {one.epsilon.measured.gaussian:.2g}.")
+        least = one.epsilon.measured.gaussian
+        words.append(f"Measured by canaries (made-up rows that move the sums most), ε is at least {least:.2g}.")
     return " ".join(words)
 
 

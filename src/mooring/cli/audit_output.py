@@ -24,7 +24,8 @@ _CAPTION = (
 )
 _SUMS_CAPTION = (
     "AUC: how often a row behind the sums scores above another, 0.5 by chance; told: such rows found at so many false "
-    "alarms; lower bounds on leakage. ε at least: measured by canaries; more than the ε stated would be a fault."
+    "alarms; lower bounds on leakage. ε at least: measured by canaries, made-up rows that move the sums most; more than the "
+    "ε stated would be a fault."
 )
 _ASKED = {
     "exact_source_linkage": "Linkage by the auditor",
