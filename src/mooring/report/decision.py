@@ -150,9 +150,8 @@ def weigh_sums(
     if unknown:
         return _because("cannot tell", f"whether {' and '.join(map(repr, unknown))} is kept was not measured here")
     above = told is not None and told[1].value > most
-    more = (
-        f"; {rate}, which is above that by luck, or by a fault of the noise, which canaries look for" if above else ""
-    )
+    fault = "a fault of the noise, which canaries (made-up rows that move the sums most) look for"
+    more = f"; {rate}, which is above that by luck, or by {fault}" if above else ""
     return _because("share", f"{bound}, whatever attacks there are{more}")
 
 
