@@ -227,8 +227,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         "assumptions": _assumptions(study),
         "limits": "What the same rows spend in several such studies adds up; the vault counts it. A "
         + ("person with rows at several participants counts once at each" if settings.person else several)
-        + ". A "
-        + "participant that shares invented rows can falsify the model, and is not noticed.",
+        + ". A participant that shares invented rows can falsify the model, and is not noticed.",
     }
 
 
