@@ -98,7 +98,7 @@ def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path:
     told = json.loads(drafted.stdout)
     assert (told["open_entries"], told["fingerprint"]) == (3, None)
     assert (told["method"]["projection"], told["method"]["data_noise_scale"]) == ("none", 0.5)
-    run("show", "--study", study, code=BAD_INPUT, what="range of column 'age'")
+    run("show", "--study", study, code=BAD_INPUT, what="columns")
 
 
 def test_a_file_that_is_there_is_not_overwritten_unless_asked(data: Path, tmp_path: Path) -> None:
