@@ -152,7 +152,7 @@ def weigh_sums(
     above = told is not None and told[1].value > most
     fault = "a fault of the noise, which canaries (made-up rows that move the sums most) look for"
     more = f"; {rate}, which is above that by luck, or by {fault}" if above else ""
-    return _because("share", f"{bound}, whatever attacks there are{more}")
+    return _because("share", f"{bound}, by any attack, on the study's assumptions{more}")
 
 
 def decide_audit(audit: AuditResult | Plan) -> Decision:

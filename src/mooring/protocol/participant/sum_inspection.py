@@ -157,7 +157,7 @@ def _verdict(study: Study, audit: SumAudit | None) -> str:
         "This study adds no noise and promises nothing."
         if epsilon is None
         else f"The study promises epsilon = {epsilon:g} for adding or removing one {study.sum_scheme.settings.unit}, "
-        "whatever attacks there are."
+        "against any attack, on its assumptions."
     )
     if audit is None:
         return f"No attack could be run on your rows. {promise}"
