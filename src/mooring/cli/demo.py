@@ -86,7 +86,7 @@ def _say(console: Console, played: DemoResult, output: Path) -> None:
         score = "" if line["score"] is None else line["score"]["value"]
         ways.add_row(line["way"], score, line["attacker"], line["promise"])
     console.print(ways)
-    console.print("A better attack may exist; what is promised holds against all of them.", highlight=False)
+    console.print("A better attack may exist; on its assumptions, what is promised holds against all.", highlight=False)
     console.print(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser: the analyst's page.")
     shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)
     console.print(
