@@ -38,24 +38,17 @@ _NUMBERS_AT_ONCE = 2**23
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known about global optimality.
-
-    Attributes
-    ----------
-    certified : bool
-        True if it is proved that no maps have an objective higher by more than 1e-7 of it. False means 'not shown':
-        either a better alignment exists, or this method of proof cannot tell.
-    min_eigenvalue : float
-        Smallest eigenvalue of L outside the gauge, as Lanczos estimates it; clearly negative where this proof fails. Not a
-        number if Lanczos did not settle.
-    optimality_gap : float
-        Proved bound: the global optimum exceeds the objective by at most this share of it. Infinite if nothing is
-        proved.
-    """
+    """What is known about global optimality."""
 
     certified: bool
+    """True if it is proved that no maps have an objective higher by more than 1e-7 of it. False means 'not shown':
+    either a better alignment exists, or this method of proof cannot tell."""
     min_eigenvalue: float
+    """Smallest eigenvalue of L outside the gauge, as Lanczos estimates it; clearly negative where this proof fails. Not
+    a number if Lanczos did not settle."""
     optimality_gap: float
+    """Proved bound: the global optimum exceeds the objective by at most this share of it. Infinite if nothing is
+    proved."""
 
     def __str__(self) -> str:
         if self.certified:

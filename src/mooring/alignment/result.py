@@ -40,42 +40,29 @@ class Termination(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Maps that bring every participant's upload into one coordinate system, and how they were found.
-
-    Attributes
-    ----------
-    maps : tuple of RigidMap
-        One a participant; `maps[i].apply(representation)` lies in the common space.
-    template : array of shape (r, d)
-        The mean of the aligned, centred anchor representations: what late joiners are aligned to.
-    origin : array of shape (d,)
-        Where the common space puts the anchor's mean: zero, or the reference participant's.
-    objective : float
-        tr(Rᵀ G R), which the Procrustes solvers maximise.
-    misfit : float
-        The minimised sum of squared distances to the template: what the objective leaves over.
-    iterations : int
-        Solver iterations in all; not counted are the default solver's two power steps at the end where noise is small.
-    step : float
-        Length of the last step over the whole stack: ‖R_new − R_old‖_F, to first order for the default solver.
-    residual : float
-        ‖Π(GR) − R‖_F / max(1, ‖R‖_F), the paper's fixed-point residual.
-    termination : Termination
-        Why the solver stopped; `str(termination)` is a sentence.
-    certificate : Certificate or None
-        Whether the objective is shown to be the global optimum; None if that was not asked for.
-    """
+    """Maps that bring every participant's upload into one coordinate system, and how they were found."""
 
     maps: tuple[RigidMap, ...]
+    """One a participant; `maps[i].apply(representation)` lies in the common space."""
     template: Array
+    """Of shape (r, d): the mean of the aligned, centred anchor representations, which late joiners are aligned to."""
     origin: Array
+    """Of shape (d,): where the common space puts the anchor's mean, zero or the reference participant's."""
     objective: float
+    """tr(Rᵀ G R), which the Procrustes solvers maximise."""
     misfit: float
+    """The minimised sum of squared distances to the template: what the objective leaves over."""
     iterations: int
+    """Solver iterations in all; not counted are the default solver's two power steps at the end where noise is
+    small."""
     step: float
+    """Length of the last step over the whole stack: ‖R_new − R_old‖_F, to first order for the default solver."""
     residual: float
+    """‖Π(GR) − R‖_F / max(1, ‖R‖_F), the paper's fixed-point residual."""
     termination: Termination
+    """Why the solver stopped; `str(termination)` is a sentence."""
     certificate: Certificate | None = None
+    """Whether the objective is shown to be the global optimum; None if that was not asked for."""
 
     @property
     def converged(self) -> bool:

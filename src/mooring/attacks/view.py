@@ -82,51 +82,36 @@ def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> N
 
 @dataclass(frozen=True, eq=False)
 class CollusionView:
-    """What an analyst sees, and what the colluders add.
-
-    Attributes
-    ----------
-    method : Method
-        The method, which is public, like the noise scales and the projection.
-    uploads : tuple of Upload
-        Every participant's, in order.
-    labels : tuple of arrays, or of None
-        Every participant's labels, which the analyst needs for training and therefore sees.
-    alignment : Alignment or None
-        What the analyst computed from the uploads.
-    target : int
-        Whose rows are attacked.
-    colluders : tuple of Colluder
-        Empty for an analyst on its own.
-    anchor : array of shape (r, h) or None
-        Known through any colluder; None without one, or for a method without an anchor.
-    known_rows : array of shape (k, h) or None
-        Rows that the attacker knows to be among the target's (patients treated in both hospitals), after projection. It
-        does not know where they stand in the upload.
-    repeated_uploads : tuple of Upload
-        Further uploads of the same target rows, each with fresh noise and a fresh map.
-    columns : tuple of Column
-        The table's columns, which a study declares; empty where rows are not of a table.
-    anchor_mean : array of shape (h,) or None
-        b, the mean row of the target's anchor representation, where alignment has computed it: batched attacks then use
-        the same to the last bit, however many draws are aligned at once.
-    """
+    """What an analyst sees, and what the colluders add."""
 
     method: Method
+    """The method, which is public, like the noise scales and the projection."""
     data_noise_scale: float
     anchor_noise_scale: float
     projection: Projection
     uploads: tuple[Upload, ...]
+    """Every participant's, in order."""
     labels: tuple[Array | None, ...]
+    """Every participant's labels, which the analyst needs for training and therefore sees."""
     alignment: Alignment | None
+    """What the analyst computed from the uploads."""
     target: int
+    """Whose rows are attacked."""
     colluders: tuple[Colluder, ...] = ()
+    """Empty for an analyst on its own."""
     anchor: Array | None = None
+    """Of shape (r, h): known through any colluder; None without one, or for a method without an anchor."""
     known_rows: Array | None = None
+    """Of shape (k, h): rows that the attacker knows to be among the target's (patients treated in both hospitals),
+    after projection. It does not know where they stand in the upload."""
     repeated_uploads: tuple[Upload, ...] = ()
+    """Further uploads of the same target rows, each with fresh noise and a fresh map."""
     public_rows: PublicRows | None = None
     columns: tuple[Column, ...] = ()
+    """The table's columns, which a study declares; empty where rows are not of a table."""
     anchor_mean: Array | None = None
+    """b, of shape (h,): the mean row of the target's anchor representation, where alignment has computed it: batched
+    attacks then use the same to the last bit, however many draws are aligned at once."""
 
     def __post_init__(self) -> None:
         check_roles(self.target, [colluder.index for colluder in self.colluders], len(self.uploads))

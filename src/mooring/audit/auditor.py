@@ -98,18 +98,12 @@ def run_audit(
 
 @dataclass(frozen=True, eq=False)
 class Auditor:
-    """Audits one operating point after the other on the same data and with the same draws.
-
-    Attributes
-    ----------
-    partition : Partition
-        Who holds which rows.
-    settings : AuditSettings
-        Checked against the data, with targets chosen.
-    """
+    """Audits one operating point after the other on the same data and with the same draws."""
 
     partition: Partition
+    """Who holds which rows."""
     settings: AuditSettings
+    """Checked against the data, with targets chosen."""
     _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
     _rms: dict[int, float] = field(default_factory=dict, repr=False)
 

@@ -25,25 +25,16 @@ _SAME = 1e-9  # of the largest entry: rows that differ by less differ by roundin
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """One attack on one view: what it rebuilt, or why it rebuilt nothing.
-
-    Attributes
-    ----------
-    attack : str
-    denoiser : str or None
-        What replaced the rebuilt rows by their posterior mean, if anything did.
-    found : Reconstruction or None
-    outcome : {"ran", "did not apply", "failed"}
-        An attack fails where a matrix cannot be factorised, or the rebuilt rows are not finite.
-    reason : str
-        Why there is nothing; empty where there is.
-    """
+    """One attack on one view: what it rebuilt, or why it rebuilt nothing."""
 
     attack: str
     denoiser: str | None
+    """What replaced the rebuilt rows by their posterior mean, if anything did."""
     found: Reconstruction | None
     outcome: Literal["ran", "did not apply", "failed"] = "ran"
+    """An attack fails where a matrix cannot be factorised, or the rebuilt rows are not finite."""
     reason: str = ""
+    """Why there is nothing; empty where there is."""
 
     @property
     def name(self) -> str:

@@ -52,28 +52,19 @@ class NoiseUnit(StrEnum):
 
 @dataclass(frozen=True)
 class OperatingPoint(Serializable):
-    """A method and its settings.
-
-    Attributes
-    ----------
-    method : str
-        A name in `mooring.METHODS`.
-    n_components : int
-        h.
-    n_anchor_rows : int
-        r; of no consequence to methods without an anchor.
-    anchor_noise_scale : float
-        v.
-    data_noise_level : float
-        λ: private-data noise σ in units of s, the root mean square of all projected training rows' entries (not centred),
-        as in the paper.
-    """
+    """A method and its settings."""
 
     method: str
+    """A name in `mooring.METHODS`."""
     n_components: int
+    """h."""
     n_anchor_rows: int
+    """r; of no consequence to methods without an anchor."""
     anchor_noise_scale: float = 0.0
+    """v."""
     data_noise_level: float = 0.0
+    """λ: private-data noise σ in units of s, the root mean square of all projected training rows' entries (not
+    centred), as in the paper."""
 
     def __post_init__(self) -> None:
         method = get_method(self.method)
@@ -103,25 +94,16 @@ class OperatingPoint(Serializable):
 
 @dataclass(frozen=True)
 class SumPoint(Serializable):
-    """Secure sums and their settings.
-
-    Attributes
-    ----------
-    epsilon : float or None
-        For adding or removing one row; None for sums without noise, which carry no guarantee.
-    delta : float
-    quorum : int
-        The least number of contributions in a total.
-    n_colluders : int
-    product_share : float
-        How much of the budget the products of features get.
-    """
+    """Secure sums and their settings."""
 
     epsilon: float | None
+    """For adding or removing one row; None for sums without noise, which carry no guarantee."""
     delta: float
     quorum: int
+    """The least number of contributions in a total."""
     n_colluders: int
     product_share: float = PRODUCT_SHARE
+    """How much of the budget the products of features get."""
 
     @property
     def privacy(self) -> SumPrivacy | None:
@@ -186,28 +168,19 @@ def point_with_noise(
 
 @dataclass(frozen=True)
 class PointGrid:
-    """Every method with every noise it has: one point for a method without noise, a product for both noises.
-
-    Attributes
-    ----------
-    methods : sequence of str
-        All by default.
-    n_components : int, optional
-        h. By default as many as there are features, up to 30.
-    n_anchor_rows : int, optional
-        r. Four times h by default.
-    anchor_noise_scales, data_noise_levels : sequence of float
-        v, and λ as for `OperatingPoint`.
-    data_noise_scales : sequence of float
-        σ itself; if given, takes the place of λ.
-    """
+    """Every method with every noise it has: one point for a method without noise, a product for both noises."""
 
     methods: Sequence[str] = tuple(METHODS)
+    """All by default."""
     n_components: int | None = None
+    """h. By default as many as there are features, up to 30."""
     n_anchor_rows: int | None = None
+    """r. Four times h by default."""
     anchor_noise_scales: Sequence[float] = (0.05, 0.1, 0.2)
     data_noise_levels: Sequence[float] = (0.3, 0.5, 0.8)
+    """v, and λ as for `OperatingPoint`."""
     data_noise_scales: Sequence[float] = ()
+    """σ itself; if given, takes the place of λ."""
 
     def points(self, n_components: int, rms: Callable[[int], float] | None = None) -> tuple[OperatingPoint, ...]:
         """The points, with so many components where the grid does not say how many.

@@ -47,33 +47,23 @@ Labels = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ReleaseRisk(Serializable):
-    """What models of this kind give away.
-
-    Attributes
-    ----------
-    figures : dict of Figure
-        Membership over all rows; the control holds the same scores against the rows of other models.
-    outlying : dict of Figure
-        Over the tenth of the rows that lies furthest from the mean of its class.
-    n_models, n_rows : int
-    attack, outlying_attack : str
-        'predictions', 'gradients', or 'parameters', which adds the centre: what tells most at 1 % false alarms of half of
-        the models. The figures are of the other half.
-    inversion : Figure, optional
-        Cells found from the other columns, the label and the model, over rows that it was trained on. The control is over
-        other rows; chance is the commonest value of the label.
-    n_columns : int
-        Inverted.
-    """
+    """What models of this kind give away."""
 
     figures: dict[str, Figure]
+    """Membership over all rows; the control holds the same scores against the rows of other models."""
     outlying: dict[str, Figure]
+    """Over the tenth of the rows that lies furthest from the mean of its class."""
     n_models: int
     n_rows: int
     attack: str = "predictions"
     outlying_attack: str = "predictions"
+    """'predictions', 'gradients', or 'parameters', which adds the centre: what tells most at 1 % false alarms of half
+    of the models. The figures are of the other half."""
     inversion: Figure | None = None
+    """Cells found from the other columns, the label and the model, over rows that it was trained on. The control is
+    over other rows; chance is the commonest value of the label."""
     n_columns: int = 0
+    """How many were inverted."""
 
     def __str__(self) -> str:
         rate, outlying = self.figures[RATE], self.outlying[RATE]

@@ -28,26 +28,17 @@ _UNKNOWN = "none could be run: do not trust"
 
 @dataclass(frozen=True)
 class AttackOutcome(Serializable):
-    """One attack's figures, or why it has none.
-
-    Attributes
-    ----------
-    attack : str
-        Its name; where its rows were denoised, followed by the denoiser's: "moments + kernel".
-    figures : dict of Figure
-        By measure; empty where the attack does not apply.
-    reason : str or None
-        Why it does not apply.
-    notes : tuple of str
-    curve : tuple of pairs of float
-        Membership's ROC: false-positive and true-positive rates; empty where it was not measured.
-    """
+    """One attack's figures, or why it has none."""
 
     attack: str
+    """Its name; where its rows were denoised, followed by the denoiser's: "moments + kernel"."""
     figures: dict[str, Figure] = field(default_factory=dict)
+    """By measure; empty where the attack does not apply."""
     reason: str | None = None
+    """Why it does not apply."""
     notes: tuple[str, ...] = ()
     curve: tuple[tuple[float, float], ...] = ()
+    """Membership's ROC: false-positive and true-positive rates; empty where it was not measured."""
 
     @property
     def applies(self) -> bool:
@@ -67,43 +58,28 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
 
 @dataclass(frozen=True)
 class PointResult(Serializable):
-    """One operating point: what attacks recover there, and what the joint model scores.
-
-    Attributes
-    ----------
-    point : OperatingPoint
-    data_noise_scale : float
-        σ itself, in the unit of the rows' numbers (`AuditResult.noise_unit`).
-    outcomes : tuple of AttackOutcome
-    deployed : Score or None
-        The joint model's score when participants map new rows themselves, without noise.
-    noisy_test : Score or None
-        Its score with private-data noise on test rows too, as the paper measures; None where that is no different.
-    alignment : str or None
-        Why the solver stopped.
-    examples : dict or None
-        A few rows, original beside rebuilt.
-    learner : str or None
-        What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn.
-    gain : Gain or None
-        `deployed` over training alone, on the same rows; None where utility was not measured, and in older results.
-    release : ReleaseRisk or None
-        What the joint model itself gives away; None where it was not measured.
-    epsilon : EpsilonAudit or None
-        Of private-data noise, for rows that differ by σ and a map that is known; None without such noise.
-    """
+    """One operating point: what attacks recover there, and what the joint model scores."""
 
     point: OperatingPoint
     data_noise_scale: float
+    """σ itself, in the unit of the rows' numbers (`AuditResult.noise_unit`)."""
     outcomes: tuple[AttackOutcome, ...]
     deployed: Score | None
+    """The joint model's score when participants map new rows themselves, without noise."""
     noisy_test: Score | None
+    """Its score with private-data noise on test rows too, as the paper measures; None where that is no different."""
     alignment: str | None = None
+    """Why the solver stopped."""
     examples: dict[str, Any] | None = field(default=None, repr=False)
+    """A few rows, original beside rebuilt."""
     learner: str | None = None
+    """What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn."""
     gain: Gain | None = None
+    """`deployed` over training alone, on the same rows; None where utility was not measured, and in older results."""
     release: ReleaseRisk | None = None
+    """What the joint model itself gives away; None where it was not measured."""
     epsilon: EpsilonAudit | None = None
+    """Of private-data noise, for rows that differ by σ and a map that is known; None without such noise."""
 
     @property
     def title(self) -> str:
@@ -118,32 +94,21 @@ class PointResult(Serializable):
 
 @dataclass(frozen=True)
 class SumResult(Serializable):
-    """Secure sums at one ε: what attackers tell from the total, and what the joint model scores.
-
-    Attributes
-    ----------
-    point : SumPoint
-    outcomes : tuple of AttackOutcome
-        Membership among the honest rows, by the colluders that the guarantee allows for.
-    one_honest : tuple of AttackOutcome
-        Membership in one participant, where all others collude: beyond what the guarantee allows for.
-    epsilon : EpsilonAudit or None
-        The ε claimed beside the one measured; None without noise.
-    usable : bool
-        Whether a study may have it: without noise, features must be few against rows.
-    deployed : Score or None
-        The joint model's score.
-    gain : Gain or None
-        That over training alone, with the columns or with the same features, whichever is better.
-    """
+    """Secure sums at one ε: what attackers tell from the total, and what the joint model scores."""
 
     point: SumPoint
     outcomes: tuple[AttackOutcome, ...]
+    """Membership among the honest rows, by the colluders that the guarantee allows for."""
     one_honest: tuple[AttackOutcome, ...]
+    """Membership in one participant, where all others collude: beyond what the guarantee allows for."""
     epsilon: EpsilonAudit | None
+    """The ε claimed beside the one measured; None without noise."""
     usable: bool
+    """Whether a study may have it: without noise, features must be few against rows."""
     deployed: Score | None = None
+    """The joint model's score."""
     gain: Gain | None = None
+    """That over training alone, with the columns or with the same features, whichever is better."""
 
     @property
     def title(self) -> str:
@@ -158,22 +123,14 @@ class SumResult(Serializable):
 
 @dataclass(frozen=True)
 class SumAudit(Serializable):
-    """Secure sums at every ε that was asked for.
-
-    Attributes
-    ----------
-    n_features : int
-        D.
-    n_rows : int
-        Behind the total.
-    alone : Score or None
-        Training alone with the same features; the mean over participants.
-    results : tuple of SumResult
-    """
+    """Secure sums at every ε that was asked for."""
 
     n_features: int
+    """D."""
     n_rows: int
+    """Behind the total."""
     alone: Score | None
+    """Training alone with the same features; the mean over participants."""
     results: tuple[SumResult, ...]
 
     def list_results(self) -> Rows:
@@ -198,29 +155,19 @@ class SumAudit(Serializable):
 
 @dataclass(frozen=True)
 class AuditResult(Serializable):
-    """Everything an audit found.
-
-    Attributes
-    ----------
-    description : dict
-        What was audited: participants, rows, features, projection, colluders, targets, seed, versions.
-    references : References
-        Local only and pooled raw.
-    points : tuple of PointResult
-    warnings : tuple of str
-        What makes this data easy to break, and what this audit could not do.
-    chosen : int or None
-        The place among the points of the one that a study has, or is to have.
-    sums : SumAudit or None
-        Secure sums beside the uploads of rows; None where they were not asked for, or there is nothing to learn.
-    """
+    """Everything an audit found."""
 
     description: dict[str, Any]
+    """What was audited: participants, rows, features, projection, colluders, targets, seed, versions."""
     references: References
+    """Local only and pooled raw."""
     points: tuple[PointResult, ...]
     warnings: tuple[str, ...] = ()
+    """What makes this data easy to break, and what this audit could not do."""
     chosen: int | None = None
+    """The place among the points of the one that a study has, or is to have."""
     sums: SumAudit | None = None
+    """Secure sums beside the uploads of rows; None where they were not asked for, or there is nothing to learn."""
 
     @property
     def noise_unit(self) -> NoiseUnit:

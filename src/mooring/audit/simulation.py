@@ -36,37 +36,25 @@ from mooring.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class SimulationSettings:
-    """What a simulation takes for granted unless told otherwise.
-
-    Attributes
-    ----------
-    projection : Projection, optional
-        Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise.
-    anchor : array of shape (r, h), optional
-        By default a random one. Ignored by methods without an anchor, as is `n_anchor_rows`.
-    n_anchor_rows : int, optional
-        r of a random anchor; 4 h by default.
-    reference : int
-        The participant whose coordinates are the common ones, or whose map is, under a common transform.
-    solver, certify
-        As for `align`; they matter to the methods with anchor noise only.
-    precision : {"float64", "float32"}
-        "float32" shows attackers the numbers that `mooring share` writes.
-    public_rows : PublicRows, optional
-        Which attackers have as well.
-    secrets : sequence of (RigidMap, UploadNoise), optional
-        Every participant's map and noise; by default from the streams.
-    """
+    """What a simulation takes for granted unless told otherwise."""
 
     projection: Projection | None = None
+    """Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise."""
     anchor: Array | None = None
+    """Of shape (r, h); by default a random one. Ignored by methods without an anchor, as is `n_anchor_rows`."""
     n_anchor_rows: int | None = None
+    """r of a random anchor; 4 h by default."""
     reference: int = 0
+    """The participant whose coordinates are the common ones, or whose map is, under a common transform."""
     solver: Solver = "accelerated"
     certify: bool = False
+    """As for `align`; they matter to the methods with anchor noise only."""
     precision: Precision = "float64"
+    """With "float32" attackers see the numbers that `mooring share` writes."""
     public_rows: PublicRows | None = field(default=None, repr=False)
+    """Which attackers have as well."""
     secrets: Sequence[tuple[RigidMap, UploadNoise]] | None = field(default=None, repr=False)
+    """Every participant's map and noise; by default from the streams."""
 
 
 _DEFAULTS = SimulationSettings()
@@ -74,43 +62,27 @@ _DEFAULTS = SimulationSettings()
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A collaboration with all its secrets.
-
-    Attributes
-    ----------
-    method : Method
-    data_noise_scale, anchor_noise_scale : float
-    projection : Projection
-    anchor : array of shape (r, h) or None
-    records : tuple of arrays of shape (n_i, n_features)
-        Every participant's rows as they are.
-    private_data : tuple of arrays of shape (n_i, h)
-        The same after projection: what an attack tries to rebuild.
-    labels : tuple of arrays, or of None
-    uploads : tuple of Upload
-        What the analyst received.
-    alignment : Alignment or None
-        How it aligned them; None for methods without an anchor.
-    secrets : tuple of RigidMap
-        Every participant's map, which the analyst did not see.
-    streams : Streams
-        Where noise came from.
-    precision : {"float64", "float32"}
-    public_rows : PublicRows or None
-    """
+    """A collaboration with all its secrets."""
 
     method: Method
     data_noise_scale: float
     anchor_noise_scale: float
     projection: Projection
     anchor: Array | None = field(repr=False)
+    """Of shape (r, h)."""
     records: tuple[Array, ...] = field(repr=False)
+    """Each of shape (n_i, n_features): every participant's rows as they are."""
     private_data: tuple[Array, ...] = field(repr=False)
+    """Each of shape (n_i, h): the same after projection, which an attack tries to rebuild."""
     labels: tuple[Array | None, ...] = field(repr=False)
     uploads: tuple[Upload, ...] = field(repr=False)
+    """What the analyst received."""
     alignment: Alignment | None = field(repr=False)
+    """How it aligned them; None for methods without an anchor."""
     secrets: tuple[RigidMap, ...] = field(repr=False)
+    """Every participant's map, which the analyst did not see."""
     streams: Streams = field(repr=False)
+    """Where noise came from."""
     precision: Precision = "float64"
     public_rows: PublicRows | None = field(default=None, repr=False)
 

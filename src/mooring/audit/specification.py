@@ -61,52 +61,38 @@ _MOST_TARGETS = 3
 
 @dataclass(frozen=True, eq=False)
 class EvaluationSpec:
-    """How rebuilt rows are evaluated besides their error: as images, by identity, for an attribute, by an auditor.
-
-    Attributes
-    ----------
-    image_shape : tuple of int, optional
-        Rows are images of this shape; peak signal-to-noise ratio and structural similarity are measured, and
-        reconstructions are drawn.
-    pixel_range : pair of float, default (0, 1)
-        Black and white, where rows are images.
-    embedding : Embedding, optional
-        An auditor for exact-source linkage on decoded rows, such as a digit network or a face model.
-    groups : array of int, optional
-        Whose row each record is (one value a record). Linkage across rows of one person is measured where groups have
-        both training and test rows.
-    attribute, attribute_name, attribute_kind : optional
-        A column that is not shared, to be inferred from the rebuilt rows (one value a record).
-    n_candidates : int, default 10
-        Size of a gallery.
-    n_queries : int, default 1000
-        At most so many galleries.
-    n_examples : int, default 6
-        Rows to keep for pictures, original beside rebuilt; 0 keeps none.
-    columns : tuple of Column
-        The table's columns, in the order of the encoded rows, which attackers know; empty where rows are not of a table.
-    feature_names : tuple of str
-        Columns, for tables of examples and for the most exposed one.
-    feature_scales : tuple of (float, float)
-        Centre and spread of each column: value × spread + centre is in the units of the table. As they are, if empty.
-    others : pair of arrays of shape (n, n_features) and (n,), optional
-        Rows that nobody uploads, and their labels or None: non-members besides the test rows.
-    """
+    """How rebuilt rows are evaluated besides their error: as images, by identity, for an attribute, by an auditor."""
 
     image_shape: tuple[int, ...] | None = None
+    """Rows are images of this shape; peak signal-to-noise ratio and structural similarity are measured, and
+    reconstructions are drawn."""
     embedding: Embedding | None = None
+    """An auditor for exact-source linkage on decoded rows, such as a digit network or a face model."""
     groups: npt.NDArray[Any] | None = None
+    """Whose row each record is (one value a record). Linkage across rows of one person is measured where groups have
+    both training and test rows."""
     attribute: npt.NDArray[Any] | None = None
     attribute_name: str = "attribute"
     attribute_kind: Literal["category", "number"] = "category"
+    """A column that is not shared, to be inferred from the rebuilt rows (one value a record)."""
     n_candidates: int = 10
+    """Size of a gallery."""
     n_queries: int = 1000
+    """At most so many galleries."""
     n_examples: int = 6
+    """Rows to keep for pictures, original beside rebuilt; 0 keeps none."""
     columns: tuple[Column, ...] = ()
+    """The table's columns, in the order of the encoded rows, which attackers know; empty where rows are not of a
+    table."""
     feature_names: tuple[str, ...] = ()
+    """Columns, for tables of examples and for the most exposed one."""
     feature_scales: tuple[tuple[float, float], ...] = ()
+    """Centre and spread of each column: value × spread + centre is in the units of the table. As they are, if empty."""
     pixel_range: tuple[float, float] = (0.0, 1.0)
+    """Black and white, where rows are images."""
     others: tuple[Matrix, npt.NDArray[Any] | None] | None = None
+    """Of shape (n, n_features) and (n,): rows that nobody uploads, and their labels or None: non-members besides the
+    test rows."""
 
     @property
     def data_range(self) -> float | None:
@@ -144,81 +130,53 @@ class EvaluationSpec:
 
 @dataclass(frozen=True, eq=False)
 class SumSpec:
-    """How secure sums are audited beside uploads of rows.
-
-    Attributes
-    ----------
-    epsilons : tuple of float or None
-        One operating point each; None for sums without noise.
-    delta : float
-    quorum : int, optional
-        By default nine tenths of the participants, rounded up.
-    n_colluders : int, optional
-        How many the noise allows for; by default as many as collude in the audit.
-    product_share : float
-        How much of the budget the products of features get.
-    feature_map : FeatureMap, optional
-        By default that of pictures for images, and the rows themselves, scaled to one length, for tables.
-    shrink : bool
-        As for `mooring.learners.sums.fit_discriminant`: False for features that are dense and decorrelated.
-    n_runs : int
-        Of canaries, at every ε.
-    """
+    """How secure sums are audited beside uploads of rows."""
 
     epsilons: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
+    """One operating point each; None for sums without noise."""
     delta: float = 1e-5
     quorum: int | None = None
+    """By default nine tenths of the participants, rounded up."""
     n_colluders: int | None = None
+    """How many the noise allows for; by default as many as collude in the audit."""
     product_share: float = PRODUCT_SHARE
+    """How much of the budget the products of features get."""
     feature_map: FeatureMap | None = None
+    """By default that of pictures for images, and the rows themselves, scaled to one length, for tables."""
     shrink: bool = True
+    """As for `mooring.learners.sums.fit_discriminant`: False for features that are dense and decorrelated."""
     n_runs: int = 10_000
+    """Of canaries, at every ε."""
 
 
 @dataclass(frozen=True, eq=False)
 class AuditSettings:
-    """Everything an audit is asked but for its data and operating points.
-
-    Attributes
-    ----------
-    attacks : sequence of str, optional
-        All in `mooring.attacks.REGISTRY` by default.
-    colluders : sequence of int, default (0,)
-    targets : sequence of int, optional
-        Attacked one after the other; their rows are measured together. By default the first others: one, or up to three
-        where each has few rows.
-    n_known_rows, n_repeated_uploads : int, default 0
-        Extra knowledge of the attacker, as for `Simulation.view`.
-    projection : {"auto", "none", "gaussian", "public-svd"} or Projection
-        "auto": none if there are as many components as features; else a public SVD where there are public rows; else
-        Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components.
-    learner : str, default "auto"
-        A name in `mooring.learners.LEARNERS`, or "auto": chosen at every point as `mooring train` would.
-    evaluation : EvaluationSpec
-    seed : int, default 0
-    device : str, optional
-        Such as "cuda": uploads, alignment and attacks run there.
-    folder : path, optional
-        Where finished points are kept; an audit that was interrupted goes on from there.
-    noise_unit : NoiseUnit
-        What the rows' numbers are, and so what σ is measured in; for the reader alone.
-    sums : SumSpec, optional
-        Whether, and how, secure sums are audited as well.
-    """
+    """Everything an audit is asked but for its data and operating points."""
 
     attacks: Sequence[str] | None = None
+    """All in `mooring.attacks.REGISTRY` by default."""
     colluders: Sequence[int] = (0,)
     targets: Sequence[int] | None = None
+    """Attacked one after the other; their rows are measured together. By default the first others: one, or up to three
+    where each has few rows."""
     n_known_rows: int = 0
     n_repeated_uploads: int = 0
+    """Extra knowledge of the attacker, as for `Simulation.view`."""
     projection: ProjectionKind | Projection = "auto"
+    """With "auto", none if there are as many components as features; else a public SVD where there are public rows;
+    else Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components."""
     learner: str = "auto"
+    """A name in `mooring.learners.LEARNERS`, or "auto": chosen at every point as `mooring train` would."""
     evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
     seed: int = 0
     device: str | None = None
+    """Such as "cuda": uploads, alignment and attacks run there."""
     folder: str | Path | None = None
+    """Where finished points are kept; an audit that was interrupted goes on from there."""
     noise_unit: NoiseUnit = NoiseUnit.GIVEN
+    """What the rows' numbers are, and so what σ is measured in; for the reader alone."""
     sums: SumSpec | None = None
+    """Whether, and how, secure sums are audited as well."""
 
     @property
     def attack_names(self) -> tuple[str, ...]:
@@ -289,14 +247,6 @@ def _require_value_a_record(evaluation: EvaluationSpec, partition: Partition) ->
 class LeakageLimit:
     """A bound on what the strongest attack may recover.
 
-    Attributes
-    ----------
-    measure : str
-        The name of a figure, such as "exposed_tenth" or "linkage".
-    bound : float
-    at_least : bool
-        True for errors, of which more is safer; False for linkage and the like.
-
     Notes
     -----
     "error" is about the most exposed tenth of rows: what a tenth of them stay below, relative to guessing a row. "mean
@@ -313,8 +263,10 @@ class LeakageLimit:
     """
 
     measure: str
+    """The name of a figure, such as "exposed_tenth" or "linkage"."""
     bound: float
     at_least: bool
+    """True for errors, of which more is safer; False for linkage and the like."""
 
     @classmethod
     def parse(cls, words: str) -> LeakageLimit:

@@ -19,46 +19,32 @@ from mooring.typing import Indices
 
 @dataclass(frozen=True)
 class References(Serializable):
-    """The two scores that every other is read against.
-
-    Attributes
-    ----------
-    local_only : Score or None
-        Each participant's own model, on its rows as they are, tested on everybody's test rows; the mean over participants.
-    pooled_raw : Score or None
-        One model on everybody's rows as they are: no protection at all.
-    n_alone : int
-        How many participants' own models were trained: all, or a sample.
-    learner : str or None
-        What both trained; None where there was nothing to learn.
-    """
+    """The two scores that every other is read against."""
 
     local_only: Score | None
+    """Each participant's own model, on its rows as they are, tested on everybody's test rows; the mean over
+    participants."""
     pooled_raw: Score | None
+    """One model on everybody's rows as they are: no protection at all."""
     n_alone: int
+    """How many participants' own models were trained: all, or a sample."""
     learner: str | None = None
+    """What both trained; None where there was nothing to learn."""
 
 
 @dataclass(frozen=True)
 class Utility:
-    """What the joint model is worth at one operating point; None throughout where there is nothing to learn.
-
-    Attributes
-    ----------
-    learner : str or None
-        What was trained.
-    deployed : Score or None
-        As deployed: new rows are mapped by their owner, without noise.
-    noisy_test : Score or None
-        With noise on test rows too, as the paper measures; None without private-data noise, which makes no difference.
-    gain : Gain or None
-        As deployed, over training alone on the same rows.
-    """
+    """What the joint model is worth at one operating point; None throughout where there is nothing to learn."""
 
     learner: str | None = None
+    """What was trained."""
     deployed: Score | None = None
+    """As deployed: new rows are mapped by their owner, without noise."""
     noisy_test: Score | None = None
+    """With noise on test rows too, as the paper measures; None without private-data noise, which makes no
+    difference."""
     gain: Gain | None = None
+    """As deployed, over training alone on the same rows."""
 
 
 def measure_references(partition: Partition, *, learner: str, seed: int) -> tuple[References, npt.NDArray[Any] | None]:

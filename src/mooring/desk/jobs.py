@@ -15,27 +15,18 @@ from mooring.typing import Progress
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step did.
-
-    Attributes
-    ----------
-    lines : tuple of str
-    head, rows
-        A table beneath them.
-    page : str
-        A page that the step wrote, by name.
-    command : str
-        What does the same in a terminal, in the desk's folder.
-    is_whole : bool
-        False where something was set aside or does not keep to a limit: where a command's exit code would not be 0.
-    """
+    """What a step did."""
 
     lines: tuple[str, ...]
     head: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
+    """A table beneath them."""
     page: str = ""
+    """A page that the step wrote, by name."""
     command: str = ""
+    """What does the same in a terminal, in the desk's folder."""
     is_whole: bool = True
+    """False where something was set aside or does not keep to a limit: where a command's exit code would not be 0."""
 
 
 @dataclass

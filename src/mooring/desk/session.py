@@ -33,29 +33,19 @@ _HEADERS = {
 
 @dataclass
 class Session:
-    """The secrets of one running desk.
-
-    Attributes
-    ----------
-    port : int
-    announce : callable
-        Given the next address to open whenever one is used.
-    path : str
-        Below which everything lies, and alone the cookie is sent.
-    token : str
-        In the address; another one once it is used.
-    key : str
-        The cookie's value.
-    form_token : str
-        In every form.
-    """
+    """The secrets of one running desk."""
 
     port: int
     announce: Callable[[str], None] = field(default=lambda address: None, repr=False)
+    """Given the next address to open whenever one is used."""
     path: str = field(default_factory=lambda: f"/{secrets.token_hex(8)}", repr=False)
+    """Below which everything lies, and alone the cookie is sent."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """In the address; another one once it is used."""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """The cookie's value."""
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """In every form."""
 
     @property
     def address(self) -> str:

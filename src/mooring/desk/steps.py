@@ -21,29 +21,18 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Field:
-    """One entry of a step's form.
-
-    Attributes
-    ----------
-    name, label : str
-    kind : {"text", "number", "password", "tick", "choice", "many"}
-    choices : tuple of str
-        What a choice allows.
-    default : str
-        What is chosen at first; without one, somebody has to choose.
-    is_optional : bool
-    is_rare : bool
-        Whether it is folded away.
-    hint : str
-    """
+    """One entry of a step's form."""
 
     name: str
     label: str
     kind: Literal["text", "number", "password", "tick", "choice", "many"] = "text"
     choices: tuple[str, ...] = ()
+    """What a choice allows."""
     default: str = ""
+    """What is chosen at first; without one, somebody has to choose."""
     is_optional: bool = False
     is_rare: bool = False
+    """Whether it is folded away."""
     hint: str = ""
 
     @property
@@ -72,27 +61,18 @@ class Field:
 
 @dataclass(frozen=True)
 class Step:
-    """A step that somebody can take.
-
-    Attributes
-    ----------
-    name, title, explanation : str
-    run : callable
-        Takes checked values and a progress callback.
-    fields : tuple of Field
-    waits_for : str
-        Why it cannot be taken yet; empty if it can.
-    is_done : bool
-        Whether it was taken before.
-    """
+    """A step that somebody can take."""
 
     name: str
     title: str
     explanation: str
     run: Callable[[Values, Progress], Outcome]
+    """Takes checked values and a progress callback."""
     fields: tuple[Field, ...] = ()
     waits_for: str = ""
+    """Why it cannot be taken yet; empty if it can."""
     is_done: bool = False
+    """Whether it was taken before."""
 
     @property
     def obstacle(self) -> str:
@@ -109,20 +89,13 @@ class Step:
 
 @dataclass
 class Desk:
-    """A workspace, and the vault that is open.
-
-    Attributes
-    ----------
-    workspace : Workspace
-    opened : Vault or None
-        Kept so that a passphrase is asked once.
-    chosen : dict
-        What was given last, by the name of the field.
-    """
+    """A workspace, and the vault that is open."""
 
     workspace: Workspace
     opened: Vault | None = field(default=None, repr=False)
+    """Kept so that a passphrase is asked once."""
     chosen: dict[str, str] = field(default_factory=dict, repr=False)
+    """What was given last, by the name of the field."""
 
     @property
     def is_locked(self) -> bool:

@@ -34,21 +34,15 @@ class NeighboringRelation(Enum):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A differential-privacy guarantee for the features of each record, and the noise scale that buys it.
-
-    Attributes
-    ----------
-    clipping_norm : float
-        Rows must be clipped to this norm first (`clip_rows`), in the projected space.
-    data_noise_scale : float
-        σ, for the methods with private-data noise.
-    """
+    """A differential-privacy guarantee for the features of each record, and the noise scale that buys it."""
 
     epsilon: float
     delta: float
     neighboring: NeighboringRelation
     clipping_norm: float
+    """Rows must be clipped to this norm first (`clip_rows`), in the projected space."""
     data_noise_scale: float
+    """σ, for the methods with private-data noise."""
 
     def __str__(self) -> str:
         return (

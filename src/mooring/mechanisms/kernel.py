@@ -93,18 +93,12 @@ class UploadNoise:
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """What one participant sends the analyst, once.
-
-    Attributes
-    ----------
-    representation : array of shape (n_i, d)
-        Y_i.
-    anchor_representation : array of shape (r, d) or None
-        B_i, for methods that use an anchor.
-    """
+    """What one participant sends the analyst, once."""
 
     representation: Array
+    """Y_i, of shape (n_i, d)."""
     anchor_representation: Array | None
+    """B_i, of shape (r, d), for methods that use an anchor."""
 
 
 def map_rows(rows: Array, secret: RowMap, *, precision: Precision = "float64") -> Array:

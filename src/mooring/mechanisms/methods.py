@@ -17,26 +17,18 @@ from mooring.theory import require_scale
 
 @dataclass(frozen=True)
 class Method:
-    """One method, described.
-
-    Attributes
-    ----------
-    title : str
-        How the paper calls it.
-    transform : {"common", "own"}
-        Whether all participants share one secret rigid map or each draws its own.
-    data_noise, anchor_noise : bool
-        Whether the representation of the data, of the anchor, may carry noise.
-    alignment : {"none", "reference", "procrustes"}
-        How the analyst brings uploads together. "none" needs no anchor.
-    """
+    """One method, described."""
 
     name: str
     title: str
+    """How the paper calls it."""
     transform: Literal["common", "own"]
+    """Whether all participants share one secret rigid map or each draws its own."""
     data_noise: bool
     anchor_noise: bool
+    """Whether the representation of the data, of the anchor, may carry noise."""
     alignment: Literal["none", "reference", "procrustes"]
+    """How the analyst brings uploads together. "none" needs no anchor."""
 
     @property
     def uses_anchor(self) -> bool:

@@ -27,21 +27,14 @@ _BLOCK_NUMBERS = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A public linear projection and the way back.
-
-    Attributes
-    ----------
-    matrix : array of shape (n_features, n_components)
-        F.
-    decoder : array of shape (n_components, n_features)
-        F†.
-    kind : str
-        "none", "gaussian" or "public-svd".
-    """
+    """A public linear projection and the way back."""
 
     matrix: Array
+    """F, of shape (n_features, n_components)."""
     decoder: Array
+    """F†, of shape (n_components, n_features)."""
     kind: str
+    """One of "none", "gaussian" and "public-svd"."""
 
     @property
     def n_features(self) -> int:

@@ -40,33 +40,22 @@ class LabelledFeatures:
 
 @dataclass(frozen=True, eq=False)
 class SumView:
-    """The total, the noise that everybody adds, and what the colluders contributed.
-
-    Attributes
-    ----------
-    layout : SumLayout
-        Public, like the feature map and the noise.
-    constant_share : float
-        c₀ of the feature map.
-    total : array of shape (size,)
-        What the analyst opened.
-    n_contributions : int
-        How many participants are in it.
-    noise : SumNoise or None
-        What each of them adds; None in a study without noise.
-    known : tuple of arrays of shape (size,)
-        The colluders' contributions, noise included.
-    population : LabelledFeatures or None
-        The colluders' rows; None without colluders.
-    """
+    """The total, the noise that everybody adds, and what the colluders contributed."""
 
     layout: SumLayout
+    """Public, like the feature map and the noise."""
     constant_share: float
+    """c₀ of the feature map."""
     total: Integers
+    """Of shape (size,): what the analyst opened."""
     n_contributions: int
+    """How many participants are in it."""
     noise: SumNoise | None
+    """What each of them adds; None in a study without noise."""
     known: tuple[Integers, ...] = ()
+    """Each of shape (size,): the colluders' contributions, noise included."""
     population: LabelledFeatures | None = None
+    """The colluders' rows; None without colluders."""
 
     @property
     def n_honest(self) -> int:

@@ -54,24 +54,16 @@ class CachedEmbedding:
 
 @dataclass(frozen=True, eq=False)
 class BatchEvaluator:
-    """Match, error and linkage of many reconstructions of the same queries at once; NumPy or torch.
-
-    Attributes
-    ----------
-    queries : array of shape (q, h), float64
-        The target's projected rows that the attacker rebuilds.
-    references : array of shape (c, k)
-        The auditor's view of the clean candidates.
-    galleries : Galleries
-        Which candidates each query is shown with: queries count rows of `queries`, candidates rows of `references`.
-    match_galleries : Galleries
-        The same for matching in the projected space, where the candidates are the clean queries themselves.
-    """
+    """Match, error and linkage of many reconstructions of the same queries at once; NumPy or torch."""
 
     queries: Array = field(repr=False)
+    """Of shape (q, h): the target's projected rows that the attacker rebuilds."""
     references: Array = field(repr=False)
+    """Of shape (c, k): the auditor's view of the clean candidates."""
     galleries: Galleries = field(repr=False)
+    """Which candidates each query is shown with: queries count rows of `queries`, candidates rows of `references`."""
     match_galleries: Galleries = field(repr=False)
+    """The same for matching in the projected space, where the candidates are the clean queries themselves."""
 
     def error(self, rebuilt: Array) -> Matrix:
         """‖X̂ − X‖_F / ‖X‖_F of reconstructions of shape (D, q, h), a draw."""
@@ -88,31 +80,21 @@ class BatchEvaluator:
 
 @dataclass(frozen=True, eq=False)
 class LinkageTest:
-    """A linkage test.
-
-    Attributes
-    ----------
-    name : str
-        What its figure is called.
-    queried : array of int
-        Which rebuilt rows are queries.
-    vectors : array
-        The candidates in use, embedded.
-    galleries : Galleries
-        Over `queried` and `vectors`.
-    embedding : Embedding or None
-        The auditor, or None to compare rows as they are.
-    control, floor : float or None
-        What an attacker without the upload scores, and the exact projected rows.
-    """
+    """A linkage test."""
 
     name: str
+    """What its figure is called."""
     queried: npt.NDArray[np.int64]
+    """Which rebuilt rows are queries."""
     vectors: Matrix
+    """The candidates in use, embedded."""
     galleries: Galleries
+    """Over `queried` and `vectors`."""
     embedding: Embedding | None
+    """The auditor, or None to compare rows as they are."""
     control: float | None = None
     floor: float | None = None
+    """What an attacker without the upload scores, and the exact projected rows."""
 
     def figure(self, rows: Rows) -> Figure:
         """How often rebuilt rows are linked, beside chance, control and floor."""

@@ -47,26 +47,17 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class MembershipTest:
-    """Who is in an upload, and whose row is whose: the targets' rows among rows that nobody uploaded.
-
-    Attributes
-    ----------
-    views : tuple of CollusionView
-        One a target.
-    members, others : tuple of Candidates
-        Each target's rows; and rows of its classes that nobody uploaded, no row with two targets.
-    register : Candidates
-        Rows of all who do not collude, uploaded or not, but for the targets': look-alikes.
-    outlying : array of bool
-        The tenth of all members that lie farthest from their class.
-    seed : int
-    """
+    """Who is in an upload, and whose row is whose: the targets' rows among rows that nobody uploaded."""
 
     views: tuple[CollusionView, ...]
+    """One a target."""
     members: tuple[Candidates, ...]
     others: tuple[Candidates, ...]
+    """Each target's rows; and rows of its classes that nobody uploaded, no row with two targets."""
     register: Candidates
+    """Rows of all who do not collude, uploaded or not, but for the targets': look-alikes."""
     outlying: npt.NDArray[np.bool_]
+    """The tenth of all members that lie farthest from their class."""
     seed: int
 
     def measure(
@@ -183,22 +174,16 @@ def audit_row_noise(simulation: Simulation) -> EpsilonAudit | None:
 
 @dataclass(frozen=True, eq=False)
 class _LikelihoodAttack:
-    """One attack on one target, ready to be asked.
-
-    Attributes
-    ----------
-    upload : RebuiltRows
-        The target's rows.
-    control : RebuiltRows or None
-        An upload of rows that are not the target's: the colluders', with the same error.
-    """
+    """One attack on one target, ready to be asked."""
 
     found: Reconstruction
     by_class: bool
     error: Matrix
     densities: Densities
     upload: RebuiltRows
+    """The target's rows."""
     control: RebuiltRows | None
+    """An upload of rows that are not the target's: the colluders', with the same error."""
 
     @classmethod
     def of(cls, view: CollusionView, found: Reconstruction, *, seed: int) -> _LikelihoodAttack:

@@ -14,35 +14,24 @@ from mooring.serialization import render_html
 
 @dataclass(frozen=True)
 class Plan:
-    """What was searched, and what to do.
-
-    Attributes
-    ----------
-    limit : LeakageLimit
-    audit : AuditResult
-        What is reported, on the half of the rows that the search did not see, with draws of its own: the chosen point, or
-        the safest one where none keeps to the limit; and secure sums.
-    recommended : PointResult or None
-        That point, if it keeps to the limit there and is not shown to be no better than training alone. Whether it is shown
-        to be better, `answer` says.
-    verdict : str
-        The same in words.
-    method : dict or None
-        What is recommended, as the [method] table of a study. `data_noise_scale` is None where the rows were not encoded
-        by a study, and do not tell its unit.
-    sums : SumResult or None
-        Secure sums that are recommended instead of a point, where the limit is of ε.
-    search : AuditResult or None
-        Every point that was tried, on the other half; None where the limit is of ε.
-    """
+    """What was searched, and what to do."""
 
     limit: LeakageLimit
     audit: AuditResult
+    """What is reported, on the half of the rows that the search did not see, with draws of its own: the chosen point,
+    or the safest one where none keeps to the limit; and secure sums."""
     recommended: PointResult | None
+    """That point, if it keeps to the limit there and is not shown to be no better than training alone. Whether it is
+    shown to be better, `answer` says."""
     verdict: str
+    """The same in words."""
     method: dict[str, Any] | None = None
+    """What is recommended, as the [method] table of a study. `data_noise_scale` is None where the rows were not encoded
+    by a study, and do not tell its unit."""
     sums: SumResult | None = None
+    """Secure sums that are recommended instead of a point, where the limit is of ε."""
     search: AuditResult | None = None
+    """Every point that was tried, on the other half; None where the limit is of ε."""
 
     @property
     def tried(self) -> AuditResult:

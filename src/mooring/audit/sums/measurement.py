@@ -37,21 +37,15 @@ _LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
 
 @dataclass(frozen=True, eq=False)
 class SumAuditor:
-    """Audits secure sums at one ε after the other on the same data.
-
-    Attributes
-    ----------
-    partition : Partition
-        With labels to learn, and test rows.
-    settings : AuditSettings
-        With targets named.
-    alone : pair of Score and array of shape (n_alone, n_test_rows), or None
-        Training alone on the rows as they are: its score, and what each such model predicts of everybody's test rows.
-    """
+    """Audits secure sums at one ε after the other on the same data."""
 
     partition: Partition
+    """With labels to learn, and test rows."""
     settings: AuditSettings
+    """With targets named."""
     alone: tuple[Score, Labels] | None = None
+    """Training alone on the rows as they are: its score, and what each such model predicts of everybody's test rows, of
+    shape (n_alone, n_test_rows)."""
 
     @property
     def spec(self) -> SumSpec:

@@ -22,27 +22,18 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True, eq=False)
 class SumSimulation:
-    """A study of sums with all its secrets.
-
-    Attributes
-    ----------
-    layout : SumLayout
-    feature_map : FeatureMap
-    noise : SumNoise or None
-        What each participant added; None without noise.
-    features : tuple of arrays of shape (n_i, D)
-        φ of every participant's rows.
-    labels : tuple of arrays of shape (n_i,)
-    contributions : tuple of arrays of shape (size,)
-        What each participant shared: the sums over its rows, and noise.
-    """
+    """A study of sums with all its secrets."""
 
     layout: SumLayout
     feature_map: FeatureMap
     noise: SumNoise | None
+    """What each participant added; None without noise."""
     features: tuple[Matrix, ...] = field(repr=False)
+    """Each of shape (n_i, D): φ of every participant's rows."""
     labels: tuple[Matrix, ...] = field(repr=False)
+    """Each of shape (n_i,)."""
     contributions: tuple[Integers, ...] = field(repr=False)
+    """Each of shape (size,): the sums over one participant's rows, and noise."""
 
     @cached_property
     def total(self) -> Integers:
