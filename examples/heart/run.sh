@@ -96,7 +96,7 @@ for hospital in $hospitals; do
 done
 
 for hospital in $patient; do
-    say "$hospital scores rows that it did not share, beside a model of its own rows alone"
+    say "$hospital scores rows that it did not share, beside a model of its raw rows alone"
     in_folder "$hospital" mooring predict new-rows.csv --result result --beside rows.csv \
         --ignore vessels --ignore thallium
     in_folder "$hospital" mooring report vault --output report.html

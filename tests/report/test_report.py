@@ -288,8 +288,11 @@ def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: di
     assert "Should participants share in this study? Cannot tell: the audit is of other settings" in result.stdout
     assert len(result.stdout.strip().splitlines()) <= 7
     assert has_mode(out, 0o600)
-    assert "The target's rows" in body(out.read_text(encoding="utf-8"))
-    run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out)
+    page = out.read_text(encoding="utf-8")
+    assert "The target's rows" in body(page)
+    run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out, code=2)
+    assert out.read_text(encoding="utf-8") == page
+    run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out, "--force")
     hidden = body(out.read_text(encoding="utf-8"))
     assert "The target's rows" not in hidden
     assert "as confidential as the data" not in hidden
@@ -309,7 +312,7 @@ def test_the_command_finds_a_vaults_folder_of_the_study_and_prints_json(
     assert plain["page"] == "report.html"
     assert all(point["examples"] is None for point in plain["audits"][0]["plain"]["points"])
     (tmp_path / "study.toml").unlink()
-    assert "--study" in " ".join(run("vault", code=2).stderr.split())
+    assert "--study" in " ".join(run("vault", "--force", code=2).stderr.split())
 
 
 def test_the_summary_is_plain_and_the_page_the_same_for_the_same_summary(

@@ -29,13 +29,15 @@ CELLS = {
         "72 kg": "number-with-unit", "<0.1": "number-with-unit", "none": "not-a-number", "inf": "infinite", "-9": "sentinel",
         "999": "sentinel", "-99": "sentinel", "301": "far-outside", "120": "outside", "?": "missing",
     },
-    "n": {"1.5": "not-whole", "0": "sentinel", "20": "far-outside", "10": "outside", "x": "not-a-number"},
+    "n": {"1.5": "not-whole", "0": "sentinel", "20": "far-outside", "10": "outside", "x": "not-a-number",
+          "TRUE": "truth-value"},
     "sex": {"-9": "sentinel", "99": "sentinel", "MALE": "letter-case", "2": "code",
              "mael": "unknown-category", "NA": "missing"},
     "seen": {"1900-01-01": "sentinel", "2019-12-31": "outside", "3.2.2021": "date-form", "2021-02-29": "date-form",
              "44230": "not-a-date", "soon": "not-a-date", "": "missing", "1930-01-01 08:00": "far-outside"},
     "born": {"2026-01-02": "outside", "none": "not-a-date"},
-    "ill": {"Yes": "letter-case", "perhaps": "unknown-category", "": "missing"},
+    "ill": {"Yes": "letter-case", "True": "truth-value", "false": "truth-value",
+            "perhaps": "unknown-category", "": "missing"},
 }  # fmt: skip
 CASES = [(column, cell, kind) for column, cells in CELLS.items() for cell, kind in cells.items()]
 FIT = [

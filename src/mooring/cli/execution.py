@@ -60,6 +60,7 @@ LabelConsent = Annotated[
     bool,
     typer.Option("--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
 Format = Annotated[Literal["text", "json"], typer.Option(help="What to print: json is for other programs.")]
 DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
 
@@ -225,6 +226,13 @@ def find_anchor(given: Path | None, study_name: str) -> Path:
             cure="Give --anchor FILE; one participant makes it with 'mooring deal'.",
         )
     return path
+
+
+def require_absent(output: Path, *, force: bool) -> None:
+    """Refuse to overwrite a file that is there, unless forced to."""
+    if output.exists() and not force:
+        cure = "Choose another --output, or give --force."
+        raise InputError("--output", expected="a file that is not there", got="one that is", cure=cure)
 
 
 def quote_command() -> str:

@@ -9,13 +9,13 @@ import typer
 from rich.markup import escape
 
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
-from mooring.cli.execution import Format, run_command
+from mooring.cli.execution import Force, Format, run_command
 
 
 def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Parquet file to write.")],
     folder: WorkFolder = DEFAULT_FOLDER,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    force: Force = False,
     format: Format = "text",
 ) -> None:
     """Copy the collaboration matrix to a Parquet file: one row a record, aligned, with its participant and label.

@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.errors import InputError
 
 
 def predict(
@@ -24,7 +23,7 @@ def predict(
     output: Annotated[
         Path, typer.Option(help="Where the predictions go, one line a row: CSV, or Parquet if it ends in .parquet.")
     ] = Path("predictions.csv"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    force: execution.Force = False,
     beside: Annotated[
         Path | None,
         typer.Option(
@@ -63,9 +62,7 @@ def predict(
         from mooring.protocol.participant.prediction import Scoring
 
         require_writable(output, what="the predictions", inputs=(data, study, beside, calibrate))
-        if output.exists() and not force:
-            cure = "Choose another --output, or give --force."
-            raise InputError("--output", expected="a file that is not there", got="one that is", cure=cure)
+        execution.require_absent(output, force=force)
         participant = execution.open_participant(study, vault)
         with execution.show_progress("scoring") as moved:
             scoring = Scoring(threshold, importance, calibrate)
@@ -88,7 +85,7 @@ def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
         return []
     lines = [described["adjusted"]] if described["adjusted"] else []
     for one in described["measures"]:
-        alone = f"; alone {one['alone']}" if one["alone"] else ""
+        alone = f"; raw rows alone {one['alone']}" if one["alone"] else ""
         gain = f"; difference on the same rows {one['gain']}" if one["gain"] else ""
         lines.append(escape(f"{one['name']}: {one['joint']}{alone}{gain}."))
     if described["importance"]:

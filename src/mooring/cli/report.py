@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from mooring.cli.execution import DEFAULT_STUDY, Format, print_result, run_command
+from mooring.cli.execution import DEFAULT_STUDY, Force, Format, print_result, require_absent, run_command
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def report(
         ),
     ] = True,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    force: Force = False,
     format: Format = "text",
 ) -> None:
     """Turn what you have into one page to read, print and sign: who took part, what joining gives, what it gives away.
@@ -57,6 +58,7 @@ def report(
     from mooring.report import collect_records, read_audit, render_report, summarise
 
     with run_command(format) as console:
+        require_absent(output, force=force)
         known = _study(study, folder)
         records = collect_records(find_records(folder, known), examples=examples)
         found = None if audit is None else read_audit(audit, examples=examples)

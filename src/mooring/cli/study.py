@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command, show_progress
+from mooring.cli.execution import DEFAULT_STUDY, Force, Format, StudyPath, require_absent, run_command, show_progress
 from mooring.cli.options import (
     ProjectionChoice,
     SumOptions,
@@ -25,7 +25,7 @@ from mooring.cli.options import (
     parse_words,
 )
 from mooring.cli.study_header import header, merge
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -105,7 +105,7 @@ def init(
         float | None, method_option(min=0.0, help="Scale of the anchor noise.", show_default="0.1")
     ] = None,
     projection: Annotated[ProjectionChoice, method_option(help="How rows are projected before they leave.")] = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    force: Force = False,
     format: Format = "text",
 ) -> None:
     """Draft a study from a table's header. What a header cannot tell stays open, for you to fill in.
@@ -128,10 +128,7 @@ def init(
         from mooring.protocol.messages.study import Study
         from mooring.protocol.messages.study_file import parse_study
 
-        if output.exists() and not force:
-            raise RefusedError(
-                "the draft", reason="there is a file in its place", cure="Choose another --output, or give --force."
-            )
+        require_absent(output, force=force)
         if sums.is_given and method != "secure-sum":
             raise InputError(
                 "options of secure sums", expected="given with --method secure-sum", got="without", cure="Add it."

@@ -10,8 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Format, TablePath, run_command
-from mooring.errors import RefusedError
+from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Format, TablePath, require_absent, run_command
 
 OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="Where the header goes.")]
 
@@ -52,7 +51,7 @@ def merge(
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
     label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; again for more.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    force: Force = False,
     format: Format = "text",
 ) -> None:
     """Draft one study from several sites' headers, and show side by side what they do not agree on.
@@ -66,10 +65,7 @@ def merge(
         from mooring.protocol.designer.draft import count_open_entries
         from mooring.protocol.designer.header import draft_merged, merge_headers, read_header
 
-        if output.exists() and not force:
-            raise RefusedError(
-                "the draft", reason="there is a file in its place", cure="Choose another --output, or give --force."
-            )
+        require_absent(output, force=force)
         found = merge_headers([read_header(path) for path in headers])
         merged = tuple(one for one in found if one.name not in (drop or ()))
         text = draft_merged(merged, name=name, label=label)

@@ -94,7 +94,7 @@ class Evaluation(Serializable):
             "sensitivity": f"sensitivity, '{second}' from a probability of {self.threshold:g} on",
             "specificity": f"specificity, '{self.classes[0]}' otherwise",
         }
-        rows = [("measure", "joint", "alone", "difference")]
+        rows = [("measure", "joint", "raw rows alone", "difference")]
         for name, words in names.items():
             joint, alone = (None if model is None else getattr(model, name) for model in models)
             gain = self.auc_gain if name == "auc" else None

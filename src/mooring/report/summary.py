@@ -232,9 +232,9 @@ def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> l
         source = "mooring predict: new labelled rows of this participant"
         add("joint", "joint model, my new rows", source, predict["score"])
     if predict.get("local_only"):
-        add("local only", "local only, my new rows", "mooring predict: the same new rows", predict["local_only"])
+        add("local only", "my raw rows alone, my new rows", "mooring predict: the same new rows", predict["local_only"])
     if check.get("local_only"):
-        add("local only", "local only, my rows", "mooring check: own rows, held out in turn", check["local_only"])
+        add("local only", "my raw rows alone", "mooring check: my rows, held out in turn", check["local_only"])
     for audit in audits:
         about, how = f"{audit['title']}, a simulation", "simulated" if audit["source"] == "audit" else "self-attack"
         if audit["point"] is not None and audit["point"]["deployed"]:

@@ -35,8 +35,13 @@ from mooring.tables.problems import (
 from mooring.tables.schema import Column
 from mooring.typing import Matrix, Vector
 
-_ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _SENTINEL = -1, -2, -3, -4, -5  # from the last on, one a sentinel
-_UNKNOWN_KINDS = {_UNKNOWN: ProblemKind.UNKNOWN_CATEGORY, _OTHER_CASE: ProblemKind.LETTER_CASE, _CODE: ProblemKind.CODE}
+_ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _TRUTH, _SENTINEL = range(-1, -7, -1)  # from the last on, one a sentinel
+_UNKNOWN_KINDS = {
+    _UNKNOWN: ProblemKind.UNKNOWN_CATEGORY,
+    _OTHER_CASE: ProblemKind.LETTER_CASE,
+    _CODE: ProblemKind.CODE,
+    _TRUTH: ProblemKind.TRUTH_VALUE,
+}
 
 
 def encode_column(
@@ -337,6 +342,7 @@ def _reader_of(categories: tuple[str, ...], missing_words: frozenset[str]) -> An
             else:
                 unknown = _UNKNOWN if numbers else _CODE
             return numbers.get(number, _ABSENT if number in absent else unknown)
-        return _OTHER_CASE if word.casefold() in folded else _UNKNOWN
+        unknown = _TRUTH if word.casefold() in ("true", "false") else _UNKNOWN
+        return _OTHER_CASE if word.casefold() in folded else unknown
 
     return code_of

@@ -1,7 +1,7 @@
 """What does not fit a schema: which cells, how many, and what to do about each kind.
 
 Nothing here quotes a cell. Of numbers that often stand for a missing value (`SENTINELS`, a public list) the suggestion names
-the one that was found; of categories it lists the declared ones.
+the one that was found; of categories it lists the declared ones; 'true' and 'false' are told.
 """
 
 from __future__ import annotations
@@ -67,6 +67,11 @@ class ProblemKind(StrEnum):
     FAR_OUTSIDE = "far-outside", "one outside, by more than the range's width", "Check its unit, or correct the range."
     OUTSIDE = "outside", "one outside", 'Correct it or the declared range, or declare outside = "clip".'
     LETTER_CASE = "letter-case", "a declared word in other letter case", "Write it as it is declared."
+    TRUTH_VALUE = (
+        "truth-value",
+        "true or false",
+        'Declare "true" and "false", or write what is declared; in pandas: frame["{column}"].map({{True: …, False: …}}).',
+    )
     CODE = "code", "a number", "Write the declared words in place of codes, or declare the codes."
     FREE_TEXT = "free-text", "many different words: free text or identifiers", "Leave the column out of the study."
     UNKNOWN_CATEGORY = "unknown-category", "another word", "Correct its spelling, or declare it."
@@ -81,6 +86,7 @@ _DATE_LIKE = r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2
 _TEXT_KINDS = (
     (ProblemKind.DECIMAL_COMMA, r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"),
     (ProblemKind.DATE, _DATE_LIKE),
+    (ProblemKind.TRUTH_VALUE, "^(?i:true|false)$"),
     (ProblemKind.NUMBER_WITH_UNIT, rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"),
 )
 _DATE_KINDS = ((ProblemKind.DATE_FORM, _DATE_LIKE),)
@@ -299,7 +305,7 @@ class ProblemLog:
     def _describe(self, place: int, kind: ProblemKind, value: str, tally: _Tally) -> Problem:
         column = self._columns[place]
         is_label = column is self._label
-        got, suggestion = (words.format(value=value) for words in (kind.got, kind.suggestion))
+        got, suggestion = (words.format(value=value, column=column.name) for words in (kind.got, kind.suggestion))
         if is_label and kind is ProblemKind.MISSING:
             suggestion = "Correct the row, or leave it out."
         expected = describe_expected(column, is_label=is_label)

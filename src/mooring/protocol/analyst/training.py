@@ -81,10 +81,10 @@ class Training:
         return LEARNERS[self.learner].stores_rows
 
     def list_scores(self) -> Rows:
-        """A line a participant: the score on its rows of a model of the others' rows, and of its own rows alone."""
+        """A line a participant: the score on its upload of a model of the others' uploads, and of its own upload alone."""
         alone = dict(self.alone)
         rows = [(name, str(own), str(alone[name]) if name in alone else "–") for name, own in self.participants]
-        return [("participant", "by the others' rows", "by its own rows alone"), *rows]
+        return [("participant", "by the others' uploads", "by its own upload alone"), *rows]
 
     def __str__(self) -> str:
         used = "" if self.rows_used == self.rows else f" ({self.rows_used:,} of them, drawn evenly, were used)"
@@ -100,16 +100,18 @@ class Training:
         return [*lines, *(["This model holds participants' rows; 'auto' makes one that does not."] * self.holds_rows)]
 
     def state_scores(self) -> list[str]:
-        """Sentences on the score, on the gain over training alone, and on what the model gives away."""
+        """Sentences on the score, on the gain over one upload alone, and on what the model gives away."""
         lines = [
             f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}; each was predicted by a "
             "model trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise.",
-            "'Alone' is cross-validated within each participant's own upload: a stand-in, since these rows carry whatever "
-            "noise the study adds. What the pooled raw rows would give, an analyst cannot know."
+            "Its own upload alone is cross-validated within it, noise and all. What the pooled raw rows would give, an "
+            "analyst cannot know."
             if self.alone
-            else f"Scored on {self.score.n:,} rows. 'Alone' was not computed: rows in pieces, or too few, do not allow it.",
+            else f"Scored on {self.score.n:,} rows. Own uploads alone were not tried: rows in pieces, or too few.",
         ]
-        lines += [] if self.gain is None else [self.gain.sentence()]
+        if self.gain is not None:
+            what = f"The others' uploads less one's own alone: {self.gain} on the same {self.gain.n:,} rows."
+            lines.append(f"{what} Whether joining beats raw rows alone, 'mooring predict --beside' tells at home.")
         return lines if self.release is None else [*lines, str(self.release)]
 
     def _repr_html_(self) -> str:

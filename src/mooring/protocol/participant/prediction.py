@@ -100,7 +100,7 @@ class Predictions:
     score: Score | None
     """Of the joint model as it was delivered, where the rows came with labels."""
     local_only: Score | None
-    """Of a model of the participant's own rows alone on the same rows, where it was asked for."""
+    """Of a model of the participant's raw rows alone on the same rows, where it was asked for."""
     gain: Gain | None = None
     """Of the joint model over that one, row by row."""
     ids: dict[str, list[str]] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Predictions:
         joint, alone = self.score, self.local_only
         lines = [] if self.release is None else [str(self.release)]
         lines += [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
-        lines += [] if alone is None else [f"Your own rows alone: {alone.with_interval()}."]
+        lines += [] if alone is None else [f"A model of your raw rows alone: {alone.with_interval()}."]
         return lines if self.gain is None else [*lines, self.gain.sentence()]
 
     def _repr_html_(self) -> str:
@@ -258,7 +258,7 @@ def predict_rows(
 
 
 def _predict_alone(study: Study, own_rows: TableSource, given: Matrix, ignore: Collection[str]) -> Predicted:
-    """What a model of one's own rows alone says of rows."""
+    """What a model of one's raw rows alone says of rows."""
     own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
     assert own.labels is not None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
