@@ -118,7 +118,7 @@ def _attacked(setting: Setting, seed: int, device: str) -> Iterator[dict[str, An
             seconds = time.perf_counter() - began
             off, size = ((rows - truth) ** 2).sum(axis=1), (truth**2).sum(axis=1)
             interval = bootstrap_ratio(off, size, rng=np.random.default_rng(seed))
-            linked = max(link(rows, truth, galleries, metric=m).accuracy for m in ("euclidean", "cosine"))
+            linked = max(link(rows, truth, galleries, metric=m).value for m in ("euclidean", "cosine"))
             yield {
                 "v": v,
                 "seed": seed,

@@ -17,7 +17,7 @@ from tests.auditing import class_rows
 
 def test_draws_are_measured_each_by_itself(on_backend: Callable[[Any], Any]) -> None:
     queries = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
-    galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0, 0)
+    galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0)
     units = queries / np.linalg.norm(queries, axis=1, keepdims=True)
     evaluator = BatchEvaluator(on_backend(queries), on_backend(units), galleries, galleries)
     draws = on_backend(np.stack([queries, queries[[1, 0, 0]], queries[[0, 0, 2]]]))

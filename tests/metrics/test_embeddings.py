@@ -163,9 +163,10 @@ def test_it_links_clean_images_always_and_noise_at_chance(
     """About 600 queries in same-digit galleries: 0.1 ± 0.012."""
     pixels, labels = digits[0][1200:], digits[1][1200:]
     galleries = build_galleries(labels, seed=0)
-    assert link(pixels, pixels, galleries, embedding=auditor, metric="cosine").accuracy == 1.0
-    noise = link(rng.random(pixels.shape), pixels, galleries, embedding=auditor, metric="cosine")
-    assert abs(noise.accuracy - 0.1) < 4 * 0.0123
+    clean = auditor(pixels)
+    assert link(clean, clean, galleries, metric="cosine").value == 1.0
+    noise = link(auditor(rng.random(pixels.shape)), clean, galleries, metric="cosine")
+    assert abs(noise.value - 0.1) < 4 * 0.0123
 
 
 @pytest.mark.parametrize("side", [4, 9, 28])

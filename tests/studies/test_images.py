@@ -394,7 +394,7 @@ def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pyt
 def hand_made(**changes: Any) -> ImageEvaluator:
     """Three queries in a plane. Gallery k shows query k beside one other: its true place is 0, 1, 0."""
     queries = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
-    galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0, 0)
+    galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0)
     return image_evaluator(queries, galleries, **changes)
 
 
@@ -430,7 +430,7 @@ def test_a_match_takes_the_better_of_distance_and_angle() -> None:
     assert evaluator.match(by_distance[None]).tolist() == [1]
     # In one gallery the angle is wrong, in another the distance: neither way alone is right in both.
     each_once = torch.stack([by_angle[2], by_distance[2]])
-    two = Galleries(np.array([0, 1]), np.array([[2, 0], [2, 0]]), np.array([0, 0]), 0, 0)
+    two = Galleries(np.array([0, 1]), np.array([[2, 0], [2, 0]]), np.array([0, 0]), 0)
     assert hand_made(match_galleries=two).match(each_once[None]).tolist() == [0.5]
 
 

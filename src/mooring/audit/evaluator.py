@@ -27,7 +27,6 @@ from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import (
     Carriers,
     Figure,
-    InferenceSettings,
     Interval,
     KnownRows,
     error_figure,
@@ -337,13 +336,14 @@ class LeakageEvaluator:
                 target_reconstruction=rows,
                 target_labels=asked.target_labels,
                 rng=np.random.default_rng([self.seed, 5]),
-                settings=InferenceSettings(self.spec.attribute_kind, with_labels=with_labels, n_resamples=_N_RESAMPLES),
+                kind=self.spec.attribute_kind,
+                with_labels=with_labels,
+                n_resamples=_N_RESAMPLES,
             )
             for rows, population in zip(self._cleaned(projected), asked.population_rows, strict=True)
             for with_labels in (False, True)
         ]
-        best = max(tries, key=lambda one: one.attack.value)
-        return replace(best.attack, control=best.baseline.value)
+        return max(tries, key=lambda one: one.value)
 
     def _cleaned(self, projected: Matrix) -> tuple[Matrix, ...]:
         """Rows decoded in every way, as the specification shows them."""

@@ -1,6 +1,6 @@
 """Measures of leakage, each with its interval: reconstruction error, linkage, membership, attributes, exposure."""
 
-from mooring.metrics.attributes import AttributeInference, InferenceSettings, KnownRows, infer_attribute
+from mooring.metrics.attributes import KnownRows, infer_attribute
 from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
 from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
 from mooring.metrics.exposure import (
@@ -21,7 +21,7 @@ from mooring.metrics.intervals import (
     strongest_value,
     wilson,
 )
-from mooring.metrics.linkage import ROW_METRICS, Linkage, gallery_hits, link, linked_shares
+from mooring.metrics.linkage import ROW_METRICS, link, linked_shares
 from mooring.metrics.membership import EpsilonAudit, EpsilonBound, Membership, bound_epsilon
 from mooring.metrics.reconstruction import (
     centred_error,
@@ -37,7 +37,6 @@ from mooring.metrics.reconstruction import (
 
 __all__ = [
     "ROW_METRICS",
-    "AttributeInference",
     "Carriers",
     "DigitAuditor",
     "Embedding",
@@ -45,10 +44,8 @@ __all__ = [
     "EpsilonBound",
     "Figure",
     "Galleries",
-    "InferenceSettings",
     "Interval",
     "KnownRows",
-    "Linkage",
     "Membership",
     "OnnxEmbedding",
     "bootstrap_mean",
@@ -64,7 +61,6 @@ __all__ = [
     "find_exposed_rows",
     "find_exposed_value",
     "find_read_columns",
-    "gallery_hits",
     "infer_attribute",
     "link",
     "linked_shares",

@@ -26,8 +26,6 @@ class Galleries:
     """Of shape (q, k): the rows of the gallery, among the clean rows."""
     answers: Integers
     """Of shape (q,): the position of the true match in its gallery."""
-    n_dropped: int
-    """Queries left out because no gallery could be filled for them."""
     seed: int
     """What the galleries were drawn from."""
 
@@ -40,11 +38,6 @@ class Galleries:
                 got=f"shapes {shape}, {np.shape(self.queries)} and {np.shape(self.answers)}",
                 cure="Build galleries with build_galleries or build_identity_galleries.",
             )
-
-    @property
-    def n_candidates(self) -> int:
-        """The number k of candidates in a gallery."""
-        return int(self.candidates.shape[1])
 
 
 def build_galleries(
@@ -72,9 +65,8 @@ def build_galleries(
 
     Examples
     --------
-    >>> galleries = build_galleries(["a"] * 4 + ["b"], n_candidates=3, seed=0)
-    >>> galleries.candidates.shape, galleries.n_dropped
-    ((4, 3), 1)
+    >>> build_galleries(["a"] * 4 + ["b"], n_candidates=3, seed=0).candidates.shape
+    (4, 3)
     """
     require_minimum("n_candidates", n_candidates, 2)
     if n_queries is not None:
@@ -93,13 +85,12 @@ def build_galleries(
             got=f"at most {groups.counts.max(initial=0)} rows a label",
             cure="Ask for fewer candidates or pass more rows.",
         )
-    n_dropped = len(groups.codes) - len(fits)
     queries = fits if n_queries is None else np.sort(rng.permutation(fits)[:n_queries])
     own = groups.codes[queries]
     places = _distinct_below(groups.counts[own] - 1, n_candidates - 1, rng=rng)
     places += places >= groups.places[queries][:, None]
     others = groups.row_at(own[:, None], places)
-    return _shuffled(queries, queries, others, n_dropped=n_dropped, seed=seed, rng=rng)
+    return _shuffled(queries, queries, others, seed=seed, rng=rng)
 
 
 def build_identity_galleries(
@@ -127,9 +118,8 @@ def build_identity_galleries(
 
     Examples
     --------
-    >>> galleries = build_identity_galleries([0, 1, 9], [0, 1, 2, 2], n_candidates=3, galleries_per_query=2, seed=0)
-    >>> galleries.queries, galleries.n_dropped
-    (array([0, 0, 1, 1]), 1)
+    >>> build_identity_galleries([0, 1, 9], [0, 1, 2, 2], n_candidates=3, galleries_per_query=2, seed=0).queries
+    array([0, 0, 1, 1])
     """
     require_minimum("n_candidates", n_candidates, 2)
     require_minimum("galleries_per_query", galleries_per_query, 1)
@@ -158,7 +148,7 @@ def build_identity_galleries(
     others += others >= own[:, None]
     truths = groups.row_at(own, rng.integers(0, groups.counts[own]))
     impostors = groups.row_at(others, rng.integers(0, groups.counts[others]))
-    return _shuffled(queries, truths, impostors, n_dropped=len(identities) - len(found), seed=seed, rng=rng)
+    return _shuffled(queries, truths, impostors, seed=seed, rng=rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +193,7 @@ def _distinct_below(limits: Integers, n_draws: int, *, rng: np.random.Generator)
 
 
 def _shuffled(
-    queries: Integers, truths: Integers, others: Integers, *, n_dropped: int, seed: int, rng: np.random.Generator
+    queries: Integers, truths: Integers, others: Integers, *, seed: int, rng: np.random.Generator
 ) -> Galleries:
     """Put each true match at a random place among the others."""
     answers = rng.integers(0, others.shape[1] + 1, size=len(queries))
@@ -211,4 +201,4 @@ def _shuffled(
     sources = np.where(columns < answers[:, None], columns, columns - 1)
     candidates = np.take_along_axis(others, np.maximum(sources, 0), axis=1)
     np.put_along_axis(candidates, answers[:, None], truths[:, None], axis=1)
-    return Galleries(queries, candidates, answers, n_dropped, seed)
+    return Galleries(queries, candidates, answers, seed)

@@ -7,15 +7,13 @@ the candidate nearest to the reconstruction; with k candidates a guess is right 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mooring.errors import InputError
+from mooring.errors import InputError, require_choice
 from mooring.geometry.backend import as_float64, indices_beside, namespace_of, to_numpy, vector_norms
-from mooring.metrics.embeddings import Embedding
 from mooring.metrics.galleries import Galleries
 from mooring.metrics.intervals import Figure, Interval, percentile_interval, resampled_sums, wilson
 from mooring.metrics.validation import BLOCK_NUMBERS, Integers, finite_rows, unit_rows
@@ -29,39 +27,6 @@ _TIE_TOLERANCE = 1e-12
 _N_RESAMPLES = 2000
 _ROUNDING_OF_UNIT_ROWS = 1e-14
 _RIGHT_ANGLE = 2.0**0.5  # the distance of two unit vectors whose cosine is 0
-
-
-@dataclass(frozen=True, eq=False)
-class Linkage:
-    """How often the true match was named."""
-
-    accuracy: float
-    """The mean of `hits`."""
-    interval: Interval
-    """Wilson's where every query has one gallery; where queries have several, which are not independent, a bootstrap over
-    queries."""
-    chance: float
-    """1/k."""
-    hits: Matrix
-    """Of shape (q,): 1 where the true match was nearest, 0 where it was not, 1/t where it shared that place with t − 1
-    others."""
-    n_queries: int
-    n_dropped: int
-    """Queries without a gallery."""
-
-    def figure(self, name: str = "linkage", *, control: float | None = None, floor: float | None = None) -> Figure:
-        """Return the accuracy as a figure, beside a control and a floor measured elsewhere.
-
-        Parameters
-        ----------
-        name : str, default "linkage"
-            Of the figure.
-        control : float, optional
-            Accuracy of an attack that does not use the upload.
-        floor : float, optional
-            Accuracy with the exact projected rows.
-        """
-        return Figure(name, self.accuracy, self.interval, self.chance, control, floor, self.n_queries, True)
 
 
 def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, metric: Metric = "euclidean") -> Matrix:
@@ -125,15 +90,11 @@ def _prepared(rows: Array, *, cosine: bool) -> tuple[Array, Array]:
     return (unit_rows(rows) if cosine else rows), aimless
 
 
-def link(
-    queries: ArrayLike,
-    candidates: ArrayLike,
-    galleries: Galleries,
-    *,
-    embedding: Embedding | None = None,
-    metric: Metric = "euclidean",
-) -> Linkage:
+def link(queries: ArrayLike, candidates: ArrayLike, galleries: Galleries, *, metric: Metric = "euclidean") -> Figure:
     """Name the nearest candidate of each gallery and count how often it is the true match.
+
+    The interval is Wilson's where every query has one gallery; where queries have several, which are not independent, a
+    bootstrap over queries.
 
     Parameters
     ----------
@@ -143,8 +104,6 @@ def link(
         Clean rows, indexed by `galleries.candidates`.
     galleries : Galleries
         Which candidates each query is shown with.
-    embedding : callable, optional
-        The auditor: turns rows into vectors, on both sides; the rows themselves by default.
     metric : {"euclidean", "cosine"}
         What nearest means. A vector of zeros has cosine 0 with every other.
 
@@ -153,42 +112,26 @@ def link(
     >>> from mooring.metrics import build_galleries
     >>> rows = np.arange(20.0)[:, None]
     >>> linkage = link(rows, rows, build_galleries(None, n_rows=20, n_candidates=5, seed=0))
-    >>> linkage.accuracy, linkage.chance
+    >>> linkage.value, linkage.chance
     (1.0, 0.2)
     """
-    if metric not in ("euclidean", "cosine"):
-        raise InputError("metric", expected="'euclidean' or 'cosine'", got=repr(metric), cure="Pass one of the two.")
-    near, near_index = _embedded("queries", queries, galleries.queries, embedding)
-    far, far_index = _embedded("candidates", candidates, galleries.candidates, embedding)
+    require_choice("metric", metric, ROW_METRICS)
+    near, far = finite_rows("queries", queries), finite_rows("candidates", candidates)
+    for what, rows, wanted in (("queries", near, galleries.queries), ("candidates", far, galleries.candidates)):
+        if wanted.min() < 0 or wanted.max() >= len(rows):
+            expected, cure = f"at least {wanted.max() + 1} rows, as the galleries ask for", "Build them for these rows."
+            raise InputError(what, expected=expected, got=f"{len(rows)} rows", cure=cure)
     if near.shape[1] != far.shape[1]:
         got, cure = f"{far.shape[1]}", "Decode reconstructions to the features of the clean rows."
         raise InputError("candidates", expected=f"of {near.shape[1]} features like the queries", got=got, cure=cure)
-    shown = replace(galleries, queries=near_index, candidates=far_index)
-    hits = gallery_hits(near[None], far, shown, metric=metric)[0]
-    n_queries = len(near)
-    if n_queries == len(hits):
-        interval = wilson(float(hits.sum()), n_queries)
+    hits = gallery_hits(near[None], far, galleries, metric=metric)[0]
+    asked, query = np.unique(galleries.queries, return_inverse=True)
+    if len(asked) == len(hits):
+        interval = wilson(float(hits.sum()), len(hits))
     else:
-        interval = _interval_over_queries(hits, near_index, seed=galleries.seed)
-    chance = 1.0 / galleries.n_candidates
-    return Linkage(float(hits.mean()), interval, chance, hits, n_queries, galleries.n_dropped)
-
-
-def _embedded(what: str, rows: ArrayLike, wanted: Integers, embedding: Embedding | None) -> tuple[Matrix, Integers]:
-    """The vectors of the wanted rows only, and for each wanted row where its vector is."""
-    rows = finite_rows(what, rows)
-    if wanted.min() < 0 or wanted.max() >= len(rows):
-        expected = f"at least {wanted.max() + 1} rows, as the galleries ask for"
-        raise InputError(what, expected=expected, got=f"{len(rows)} rows", cure="Build the galleries for these rows.")
-    used, index = np.unique(wanted, return_inverse=True)
-    index = index.reshape(wanted.shape)
-    if embedding is None:
-        return rows[used], index
-    vectors = finite_rows("embedding", embedding(rows[used]))
-    if len(vectors) != len(used):
-        expected = f"to give one vector a row, {len(used)} in all"
-        raise InputError("embedding", expected=expected, got=f"{len(vectors)}", cure="Return an array of shape (n, k).")
-    return vectors, index
+        interval = _interval_over_queries(hits, query, seed=galleries.seed)
+    chance = 1.0 / galleries.candidates.shape[1]
+    return Figure("linkage", float(hits.mean()), interval, chance, None, None, len(asked), higher_is_worse=True)
 
 
 def _interval_over_queries(hits: Matrix, query: Integers, *, seed: int) -> Interval:

@@ -170,7 +170,7 @@ def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable
                 reasons[column] = f"{attempt.outcome}: {attempt.reason}"
                 continue
             rebuilt = np.asarray(to_numpy(attempt.found.rows))
-            columns[f"match:{column}"] = float(deployment.match.linked(rebuilt).accuracy)
+            columns[f"match:{column}"] = deployment.match.figure(rebuilt).value
             columns[f"error:{column}"] = deployment.error(rebuilt)
     return columns | skipped_columns(reasons)
 

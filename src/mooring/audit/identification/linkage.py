@@ -17,7 +17,6 @@ from mooring.metrics import (
     Embedding,
     Figure,
     Galleries,
-    Linkage,
     build_galleries,
     build_identity_galleries,
     link,
@@ -98,18 +97,13 @@ class LinkageTest:
 
     def figure(self, rows: Rows) -> Figure:
         """How often rebuilt rows are linked, beside chance, control and floor."""
-        return self.linked(rows).figure(self.name, control=self.control, floor=self.floor)
-
-    def linked(self, rows: Rows) -> Linkage:
-        """How often rebuilt rows are linked."""
-        ways = rows if isinstance(rows, tuple) else (rows,)
-        return max((self._linked(one[self.queried]) for one in ways), key=lambda one: one.accuracy)
-
-    def _linked(self, chosen: Matrix) -> Linkage:
+        seen = [one[self.queried] for one in (rows if isinstance(rows, tuple) else (rows,))]
         if self.embedding is not None:
-            return link(np.asarray(self.embedding(chosen)), self.vectors, self.galleries, metric="cosine")
-        both = [link(chosen, self.vectors, self.galleries, metric=metric) for metric in ROW_METRICS]
-        return max(both, key=lambda one: one.accuracy)
+            found = [link(self.embedding(one), self.vectors, self.galleries, metric="cosine") for one in seen]
+        else:
+            found = [link(one, self.vectors, self.galleries, metric=metric) for one in seen for metric in ROW_METRICS]
+        best = max(found, key=lambda one: one.value)
+        return replace(best, name=self.name, control=self.control, floor=self.floor)
 
 
 def make_linkage_test(
@@ -142,8 +136,8 @@ def make_linkage_test(
     compact = replace(galleries, queries=queries.ravel(), candidates=places.reshape(galleries.candidates.shape))
     vectors = candidates[used] if embedding is None else np.asarray(embedding(candidates[used]))
     test = LinkageTest(name, queried, vectors, compact, embedding)
-    control = None if control_rows is None else test.linked(control_rows).accuracy
-    return replace(test, control=control, floor=test.linked(floor_rows).accuracy)
+    control = None if control_rows is None else test.figure(control_rows).value
+    return replace(test, control=control, floor=test.figure(floor_rows).value)
 
 
 def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: int, seed: int) -> Galleries | None:
