@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, StorageError
-from mooring.tables.cells import MISSING_VALUE, cell_value, is_number
+from mooring.tables.cells import MISSING_VALUE, as_plain, cell_value, is_number
 from mooring.tables.column_encoder import decode_cells
 from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
 from mooring.tables.inference import fit_scale
@@ -163,6 +163,20 @@ def test_decimals_have_the_values_of_the_same_numbers_written_out(tmp_path: Path
     pa.parquet.write_table(pa.table({"age": pa.array(words).cast(pa.decimal128(12, 1))}), tmp_path / "t.parquet")
     csv, parquet = (read_encoded(schema_of(AGE), tmp_path / name).values for name in ("t.csv", "t.parquet"))
     assert np.array_equal(csv, parquet)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 0.05, 1.0, 300.0, 4e4, 3e6, 1e9])
+@pytest.mark.parametrize("decimals", [0, 3, 5, 30])
+def test_floats_of_32_bits_are_the_numbers_that_their_text_says(scale: float, decimals: int) -> None:
+    """Of few digits and of all; with halves, whose last digit the text chooses, and cells that are no number."""
+    rng = np.random.default_rng(0)
+    some = np.concatenate([rng.normal(size=3000).round(decimals), rng.integers(2**24, size=3000) / 2.0**20])
+    numbers = pa.array(np.append(some * scale, [0.0, -0.0, np.nan]).astype(np.float32), mask=np.arange(6003) == 7)
+    found, text = (
+        one.to_numpy(zero_copy_only=False) for one in (as_plain(numbers), numbers.cast(pa.string()).cast("f8"))
+    )
+    assert np.array_equal(found, text, equal_nan=True)
+    assert as_plain(numbers).null_count == 1
 
 
 def test_truths_match_their_words_and_a_declared_category_goes_before_a_usual_missing_word(tmp_path: Path) -> None:
@@ -356,7 +370,7 @@ def test_plain_numbers_all_at_once_are_the_same_as_column_by_column(
         return found.rows.tobytes(), found.values.tobytes()
 
     quick = outcome()
-    monkeypatch.setattr("mooring.tables.encoder.encode_numbers", lambda *_: False)
+    monkeypatch.setattr("mooring.tables.column_encoder._encode_plain", lambda *_: False)
     assert outcome() == quick
     assert isinstance(quick, str) == (edge == 3.5 or (edge is not None and np.isnan(edge) and missing == "refuse"))
 

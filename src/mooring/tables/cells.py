@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -71,9 +72,32 @@ def as_plain(chunk: Any) -> Any:
         return pc.replace_substring_regex(words, r"([+-]\d\d)(\d\d)$", r"\1:\2")  # as text files write it
     if pa.types.is_float16(chunk.type):
         return pa.array(chunk.to_numpy(zero_copy_only=False).astype(str).astype(np.float64))
-    if pa.types.is_float32(chunk.type):  # 0.1 is the number that text says, not the nearest of 32 bits
-        return pc.cast(pc.cast(chunk, pa.string()), pa.float64())
+    if pa.types.is_float32(chunk.type):
+        mask = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
+        return pa.array(_widen(chunk.to_numpy(zero_copy_only=False)), mask=mask)
     return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
+
+
+def _widen(narrow: npt.NDArray[np.float32]) -> Vector:
+    """Numbers of 32 bits as the numbers that their text says: 0.1, not the nearest of 32 bits.
+
+    The text is the shortest decimal that rounds to the number. Of six digits or fewer there is one at most; of more, the
+    fewest decimals are tried first, and the nearest decimal is taken, of two the even one, as text does.
+    """
+    with np.errstate(invalid="ignore"):
+        wide = narrow.astype(np.float64)
+        largest = float(np.fmax.reduce(np.abs(wide), initial=1.0))
+        k = max(0, 5 - math.floor(math.log10(largest))) if largest < 2**24 else 8  # up to 8, what follows is exact
+        found = np.round(wide, k)
+        left = np.flatnonzero((found.astype(np.float32) != narrow) | (largest >= 2**24))
+        while left.size and k < 8:
+            k += 1
+            found[left] = rounded = np.round(wide[left], k)
+            left = left[rounded.astype(np.float32) != narrow[left]]
+    if left.size:
+        text = pc.cast(pa.array(narrow[left]), pa.string())
+        found[left] = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
+    return found
 
 
 def as_text(value: Any) -> str | None:

@@ -92,48 +92,6 @@ def decode_cells(column: Column, cells: Matrix) -> list[str]:
     return ["missing" if blank else word for blank, word in zip(missing, words, strict=True)]
 
 
-def encode_numbers(
-    columns: Sequence[Column],
-    batch: Sequence[Any],
-    missing_words: frozenset[str],
-    rows: npt.NDArray[np.float64],
-    values: npt.NDArray[np.float64],
-) -> bool:
-    """Encode a table of plain numbers all at once, if that is what it is and all of them fit; else say so.
-
-    What does not fit, or may be missing, is for `encode_column`, which goes column by column and knows what to say.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        In the order of `values`.
-    batch : sequence of object
-        Arrow record batches with these columns.
-    missing_words : set of str
-        The schema's, which stand for a missing value.
-    rows, values : arrays of shape (n, width)
-        Filled in place with encoded rows and with plain values.
-    """
-    plain = columns and all(c.kind == "number" and c.missing != "indicate" and not c.missing_words for c in columns)
-    if not plain or missing_numbers(missing_words):
-        return False
-    block, start = values[:, : len(columns)], 0
-    for part in batch:
-        for k, column in enumerate(columns):
-            chunk = part.column(column.name)
-            if not pa.types.is_floating(chunk.type) or chunk.null_count:
-                return False
-            block[start : start + len(chunk), k] = as_plain(chunk).to_numpy(zero_copy_only=False)
-        start += part.num_rows
-    block += 0.0  # no negative zero: it would be another record
-    low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in columns]).T
-    if not ((block.min(axis=0) >= low).all() and (block.max(axis=0) <= high).all()):
-        return False
-    np.subtract(block, centre, out=rows)
-    np.divide(rows, spread, out=rows)
-    return True
-
-
 def read_cells(name: str, found: Sequence[Any], values: Vector) -> list[InvalidCells]:
     """Write to `values` what tells the cells of a column apart, whatever they hold: see `cell_value`.
 
@@ -157,6 +115,8 @@ def read_cells(name: str, found: Sequence[Any], values: Vector) -> list[InvalidC
 def _encode_number(
     column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
 ) -> list[InvalidCells]:
+    if _encode_plain(column, found, missing_words, rows[:, 0], values):
+        return []
     n, start = values.shape[0], 0
     invalid: list[InvalidCells] = []
     numbers = np.empty(n)
@@ -188,6 +148,26 @@ def _encode_number(
     if column.missing == "indicate":
         rows[:, 1] = 0.0 if missing is None else missing
     return []
+
+
+def _encode_plain(
+    column: Column, found: Sequence[Any], missing_words: frozenset[str], scaled: Vector, values: Vector
+) -> bool:
+    """Encode a column of floats that all are there and fit, a piece at a time while the cache holds it; else say so."""
+    if column.kind != "number" or column.missing == "indicate" or missing_numbers(missing_words):
+        return False
+    start = 0
+    for chunk in found:
+        if not pa.types.is_floating(chunk.type) or chunk.null_count:
+            return False
+        here = slice(start, start + len(chunk))
+        start += len(chunk)
+        own = np.add(as_plain(chunk).to_numpy(), 0.0, out=values[here])  # no negative zero: it would be another record
+        if not (column.low <= own.min(initial=column.high) and own.max(initial=column.low) <= column.high):
+            return False
+        np.subtract(own, column.centre, out=scaled[here])
+        scaled[here] /= column.spread
+    return True
 
 
 def _at(start: int, invalid: Sequence[InvalidCells]) -> list[InvalidCells]:

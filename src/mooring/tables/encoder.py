@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.serialization import render_html
 from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, describe_type, is_number, is_readable
-from mooring.tables.column_encoder import encode_column, encode_numbers, read_cells
+from mooring.tables.column_encoder import encode_column, read_cells
 from mooring.tables.files import OpenTable, no_rows, open_table
 from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
 from mooring.tables.reader import table_batches
@@ -312,8 +312,7 @@ def _encode(
     invalid: list[tuple[int, InvalidCells]] = []
     labels: Any = None
     at = 0
-    done = len(schema.columns) if encode_numbers(schema.columns, batch, schema.all_missing_words, rows, values) else 0
-    for k, column in enumerate(columns[done:], start=done):
+    for k, column in enumerate(columns):
         own = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
         at += column.width
         missing, cells = schema.missing_words_of(column), [part.column(column.name) for part in batch]
