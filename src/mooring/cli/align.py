@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from mooring.cli import execution
 from mooring.cli.engine import EngineOptions, engine_option
-from mooring.cli.options import expand_options
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,8 +23,9 @@ WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: wh
 DEFAULT_FOLDER = Path("analysis")
 
 
-@expand_options
+@execution.command
 def align(
+    console: execution.Output,
     engine: EngineOptions,
     bundles: Annotated[
         str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or a URL: s3://…, https://…")
@@ -60,8 +60,7 @@ def align(
     confirmations: Annotated[
         Path | None, typer.Option(help="Folder of the combiners' *.confirmation files.", rich_help_panel="Secure sums")
     ] = None,
-    format: execution.Format = "text",
-) -> None:
+) -> int | None:
     """Check every bundle, set aside what does not hold up, and bring the others into one space.
 
     Once results are delivered, newcomers are admitted with --late: another alignment of everybody would not fit what was
@@ -77,45 +76,31 @@ def align(
 
     With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
     """
-    with execution.run_command(format) as console:
-        from mooring.protocol.analyst.alignment import align_bundles
-        from mooring.protocol.analyst.intake import collect
-        from mooring.protocol.messages.study import Study
-
-        if late and again:
-            raise InputError("--late and --again", expected="one of them", got="both", cure="Leave one out.")
-        mode: AlignMode = "late" if late else "again" if again else "first"
-        opened = Study.read(study)
-        opened.require_roster()
-        command = execution.quote_command()
-        if opened.sums is not None:
-            if _close(opened, bundles, folder, vault, confirmations, console):
-                return
-            raise typer.Exit(execution.IN_PART)
-        collect_bundles, align_collected = collect, align_bundles
-        with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as client:
-            if client is not None:
-                from mooring.engines.dask import DaskEngine
-
-                on_dask = DaskEngine(client, reduce_over_workers=reduce_over_workers, rows_at_once=rows_at_once)
-                collect_bundles, align_collected = on_dask.collect, on_dask.align  # type: ignore[assignment]
-            with execution.show_progress("Checking bundles") as tell:
-                intake = collect_bundles(opened, bundles, folder, command=command, progress=tell)
-            console.say(*_describe_intake(intake))
-            with execution.show_progress("Aligning, and writing the collaboration matrix") as tell:
-                aligned = align_collected(
-                    opened, intake.row_bundles, folder, mode=mode, certify=certify, command=command, progress=tell
-                )
-        result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
-        console.show(result, *_describe_alignment(aligned, folder, late=late))
-    if intake.set_aside or aligned.set_aside:
-        raise typer.Exit(execution.IN_PART)
+    if late and again:
+        raise InputError("--late and --again", expected="one of them", got="both", cure="Leave one out.")
+    mode: AlignMode = "late" if late else "again" if again else "first"
+    opened = execution.read_study(study)
+    opened.require_roster()
+    command = execution.quote_command()
+    if opened.sums is not None:
+        return _close(opened, bundles, folder, vault, confirmations, console)
+    with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as chosen:
+        with execution.show_progress("Checking bundles") as tell:
+            intake = chosen.collect(opened, bundles, folder, command=command, progress=tell)
+        console.say(*_describe_intake(intake))
+        with execution.show_progress("Aligning, and writing the collaboration matrix") as tell:
+            aligned = chosen.align(
+                opened, intake.row_bundles, folder, mode=mode, certify=certify, command=command, progress=tell
+            )
+    result = {"intake": intake.as_dict(), "alignment": aligned.as_dict(), "set_aside": list(aligned.set_aside)}
+    console.show(result, *_describe_alignment(aligned, folder, late=late))
+    return execution.IN_PART if intake.set_aside or aligned.set_aside else None
 
 
 def _close(
     study: Study, bundles: str, folder: Path, vault: Path, confirmations: Path | None, console: execution.Output
-) -> bool:
-    """Close the list of a study of secure sums; whether nothing was set aside."""
+) -> int | None:
+    """Close the list of a study of secure sums."""
     from mooring.protocol.analyst.intake import collect
     from mooring.protocol.analyst.sum_total import close_list
 
@@ -126,7 +111,7 @@ def _close(
     closing = close_list(study, intake.sum_bundles, folder, key, confirmations=confirmations, command=command)
     result = {"intake": intake.as_dict(), "closing": closing.as_dict()}
     console.show(result, *_describe_closing(closing, study, folder))
-    return not (intake.set_aside or closing.left_out or closing.doubted)
+    return execution.IN_PART if intake.set_aside or closing.left_out or closing.doubted else None
 
 
 def _describe_closing(closing: Closing, study: Study, folder: Path) -> Iterator[str]:

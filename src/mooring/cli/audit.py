@@ -8,21 +8,14 @@ from typing import Annotated
 
 import typer
 
-from mooring.cli.execution import Format, count_progress, run_command
-from mooring.cli.options import (
-    AuditOptions,
-    DataPath,
-    ReportFolder,
-    attacker_option,
-    expand_options,
-    parse_epsilon,
-    study_option,
-)
+from mooring.cli.execution import Output, command, count_progress
+from mooring.cli.options import AuditOptions, DataPath, ReportFolder, attacker_option, parse_epsilon, study_option
 from mooring.mechanisms.methods import METHODS
 
 
-@expand_options
+@command
 def audit(
+    console: Output,
     data: DataPath,
     options: AuditOptions,
     method: Annotated[
@@ -50,7 +43,6 @@ def audit(
     known_rows: Annotated[int, attacker_option(min=0, help="Grant the attacker so many of the target's rows.")] = 0,
     repeated_uploads: Annotated[int, attacker_option(min=0, help="Let the target upload so many times more.")] = 0,
     output: ReportFolder = Path("audit-report"),
-    format: Format = "text",
 ) -> None:
     """Partition rows like yours among participants, run every method, attack every upload, and report what is recovered.
 
@@ -62,54 +54,53 @@ def audit(
 
     Example: mooring audit digits/ --participants 20 --rows-each 300 --method aa-i-gdp-anchor-noise --anchor-noise 0.2
     """
-    with run_command(format) as console:
-        from mooring.audit import OperatingPoint, PointGrid, run_audit
-        from mooring.audit.hazards import state_own_sums
-        from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
-        from mooring.cli.inputs import read_and_partition
-        from mooring.cli.study_records import points_of, refuse_beside_a_study
-        from mooring.report import render_audit
+    from mooring.audit import OperatingPoint, PointGrid, run_audit
+    from mooring.audit.hazards import state_own_sums
+    from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
+    from mooring.cli.inputs import read_and_partition
+    from mooring.cli.study_records import points_of, refuse_beside_a_study
+    from mooring.report import render_audit
 
-        given = read_and_partition(data, options)
-        points: Sequence[OperatingPoint] | PointGrid
-        chosen, contrast = None, False
-        if given.studied is None:
-            points = PointGrid(
-                method or tuple(METHODS),
-                n_components=options.components,
-                n_anchor_rows=anchor_rows,
-                anchor_noise_scales=anchor_noise or PointGrid.anchor_noise_scales,
-                data_noise_scales=data_noise or (),
-            )
-        else:
-            refuse_beside_a_study({"anchor_rows": anchor_rows})
-            points = points_of(
-                given.studied,
-                given.parts,
-                methods=method or (),
-                anchor_noise_scales=anchor_noise or (),
-                data_noise_scales=data_noise or (),
-            )
-            contrast = given.studied.study.sums is not None
-            chosen = None if contrast else points[0]
-        settings = given.settings(
-            options,
-            output,
-            n_known_rows=known_rows,
-            n_repeated_uploads=repeated_uploads,
-            sums=given.sum_spec([parse_epsilon(word) for word in epsilon or ()]) if epsilon or contrast else None,
+    given = read_and_partition(data, options)
+    points: Sequence[OperatingPoint] | PointGrid
+    chosen, contrast = None, False
+    if given.studied is None:
+        points = PointGrid(
+            method or tuple(METHODS),
+            n_components=options.components,
+            n_anchor_rows=anchor_rows,
+            anchor_noise_scales=anchor_noise or PointGrid.anchor_noise_scales,
+            data_noise_scales=data_noise or (),
         )
-        with count_progress() as tell:
-            result = run_audit(
-                given.parts, points=points, chosen=chosen, settings=settings, progress=tell, contrast=contrast
-            )
-        where = write_page(output, render_audit, result, "audit.json")
-        if format == "json":
-            typer.echo(result.to_json())
-            return
-        print_findings(console, result, notes=given.records.notes)
-        console.print(state_own_sums(result) or result.joining(), style="bold", markup=False)
-        console.print(points_table(result))
-        if result.sums is not None:
-            console.print(sums_table(result))
-        console.print(where)
+    else:
+        refuse_beside_a_study({"anchor_rows": anchor_rows})
+        points = points_of(
+            given.studied,
+            given.parts,
+            methods=method or (),
+            anchor_noise_scales=anchor_noise or (),
+            data_noise_scales=data_noise or (),
+        )
+        contrast = given.studied.study.sums is not None
+        chosen = None if contrast else points[0]
+    settings = given.settings(
+        options,
+        output,
+        n_known_rows=known_rows,
+        n_repeated_uploads=repeated_uploads,
+        sums=given.sum_spec([parse_epsilon(word) for word in epsilon or ()]) if epsilon or contrast else None,
+    )
+    with count_progress() as tell:
+        result = run_audit(
+            given.parts, points=points, chosen=chosen, settings=settings, progress=tell, contrast=contrast
+        )
+    where = write_page(output, render_audit, result, "audit.json")
+    if console.format == "json":
+        typer.echo(result.to_json())
+        return
+    print_findings(console, result, notes=given.records.notes)
+    console.print(state_own_sums(result) or result.joining(), style="bold", markup=False)
+    console.print(points_table(result))
+    if result.sums is not None:
+        console.print(sums_table(result))
+    console.print(where)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mooring.tables.problems import Problem
 
 
+@execution.command
 def check(
+    console: execution.Output,
     data: execution.TablePath,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
@@ -33,8 +35,7 @@ def check(
             help="Only see whether the table fits, and list every problem; needs no vault, roster or anchor.",
         ),
     ] = False,
-    format: execution.Format = "text",
-) -> None:
+) -> int | None:
     """Look before anything leaves: does the table fit, is it easy to break, and what would a colluder recover.
 
     Part of your own rows plays the colluder and attacks the rest, at the study's noise, with every attack that mooring
@@ -47,53 +48,49 @@ def check(
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
-    with execution.run_command(format) as console:
-        if fit_only:
-            _check_fit(console, data, study, ignore or ())
-            return
-        from mooring.atomic_io import require_writable, write_atomically
-        from mooring.report import render_check, summarise
+    if fit_only:
+        return _check_fit(console, data, study, ignore or ())
+    from mooring.atomic_io import require_writable, write_atomically
+    from mooring.report import render_check, summarise
 
-        if output is not None:
-            require_writable(output, what="the page", inputs=(data, study, anchor))
-        participant = execution.open_participant(study, vault)
-        agreed = participant.study
-        if anchor is not None:
-            participant.open_anchor(execution.find_anchor(anchor, agreed.name))
-        with execution.count_progress() as moved:
-            found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
-        record = participant.keep_record("check", found.as_dict(), command=execution.quote_command())
-        page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
-        write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
-        decision = summarise(agreed, {"check": record})["decision"]
+    if output is not None:
+        require_writable(output, what="the page", inputs=(data, study, anchor))
+    participant = execution.open_participant(study, vault)
+    agreed = participant.study
+    if anchor is not None:
+        participant.open_anchor(execution.find_anchor(anchor, agreed.name))
+    with execution.count_progress() as moved:
+        found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
+    record = participant.keep_record("check", found.as_dict(), command=execution.quote_command())
+    page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
+    write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
+    decision = summarise(agreed, {"check": record})["decision"]
 
-        console.show(
-            {**found.as_dict(), "decision": decision, "page": str(page)},
-            f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
-            *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
-            escape(found.verdict),
-            f"[bold]{escape(decision['words'])}[/bold]",
-            f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself."
-            if agreed.sums is None
-            else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
-        )
-        if found.exceeded:
-            raise typer.Exit(execution.REFUSED)
+    console.show(
+        {**found.as_dict(), "decision": decision, "page": str(page)},
+        f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
+        *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
+        escape(found.verdict),
+        f"[bold]{escape(decision['words'])}[/bold]",
+        f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself."
+        if agreed.sums is None
+        else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
+    )
+    return execution.REFUSED if found.exceeded else None
 
 
-def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Sequence[str]) -> None:
+def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Sequence[str]) -> int | None:
     """Print every reason why a table does not fit; exit as for other input that cannot be used."""
-    from mooring.protocol.messages.study import Study
     from mooring.protocol.participant.role import check_table_fit
 
-    agreed = Study.read(study)
+    agreed = execution.read_study(study)
     with execution.show_progress("Reading the table") as told:
         fit, warnings = check_table_fit(agreed, data, ignore=ignore, progress=told)
     result = {"study": agreed.name, **fit.as_dict(), "warnings": warnings}
     if fit.fits:
         verdict = f"{fit.n_rows} rows fit the study {escape(repr(agreed.name))}. Nothing was kept, and nothing left."
         console.show(result, verdict, *(f"  • {escape(words)}" for words in warnings))
-        return
+        return None
     n_cells = sum(problem.n_cells for problem in fit.problems if problem.column)
     console.show(
         result,
@@ -102,7 +99,7 @@ def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Seque
         *([f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []),
         *_list_problems(fit.problems),
     )
-    raise typer.Exit(execution.BAD_INPUT)
+    return execution.BAD_INPUT
 
 
 def _list_problems(problems: Sequence[Problem]) -> Iterator[str]:

@@ -11,7 +11,9 @@ from rich.markup import escape
 from mooring.cli import execution
 
 
+@execution.command
 def combine(
+    console: execution.Output,
     bundles: Annotated[Path, typer.Option("--bundles", "-b", help="A folder with everybody's *.bundle files.")],
     closing_list: Annotated[
         Path | None,
@@ -23,7 +25,6 @@ def combine(
         Path | None,
         typer.Option(help="Where your answer goes.", show_default="YOUR-NAME.share, or YOUR-NAME.confirmation"),
     ] = None,
-    format: execution.Format = "text",
 ) -> None:
     """Add up your shares of everybody's sums, in a study of secure sums; for the combiners that the study names.
 
@@ -35,27 +36,24 @@ def combine(
 
     Afterwards: mooring combine --bundles inbox --list closing.list --study study.toml --vault st-mary/vault
     """
-    with execution.run_command(format) as console:
-        participant = execution.open_participant(study, vault)
-        name = participant.member.name
-        if closing_list is None:
-            path = output or Path(f"{name}.confirmation")
-            confirmed = participant.confirm(bundles, output=path)
-            record = confirmed.as_dict()
-            lines = [
-                f"Wrote [bold]{escape(str(path))}[/bold], about {confirmed.n_bundles} bundles. Send it to the analyst."
-            ]
-            lines += [
-                f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in confirmed.unopened
-            ]
-        else:
-            path = output or Path(f"{name}.share")
-            with execution.show_progress("opening, adding up") as moved:
-                combined = participant.combine(bundles, closing_list, output=path, progress=moved)
-            record = combined.as_dict()
-            lines = [
-                f"Wrote [bold]{escape(str(path))}[/bold], your share of the total of {combined.n_bundles} contributions. "
-                "Send it to the analyst.",
-                "Your combining key of this study is destroyed; remove copies of the vault that still hold it.",
-            ]
-        console.show({**record, "output": str(path)}, *lines)
+    participant = execution.open_participant(study, vault)
+    name = participant.member.name
+    if closing_list is None:
+        path = output or Path(f"{name}.confirmation")
+        confirmed = participant.confirm(bundles, output=path)
+        record = confirmed.as_dict()
+        lines = [
+            f"Wrote [bold]{escape(str(path))}[/bold], about {confirmed.n_bundles} bundles. Send it to the analyst."
+        ]
+        lines += [f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in confirmed.unopened]
+    else:
+        path = output or Path(f"{name}.share")
+        with execution.show_progress("opening, adding up") as moved:
+            combined = participant.combine(bundles, closing_list, output=path, progress=moved)
+        record = combined.as_dict()
+        lines = [
+            f"Wrote [bold]{escape(str(path))}[/bold], your share of the total of {combined.n_bundles} contributions. "
+            "Send it to the analyst.",
+            "Your combining key of this study is destroyed; remove copies of the vault that still hold it.",
+        ]
+    console.show({**record, "output": str(path)}, *lines)

@@ -11,13 +11,14 @@ from rich.markup import escape
 from mooring.cli import execution
 
 
+@execution.command
 def deal(
+    console: execution.Output,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
         Path | None, typer.Option(help="Where the sealed anchor goes.", show_default="STUDY.anchor")
     ] = None,
-    format: execution.Format = "text",
 ) -> None:
     """Make the secret anchor, sealed to every participant's key and signed by you. One participant does this, once.
 
@@ -25,15 +26,14 @@ def deal(
 
     Example: mooring deal --study study.toml --vault st-mary/vault --output heart.anchor
     """
-    with execution.run_command(format) as console:
-        from mooring.atomic_io import require_writable
+    from mooring.atomic_io import require_writable
 
-        participant = execution.open_participant(study, vault)
-        n_participants = len(participant.study.participants)
-        path = output or Path(f"{participant.study.name}.anchor")
-        require_writable(path, what="the anchor", inputs=(study,))
-        digest = participant.deal(path)
-        console.show(
-            {"anchor": str(path), "digest": digest, "participants": n_participants},
-            f"Wrote [bold]{escape(str(path))}[/bold], sealed to {n_participants} participants. Send it to each of them.",
-        )
+    participant = execution.open_participant(study, vault)
+    n_participants = len(participant.study.participants)
+    path = output or Path(f"{participant.study.name}.anchor")
+    require_writable(path, what="the anchor", inputs=(study,))
+    digest = participant.deal(path)
+    console.show(
+        {"anchor": str(path), "digest": digest, "participants": n_participants},
+        f"Wrote [bold]{escape(str(path))}[/bold], sealed to {n_participants} participants. Send it to each of them.",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -11,7 +11,9 @@ from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 
 
+@execution.command
 def deliver(
+    console: execution.Output,
     output: Annotated[
         str, typer.Option("--output", "-o", help="Gets a folder for each participant; a folder, or a URL: s3://…")
     ],
@@ -29,31 +31,25 @@ def deliver(
             help="Deliver a model above the study's limit; who decides it and why is signed and shown to everybody.",
         ),
     ] = "",
-    format: execution.Format = "text",
 ) -> None:
     """Write each participant's result: the map that brings its rows into the common space, and the model as ONNX.
 
     Example: mooring deliver --study study.toml --folder analysis --vault analyst-vault --output results
     """
-    with execution.run_command(format) as console:
-        from mooring.protocol.analyst.delivery import deliver as deliver_results
-        from mooring.protocol.messages.study import Study
-        from mooring.protocol.transport.addresses import redact_address
+    from mooring.protocol.analyst.delivery import deliver as deliver_results
+    from mooring.protocol.transport.addresses import redact_address
 
-        agreed, key, command = Study.read(study), execution.open_vault(vault).signing_key, execution.quote_command()
-        with execution.show_progress("Delivering") as moved:
-            found = deliver_results(
-                agreed, folder, output, key, allow_rows=allow_rows, override=override, command=command, progress=moved
-            )
-        content = (
-            "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
-        )
-        content = content if agreed.sums is None else "the model and your signature"
-        place = f"{escape(redact_address(output).rstrip('/'))}/<its name>"
-        console.show(
-            found.as_dict(),
-            f"[bold]Delivered[/bold] to {len(found.delivered)} participants: {', '.join(found.delivered)}.",
-            f"What is under {place}: {content}. Let each read its own, and no other."
-            if "://" in output
-            else f"Send each the folder {place}: {content}. Give nobody another one's.",
-        )
+    agreed, key = execution.read_study(study), execution.open_vault(vault).signing_key
+    release: dict[str, Any] = {"allow_rows": allow_rows, "override": override, "command": execution.quote_command()}
+    with execution.show_progress("Delivering") as moved:
+        found = deliver_results(agreed, folder, output, key, **release, progress=moved)
+    content = "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
+    content = content if agreed.sums is None else "the model and your signature"
+    place = f"{escape(redact_address(output).rstrip('/'))}/<its name>"
+    console.show(
+        found.as_dict(),
+        f"[bold]Delivered[/bold] to {len(found.delivered)} participants: {', '.join(found.delivered)}.",
+        f"What is under {place}: {content}. Let each read its own, and no other."
+        if "://" in output
+        else f"Send each the folder {place}: {content}. Give nobody another one's.",
+    )

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mooring.errors import InputError
+
+if TYPE_CHECKING:
+    from mooring.protocol.analyst.role import Engine
 
 _ADDRESS = "MOORING_DASK_SCHEDULER"
 engine_option = partial(typer.Option, rich_help_panel="Other engines")
@@ -38,13 +41,15 @@ class EngineOptions:
     tls_key: Annotated[Path | None, engine_option(help="PEM of its key.")] = None
 
     @contextmanager
-    def connect(self, **others: object) -> Iterator[Any]:
-        """A Dask client, or None with the local engine, which refuses all options that only Dask has."""
+    def connect(self, **others: Any) -> Iterator[Engine]:
+        """The engine that was asked for; the local one refuses all options that only Dask has."""
         if self.engine == "local":
+            from mooring.protocol.analyst.role import LocalEngine
+
             self._refuse_without_dask(others)
-            yield None
+            yield LocalEngine()
             return
-        from mooring.engines.dask import Tls, connect
+        from mooring.engines.dask import DaskEngine, Tls, connect
 
         files = [path for path in (self.tls_ca, self.tls_cert, self.tls_key) if path is not None]
         if len(files) not in (0, 3):
@@ -53,7 +58,7 @@ class EngineOptions:
             )
         tls = Tls(*files) if files else None
         with connect(scheduler=self.scheduler, workers=self.workers, tls=tls) as client:
-            yield client
+            yield DaskEngine(client, **others)
 
     def _refuse_without_dask(self, others: dict[str, object]) -> None:
         # An address that stands in the environment asks for nothing by itself.

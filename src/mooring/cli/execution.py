@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
@@ -10,8 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from rich import progress
@@ -25,9 +28,10 @@ from mooring.serialization import Rows
 from mooring.typing import Progress
 
 # What commands of other distributions use, such as mooring-studies.
-__all__ = ["Format", "Output", "end_on_sigterm", "exit_code_of", "print_result", "run_command"]
+__all__ = ["Format", "Output", "end_on_sigterm", "exit_code_of", "run_command"]
 
 if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
     from mooring.protocol.participant.role import Participant
     from mooring.protocol.storage.vault import Vault
 
@@ -127,6 +131,39 @@ def run_command(format: str) -> Iterator[Output]:
         raise typer.Exit(_code(shown)) from None
 
 
+def command(function: Callable[..., int | None]) -> Callable[..., None]:
+    """Make a command of a function that prints on its first parameter, the console, and may return an exit code.
+
+    The command has the option --format and, of a parameter that is a dataclass, an option for each of its fields.
+    """
+    groups: dict[str, Any] = {}
+    shown: list[inspect.Parameter] = []
+    for parameter in [*inspect.signature(function, eval_str=True).parameters.values()][1:]:
+        kind, options = parameter.annotation, {parameter.name: (parameter.annotation, parameter.default)}
+        if is_dataclass(kind):
+            groups[parameter.name], types = kind, get_type_hints(kind, include_extras=True)
+            options = {one.name: (types[one.name], one.default) for one in fields(kind)}
+        shown += [_option(name, *one) for name, one in options.items()]
+    shown.append(_option("format", Format, "text"))
+
+    @wraps(function)
+    def run(*, format: str, **given: Any) -> None:
+        with run_command(format) as console:
+            for name, kind in groups.items():
+                given[name] = kind(**{one.name: given.pop(one.name) for one in fields(kind)})
+            code = function(console, **given)
+        if code:
+            raise typer.Exit(code)
+
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in shown}
+    return run
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
 def _is_out_of_memory(problem: Exception) -> bool:
     from mooring.geometry.backend import is_out_of_memory
 
@@ -171,24 +208,6 @@ def _code(problem: MooringError) -> int:
             return BAD_INPUT
 
 
-def print_result(format: str, console: Console, result: dict[str, Any], say: Callable[[Console], None]) -> None:
-    """Print a result: as JSON on standard output, or in words.
-
-    Parameters
-    ----------
-    format : str
-        "json" or "text".
-    console, result
-        Where to print, and what JSON has.
-    say : callable
-        Prints the result in words.
-    """
-    if format == "json":
-        typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
-    else:
-        say(console)
-
-
 def ask_passphrase(vault: Path) -> str | None:
     """The passphrase of a vault that has one: from the environment, or asked for."""
     from mooring.protocol.storage.vault import is_encrypted
@@ -207,12 +226,18 @@ def open_vault(folder: Path) -> Vault:
     return Vault.open(folder, passphrase=ask_passphrase(folder))
 
 
+def read_study(path: Path) -> Study:
+    """The study in a file."""
+    from mooring.protocol.messages.study import Study
+
+    return Study.read(path)
+
+
 def open_participant(study: Path, vault: Path) -> Participant:
     """The participant that a study's file and a vault make."""
-    from mooring.protocol.messages.study import Study
     from mooring.protocol.participant.role import Participant
 
-    return Participant(Study.read(study), open_vault(vault))
+    return Participant(read_study(study), open_vault(vault))
 
 
 def find_anchor(given: Path | None, study_name: str) -> Path:

@@ -20,31 +20,32 @@ Kit = Annotated[Path, typer.Option("--output", help="The local folder of the kit
 
 
 @flare_app.command("job")
+@execution.command
 def job(
+    console: execution.Output,
     output: Annotated[Path, typer.Option(help="Folder of the job; made if missing.")],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
-    format: execution.Format = "text",
 ) -> None:
     """Write the job that the analyst submits: two class names and the study's digest, and no code.
 
     Example: mooring flare job --study study.toml --output job
     """
-    with execution.run_command(format) as console:
-        from mooring.engines.flare.configuration import write_job
-        from mooring.protocol.messages.study import Study
+    from mooring.engines.flare.configuration import write_job
 
-        agreed = Study.read(study)
-        write_job(agreed, output)
+    agreed = execution.read_study(study)
+    write_job(agreed, output)
 
-        console.show(
-            {"job": str(output), "fingerprint": agreed.fingerprint},
-            f"Wrote the job to [bold]{escape(str(output))}[/bold]: no code, and nothing secret.",
-            f"It is for the study with the fingerprint {agreed.fingerprint}.",
-        )
+    console.show(
+        {"job": str(output), "fingerprint": agreed.fingerprint},
+        f"Wrote the job to [bold]{escape(str(output))}[/bold]: no code, and nothing secret.",
+        f"It is for the study with the fingerprint {agreed.fingerprint}.",
+    )
 
 
 @flare_app.command("site")
+@execution.command
 def site(
+    console: execution.Output,
     data: Annotated[Path, typer.Option(help="Your table: .csv (also .tsv, .gz) or .parquet.")],
     output: Kit,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
@@ -57,7 +58,6 @@ def site(
         Path | None, typer.Option(help="The sealed anchor, if it came another way.", show_default="through the server")
     ] = None,
     ignore: execution.IgnoreColumns = None,
-    format: execution.Format = "text",
 ) -> None:
     """Write a participant's settings and policy: which study, table and vault; no code from outside.
 
@@ -68,42 +68,42 @@ def site(
 
     Secure sums, in which no label leaves: mooring flare site --study study.toml --data patients.csv --output kit/local
     """
-    with execution.run_command(format) as console:
-        from mooring.engines.flare.configuration import write_policy
-        from mooring.engines.flare.settings import SiteSettings, opened_vault
-        from mooring.errors import InputError
-        from mooring.protocol.messages.study import Study
-        from mooring.protocol.participant.membership import find_membership
+    from mooring.engines.flare.configuration import write_policy
+    from mooring.engines.flare.settings import SiteSettings, opened_vault
+    from mooring.errors import InputError
+    from mooring.protocol.participant.membership import find_membership
 
-        agreed = Study.read(study)
-        member = find_membership(opened_vault(vault), agreed)
-        if not data.is_file():
-            raise InputError("data", expected="your table", got="no such file", cure="Check the path.")
-        settings = SiteSettings(
-            study.resolve(),
-            vault.resolve(),
-            data.resolve(),
-            labels=labels,
-            folder=folder.resolve(),
-            anchor=None if anchor is None else anchor.resolve(),
-            ignore=tuple(ignore or ()),
-        )
-        write_policy(output, "site")
-        settings.write(output)
-        about_labels = "labels included" if labels else "without consent for labels"
-        shared = f"share {data}, {about_labels}," if agreed.sums is None else f"share noisy sums over {data}, sealed,"
-        if agreed.sums is not None and member.name in agreed.sum_scheme.combiners:
-            shared += " and combine everybody's"
-        _show_files(
-            console,
-            output,
-            f"This site is {member.name}, and FLARE must call it so. It will {shared} in the study with the fingerprint "
-            f"{agreed.fingerprint}.",
-        )
+    agreed = execution.read_study(study)
+    member = find_membership(opened_vault(vault), agreed)
+    if not data.is_file():
+        raise InputError("data", expected="your table", got="no such file", cure="Check the path.")
+    settings = SiteSettings(
+        study.resolve(),
+        vault.resolve(),
+        data.resolve(),
+        labels=labels,
+        folder=folder.resolve(),
+        anchor=None if anchor is None else anchor.resolve(),
+        ignore=tuple(ignore or ()),
+    )
+    write_policy(output, "site")
+    settings.write(output)
+    about_labels = "labels included" if labels else "without consent for labels"
+    shared = f"share {data}, {about_labels}," if agreed.sums is None else f"share noisy sums over {data}, sealed,"
+    if agreed.sums is not None and member.name in agreed.sum_scheme.combiners:
+        shared += " and combine everybody's"
+    _show_files(
+        console,
+        output,
+        f"This site is {member.name}, and FLARE must call it so. It will {shared} in the study with the fingerprint "
+        f"{agreed.fingerprint}.",
+    )
 
 
 @flare_app.command("server")
+@execution.command
 def server(
+    console: execution.Output,
     output: Kit,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
@@ -128,33 +128,28 @@ def server(
             "--late", help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map."
         ),
     ] = False,
-    format: execution.Format = "text",
 ) -> None:
     """Write the analyst's settings and policy for the server.
 
     Example: mooring flare server --study study.toml --vault vault --output kit/local
     """
-    with execution.run_command(format) as console:
-        from mooring.engines.flare.configuration import write_policy
-        from mooring.engines.flare.settings import ServerSettings, opened_vault
-        from mooring.errors import RefusedError
-        from mooring.protocol.messages.study import Study
+    from mooring.engines.flare.configuration import write_policy
+    from mooring.engines.flare.settings import ServerSettings, opened_vault
+    from mooring.errors import RefusedError
 
-        agreed = Study.read(study)
-        agreed.require_roster()
-        if agreed.analyst is None or opened_vault(vault).signing_key.public != agreed.analyst.signing_key:
-            raise RefusedError(
-                "the vault", reason="it is not that of the study's analyst", cure="Give the one that joined as analyst."
-            )
-        settings = ServerSettings(
-            study.resolve(), vault.resolve(), folder.resolve(), learner, seed, least_sites, wait_seconds, late
+    agreed = execution.read_study(study)
+    agreed.require_roster()
+    if agreed.analyst is None or opened_vault(vault).signing_key.public != agreed.analyst.signing_key:
+        raise RefusedError(
+            "the vault", reason="it is not that of the study's analyst", cure="Give the one that joined as analyst."
         )
-        settings.require_learner(agreed)
-        write_policy(output, "server")
-        settings.write(output)
-        _show_files(
-            console, output, f"This server is the analyst of the study with the fingerprint {agreed.fingerprint}."
-        )
+    settings = ServerSettings(
+        study.resolve(), vault.resolve(), folder.resolve(), learner, seed, least_sites, wait_seconds, late
+    )
+    settings.require_learner(agreed)
+    write_policy(output, "server")
+    settings.write(output)
+    _show_files(console, output, f"This server is the analyst of the study with the fingerprint {agreed.fingerprint}.")
 
 
 def _show_files(console: execution.Output, output: Path, words: str) -> None:

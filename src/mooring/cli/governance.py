@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Format, StudyPath, run_command
+from mooring.cli.execution import DEFAULT_STUDY, Output, StudyPath, command, read_study
 from mooring.cli.report import find_records
 from mooring.errors import InputError
 
 
+@command
 def governance(
+    console: Output,
     folder: Annotated[
         Path | None,
         typer.Argument(
@@ -29,7 +31,6 @@ def governance(
         "governance"
     ),
     force: Annotated[bool, typer.Option("--force", help="Overwrite drafts that are there.")] = False,
-    format: Format = "text",
 ) -> None:
     """Draft an impact assessment (DPIA), an annex to a data-sharing agreement, and answers to the Five Safes.
 
@@ -38,24 +39,22 @@ def governance(
 
     Example: mooring governance vault --study study.toml --output governance
     """
-    with run_command(format) as console:
-        from mooring.atomic_io import make_folder, write_atomically
-        from mooring.protocol.messages.study import Study
-        from mooring.report import collect_records, read_audit, render_drafts, summarise
+    from mooring.atomic_io import make_folder, write_atomically
+    from mooring.report import collect_records, read_audit, render_drafts, summarise
 
-        agreed = Study.read(study)
-        records = {} if folder is None else collect_records(find_records(folder, agreed), examples=False)
-        found = None if audit is None else read_audit(audit, examples=False)
-        drafts = render_drafts(agreed, summarise(agreed, records, found))
-        there = [name for name in drafts if (output / name).exists()]
-        if there and not force:
-            cure = "Name another folder, or give --force: what was filled in there is lost then."
-            raise InputError("output", expected="a folder without these drafts", got=f"one with {there[0]}", cure=cure)
-        make_folder(output, what="the drafts")
-        for name, text in drafts.items():
-            write_atomically(output / name, text.encode(), mode=0o600, what="the drafts")
-        written = [str(output / name) for name in drafts]
-        console.show(
-            {"drafts": written, "fingerprint": agreed.fingerprint},
-            f"Wrote {escape(', '.join(written))}: drafts, to be completed where they say TO FILL IN, and checked.",
-        )
+    agreed = read_study(study)
+    records = {} if folder is None else collect_records(find_records(folder, agreed), examples=False)
+    found = None if audit is None else read_audit(audit, examples=False)
+    drafts = render_drafts(agreed, summarise(agreed, records, found))
+    there = [name for name in drafts if (output / name).exists()]
+    if there and not force:
+        cure = "Name another folder, or give --force: what was filled in there is lost then."
+        raise InputError("output", expected="a folder without these drafts", got=f"one with {there[0]}", cure=cure)
+    make_folder(output, what="the drafts")
+    for name, text in drafts.items():
+        write_atomically(output / name, text.encode(), mode=0o600, what="the drafts")
+    written = [str(output / name) for name in drafts]
+    console.show(
+        {"drafts": written, "fingerprint": agreed.fingerprint},
+        f"Wrote {escape(', '.join(written))}: drafts, to be completed where they say TO FILL IN, and checked.",
+    )

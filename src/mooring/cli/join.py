@@ -10,12 +10,14 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_VAULT, Format, VaultPath, ask_passphrase, run_command
+from mooring.cli.execution import DEFAULT_VAULT, Output, VaultPath, ask_passphrase, command
 
 floor_option = partial(typer.Option, rich_help_panel="Floors")
 
 
+@command
 def join(
+    console: Output,
     name: Annotated[str, typer.Option(help="How the study will call you: lower-case letters, digits, hyphens.")],
     vault: VaultPath = DEFAULT_VAULT,
     output: Annotated[
@@ -44,7 +46,6 @@ def join(
             min=0.0, help="Refuse secure sums beyond this epsilon, over all studies of the same rows.", show_default="8"
         ),
     ] = None,
-    format: Format = "text",
 ) -> None:
     """Make your keys and secrets in a local vault, and a public card for the study's roster.
 
@@ -54,26 +55,25 @@ def join(
 
     Example: mooring join --name st-mary --vault st-mary/vault
     """
-    with run_command(format) as console:
-        from mooring.protocol.messages.card import require_name
-        from mooring.protocol.participant.membership import issue_card
-        from mooring.protocol.storage.vault import Vault, is_encrypted
+    from mooring.protocol.messages.card import require_name
+    from mooring.protocol.participant.membership import issue_card
+    from mooring.protocol.storage.vault import Vault, is_encrypted
 
-        require_name("name", name)
-        asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise, "most_epsilon": most_epsilon}
-        floors: dict[str, float | bool] = {key: value for key, value in asked.items() if value is not None}
-        floors |= {"without_noise": True} if accept_no_noise else {}
-        words = ask_passphrase(vault) if is_encrypted(vault) else _new_passphrase() if with_passphrase else None
-        opened, is_new = Vault.open_or_create(vault, passphrase=words, floors=floors)
-        card = output or Path(f"{name}.card.toml")
-        member = issue_card(opened, card, name=name, is_analyst=analyst)
+    require_name("name", name)
+    asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise, "most_epsilon": most_epsilon}
+    floors: dict[str, float | bool] = {key: value for key, value in asked.items() if value is not None}
+    floors |= {"without_noise": True} if accept_no_noise else {}
+    words = ask_passphrase(vault) if is_encrypted(vault) else _new_passphrase() if with_passphrase else None
+    opened, is_new = Vault.open_or_create(vault, passphrase=words, floors=floors)
+    card = output or Path(f"{name}.card.toml")
+    member = issue_card(opened, card, name=name, is_analyst=analyst)
 
-        made = "Made a vault" if is_new else "The vault is there already"
-        console.show(
-            {"name": name, "new_vault": is_new, "card": str(card), **member.as_dict()},
-            f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.",
-            f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
-        )
+    made = "Made a vault" if is_new else "The vault is there already"
+    console.show(
+        {"name": name, "new_vault": is_new, "card": str(card), **member.as_dict()},
+        f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.",
+        f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
+    )
 
 
 def _new_passphrase() -> str:

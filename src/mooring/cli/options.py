@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -31,34 +29,6 @@ ReportFolder = Annotated[
         help="Folder for report.html and the result; made if missing. A run that was interrupted goes on from it."
     ),
 ]
-
-
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command of a function some of whose parameters are dataclasses: each of their fields becomes an option."""
-    groups: dict[str, Any] = {}
-    shown: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if is_dataclass(kind := parameter.annotation):
-            groups[parameter.name] = kind
-            types = get_type_hints(kind, include_extras=True)
-            shown += [
-                inspect.Parameter(
-                    one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=types[one.name]
-                )
-                for one in fields(kind)
-            ]
-        else:
-            shown.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{one.name: given.pop(one.name) for one in fields(kind)})
-        command(**given)
-
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in shown}
-    return run
 
 
 def parse_epsilon(word: str) -> float | None:

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from mooring.cli.execution import Format, count_progress, run_command
-from mooring.cli.options import AuditOptions, DataPath, ReportFolder, expand_options
+from mooring.cli.execution import Output, command, count_progress
+from mooring.cli.options import AuditOptions, DataPath, ReportFolder
 
 
-@expand_options
+@command
 def plan(
+    console: Output,
     data: DataPath,
     options: AuditOptions,
     limit: Annotated[
@@ -26,7 +27,6 @@ def plan(
         ),
     ] = "error at least 0.5",
     output: ReportFolder = Path("plan-report"),
-    format: Format = "text",
 ) -> None:
     """Search methods, noise and sizes on rows like yours; recommend a point that keeps to the limit, or say that none pays.
 
@@ -40,41 +40,40 @@ def plan(
 
     Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "membership at most 5 % at 1 %"
     """
-    with run_command(format) as console:
-        from mooring.audit import plan_study
-        from mooring.audit.hazards import warn_of_linked_rows
-        from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
-        from mooring.cli.inputs import read_and_partition
-        from mooring.report import render_plan
+    from mooring.audit import plan_study
+    from mooring.audit.hazards import warn_of_linked_rows
+    from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
+    from mooring.cli.inputs import read_and_partition
+    from mooring.report import render_plan
 
-        if options.rows_each is not None:
-            options = replace(options, rows_each=2 * options.rows_each)  # so many in each half
-        given = read_and_partition(data, options)
-        with count_progress() as tell:
-            found = plan_study(
-                given.parts,
-                limit=limit,
-                n_components=options.components,
-                n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
-                settings=given.settings(options, output, sums=given.sum_spec()),
-                progress=tell,
-            )
-        where = write_page(output, render_plan, found, "plan.json")
-        if format == "json":
-            typer.echo(found.to_json())
-            return
-        title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
-        if found.frontier:
-            console.print(points_table(found.tried, only=found.frontier, title=title))
-        print_findings(console, found.audit, notes=given.records.notes)
-        if found.tried.sums is not None:
-            console.print(sums_table(found.tried))
-        style = "bold red" if found.method is None else "bold green" if found.answer == "pays" else "bold yellow"
-        console.print(found.verdict, style=style, markup=False)
-        if (against := warn_of_linked_rows(found.recommended)) is not None:
-            console.print(against, style="bold red", markup=False)
-        lines = found.method_lines()
-        if lines is not None:
-            console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")
-            console.print(lines, markup=False, highlight=False)
-        console.print(where)
+    if options.rows_each is not None:
+        options = replace(options, rows_each=2 * options.rows_each)  # so many in each half
+    given = read_and_partition(data, options)
+    with count_progress() as tell:
+        found = plan_study(
+            given.parts,
+            limit=limit,
+            n_components=options.components,
+            n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
+            settings=given.settings(options, output, sums=given.sum_spec()),
+            progress=tell,
+        )
+    where = write_page(output, render_plan, found, "plan.json")
+    if console.format == "json":
+        typer.echo(found.to_json())
+        return
+    title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
+    if found.frontier:
+        console.print(points_table(found.tried, only=found.frontier, title=title))
+    print_findings(console, found.audit, notes=given.records.notes)
+    if found.tried.sums is not None:
+        console.print(sums_table(found.tried))
+    style = "bold red" if found.method is None else "bold green" if found.answer == "pays" else "bold yellow"
+    console.print(found.verdict, style=style, markup=False)
+    if (against := warn_of_linked_rows(found.recommended)) is not None:
+        console.print(against, style="bold red", markup=False)
+    lines = found.method_lines()
+    if lines is not None:
+        console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")
+        console.print(lines, markup=False, highlight=False)
+    console.print(where)

@@ -12,7 +12,9 @@ from rich.markup import escape
 from mooring.cli import execution
 
 
+@execution.command
 def predict(
+    console: execution.Output,
     data: execution.TablePath,
     result: Annotated[
         str,
@@ -45,7 +47,6 @@ def predict(
         ),
     ] = None,
     ignore: execution.IgnoreColumns = None,
-    format: execution.Format = "text",
 ) -> None:
     """Score new rows with the joint model, on your own machine: raw rows in, predictions out.
 
@@ -57,23 +58,22 @@ def predict(
 
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
-    with execution.run_command(format) as console:
-        from mooring.atomic_io import require_writable
-        from mooring.protocol.participant.prediction import Scoring
+    from mooring.atomic_io import require_writable
+    from mooring.protocol.participant.prediction import Scoring
 
-        require_writable(output, what="the predictions", inputs=(data, study, beside, calibrate))
-        execution.require_absent(output, force=force)
-        participant = execution.open_participant(study, vault)
-        with execution.show_progress("scoring") as moved:
-            scoring = Scoring(threshold, importance, calibrate)
-            found = participant.predict(
-                data, result=result, own_rows=beside, scoring=scoring, ignore=ignore or (), progress=moved
-            )
-        found.write(output)
-        participant.keep_record("predict", found.as_dict(), command=execution.quote_command())
-        lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
-        lines += [*map(escape, found.state_findings()), *_say_evaluation(found.as_dict())]
-        console.show({**found.as_dict(), "predictions": str(output)}, *lines)
+    require_writable(output, what="the predictions", inputs=(data, study, beside, calibrate))
+    execution.require_absent(output, force=force)
+    participant = execution.open_participant(study, vault)
+    with execution.show_progress("scoring") as moved:
+        scoring = Scoring(threshold, importance, calibrate)
+        found = participant.predict(
+            data, result=result, own_rows=beside, scoring=scoring, ignore=ignore or (), progress=moved
+        )
+    found.write(output)
+    participant.keep_record("predict", found.as_dict(), command=execution.quote_command())
+    lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
+    lines += [*map(escape, found.state_findings()), *_say_evaluation(found.as_dict())]
+    console.show({**found.as_dict(), "predictions": str(output)}, *lines)
 
 
 def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
@@ -85,7 +85,7 @@ def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
         return []
     lines = [described["adjusted"]] if described["adjusted"] else []
     for one in described["measures"]:
-        alone = f"; raw rows alone {one['alone']}" if one["alone"] else ""
+        alone = f"; alone {one['alone']}" if one["alone"] else ""
         gain = f"; difference on the same rows {one['gain']}" if one["gain"] else ""
         lines.append(escape(f"{one['name']}: {one['joint']}{alone}{gain}."))
     if described["importance"]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Force, Format, print_result, require_absent, run_command
+from mooring.cli.execution import DEFAULT_STUDY, Force, Output, command, read_study, require_absent
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 
+@command
 def report(
+    console: Output,
     folder: Annotated[
-        Path,
-        typer.Argument(help="The analyst's work folder, or a participant's vault (or its folder of the study)."),
+        Path, typer.Argument(help="The analyst's work folder, or a participant's vault (or its folder of the study).")
     ] = Path("."),
     study: Annotated[
         Path | None,
@@ -44,7 +46,6 @@ def report(
     ] = True,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     force: Force = False,
-    format: Format = "text",
 ) -> None:
     """Turn what you have into one page to read, print and sign: who took part, what joining gives, what it gives away.
 
@@ -57,32 +58,28 @@ def report(
     from mooring.atomic_io import write_atomically
     from mooring.report import collect_records, read_audit, render_report, summarise
 
-    with run_command(format) as console:
-        require_absent(output, force=force)
-        known = _study(study, folder)
-        records = collect_records(find_records(folder, known), examples=examples)
-        found = None if audit is None else read_audit(audit, examples=examples)
-        if not records and found is None:
-            raise InputError(
-                "folder",
-                expected="one with records of a study",
-                got="one without any",
-                cure="Give the folder that the analyst's commands write to, your vault, or an audit with --audit.",
-            )
-        summary = summarise(known, records, found)
-        # readable by its owner only: it may hold rows
-        write_atomically(output, render_report(summary).encode(), mode=0o600, what="the page")
-        print_result(format, console, summary | {"page": str(output)}, lambda shown: _say(shown, summary, output))
+    require_absent(output, force=force)
+    known = _study(study, folder)
+    records = collect_records(find_records(folder, known), examples=examples)
+    found = None if audit is None else read_audit(audit, examples=examples)
+    if not records and found is None:
+        raise InputError(
+            "folder",
+            expected="one with records of a study",
+            got="one without any",
+            cure="Give the folder that the analyst's commands write to, your vault, or an audit with --audit.",
+        )
+    summary = summarise(known, records, found)
+    # readable by its owner only: it may hold rows
+    write_atomically(output, render_report(summary).encode(), mode=0o600, what="the page")
+    console.show(summary | {"page": str(output)}, *_describe_report(summary, output))
 
 
 def _study(path: Path | None, folder: Path) -> Study | None:
     """The study that was named; else one that lies at the usual places; else none."""
-    from mooring.protocol.messages.study import Study
-
-    if path is not None:
-        return Study.read(path)
-    usual = next((one for one in (folder / DEFAULT_STUDY, DEFAULT_STUDY) if one.is_file()), None)
-    return None if usual is None else Study.read(usual)
+    usual = (one for one in (folder / DEFAULT_STUDY, DEFAULT_STUDY) if one.is_file())
+    found = path or next(usual, None)
+    return None if found is None else read_study(found)
 
 
 def find_records(folder: Path, study: Study | None) -> Path:
@@ -103,24 +100,14 @@ def find_records(folder: Path, study: Study | None) -> Path:
     )
 
 
-def _say(console: Console, summary: dict[str, Any], output: Path) -> None:
-    study, verdict = summary["study"], summary["verdict"]
-    said = verdict["sentences"]
-    name = (
-        f"Study {study['name']}, fingerprint {study['fingerprint']}"
-        if study
-        else "The study is not known: give --study"
-    )
-    lines = [
-        (f"{name}; seen by: {summary['role']}.", ""),
-        (summary["decision"]["words"], "bold"),
-        (said["joining"][0], ""),
-        *(
-            (words, "bold red") for words in said["leakage"][:2]
-        ),  # whether a row can be told to be in, and what is rebuilt
-        (" ".join(said["attention"]), "yellow"),
-        (f"Open {output} in a browser; print it to sign it.", ""),
-    ]
-    for words, style in lines:
-        if words:
-            console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+def _describe_report(summary: dict[str, Any], output: Path) -> Iterator[str]:
+    study, said = summary["study"], summary["verdict"]["sentences"]
+    known = f"Study {study['name']}, fingerprint {study['fingerprint']}" if study else None
+    yield escape(f"{known or 'The study is not known: give --study'}; seen by: {summary['role']}.")
+    yield f"[bold]{escape(summary['decision']['words'])}[/bold]"
+    yield escape(said["joining"][0])
+    for words in said["leakage"][:2]:  # whether a row can be told to be in, and what is rebuilt
+        yield f"[bold red]{escape(words)}[/bold red]"
+    if said["attention"]:
+        yield f"[yellow]{escape(' '.join(said['attention']))}[/yellow]"
+    yield escape(f"Open {output} in a browser; print it to sign it.")

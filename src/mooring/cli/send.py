@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import Format, run_command, show_progress
+from mooring.cli.execution import Output, command, show_progress
 
 if TYPE_CHECKING:
     from mooring.protocol.transport.transfer import SendResult
@@ -21,7 +21,9 @@ AllowHttp = Annotated[
 ]
 
 
+@command
 def send(
+    console: Output,
     file: Annotated[Path, typer.Argument(help="What 'mooring share' or 'mooring deal' wrote.", show_default=False)],
     to: Annotated[
         str,
@@ -32,7 +34,6 @@ def send(
         ),
     ],
     allow_http: AllowHttp = False,
-    format: Format = "text",
 ) -> None:
     """Send a bundle or an anchor file, whole; what breaks off is sent again from its first byte, the same bytes.
 
@@ -41,15 +42,14 @@ def send(
 
     Example: mooring send st-mary.bundle --to @st-mary.address
     """
-    with run_command(format) as console:
-        from mooring.protocol.transport.addresses import read_address
-        from mooring.protocol.transport.transfer import send_file
+    from mooring.protocol.transport.addresses import read_address
+    from mooring.protocol.transport.transfer import send_file
 
-        address = read_address(to)
-        with show_progress("sending") as moved:
-            sent = send_file(file, address, allow_http=allow_http, progress=moved)
+    address = read_address(to)
+    with show_progress("sending") as moved:
+        sent = send_file(file, address, allow_http=allow_http, progress=moved)
 
-        console.show({"file": str(file), **sent.as_dict()}, describe_sent(file, sent), f"Its SHA-256 is {sent.digest}.")
+    console.show({"file": str(file), **sent.as_dict()}, describe_sent(file, sent), f"Its SHA-256 is {sent.digest}.")
 
 
 def describe_sent(file: Path, sent: SendResult) -> str:

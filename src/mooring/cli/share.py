@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from mooring.protocol.transport.transfer import SendResult
 
 
+@execution.command
 def share(
+    console: execution.Output,
     data: execution.TablePath,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
@@ -35,7 +37,6 @@ def share(
     allow_http: AllowHttp = False,
     ignore: execution.IgnoreColumns = None,
     labels: execution.LabelConsent = False,
-    format: execution.Format = "text",
 ) -> None:
     """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
 
@@ -49,43 +50,41 @@ def share(
 
     Secure sums: mooring share patients.csv --study study.toml --vault st-mary/vault
     """
-    with execution.run_command(format) as console:
-        from mooring.protocol.messages.study import Study
-        from mooring.protocol.participant.role import Participant, describe_share
-        from mooring.protocol.transport.addresses import read_address
-        from mooring.protocol.transport.transfer import require_address
+    from mooring.protocol.participant.role import describe_share
+    from mooring.protocol.transport.addresses import read_address
+    from mooring.protocol.transport.transfer import require_address
 
-        address = None if to is None else read_address(to)
-        if address is not None:
-            require_address(address, allow_http=allow_http)
-        agreed = Study.read(study)
-        participant = Participant(agreed, execution.open_vault(vault))
-        path = output or Path(f"{participant.member.name}.bundle")
-        shared: ShareResult | SumShareResult
-        if agreed.sums is not None:
-            with execution.show_progress("reading, adding up") as moved:
-                shared = participant.share_sums(data, output=path, ignore=ignore or (), progress=moved)
-        else:
-            dealt = execution.find_anchor(anchor, agreed.name)
-            with execution.show_progress("reading, mapping, shuffling") as moved:
-                shared = participant.share(
-                    data, anchor=dealt, output=path, labels=labels, ignore=ignore or (), progress=moved
-                )
-        participant.keep_record("share", shared.as_dict(), command=execution.quote_command())
+    address = None if to is None else read_address(to)
+    if address is not None:
+        require_address(address, allow_http=allow_http)
+    participant = execution.open_participant(study, vault)
+    agreed = participant.study
+    path = output or Path(f"{participant.member.name}.bundle")
+    shared: ShareResult | SumShareResult
+    if agreed.sums is not None:
+        with execution.show_progress("reading, adding up") as moved:
+            shared = participant.share_sums(data, output=path, ignore=ignore or (), progress=moved)
+    else:
+        dealt = execution.find_anchor(anchor, agreed.name)
+        with execution.show_progress("reading, mapping, shuffling") as moved:
+            shared = participant.share(
+                data, anchor=dealt, output=path, labels=labels, ignore=ignore or (), progress=moved
+            )
+    participant.keep_record("share", shared.as_dict(), command=execution.quote_command())
 
-        sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
+    sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 
-        again = " again, the same bytes as before" if shared.reissued else ""
-        what, to_whom = describe_share(agreed, shared)
-        to_whom = f" {to_whom}" if sent is None else ""
-        result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
-        console.show(
-            result if sent is None else {**result, "sent": sent.as_dict()},
-            f"Wrote [bold]{escape(str(path))}[/bold]{again}: {what}.{to_whom}",
-            *([] if sent is None else [describe_sent(path, sent)]),
-            f"Its SHA-256 is {shared.bundle_digest}.",
-            f"It is for the study with the fingerprint {agreed.fingerprint}.",
-        )
+    again = " again, the same bytes as before" if shared.reissued else ""
+    what, to_whom = describe_share(agreed, shared)
+    to_whom = f" {to_whom}" if sent is None else ""
+    result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
+    console.show(
+        result if sent is None else {**result, "sent": sent.as_dict()},
+        f"Wrote [bold]{escape(str(path))}[/bold]{again}: {what}.{to_whom}",
+        *([] if sent is None else [describe_sent(path, sent)]),
+        f"Its SHA-256 is {shared.bundle_digest}.",
+        f"It is for the study with the fingerprint {agreed.fingerprint}.",
+    )
 
 
 def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendResult:

@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Force, Format, StudyPath, require_absent, run_command, show_progress
+from mooring.cli.execution import (
+    DEFAULT_STUDY,
+    Force,
+    Output,
+    StudyPath,
+    command,
+    read_study,
+    require_absent,
+    show_progress,
+)
 from mooring.cli.options import (
     ProjectionChoice,
     SumOptions,
-    expand_options,
     parse_named_range,
     parse_named_words,
     parse_pair,
@@ -40,8 +48,9 @@ column_option, method_option = (partial(typer.Option, rich_help_panel=panel) for
 
 
 @study_app.command("init")
-@expand_options
+@command
 def init(
+    console: Output,
     sums: SumOptions,
     data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet): only its header is read, never its rows.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
@@ -106,7 +115,6 @@ def init(
     ] = None,
     projection: Annotated[ProjectionChoice, method_option(help="How rows are projected before they leave.")] = "auto",
     force: Force = False,
-    format: Format = "text",
 ) -> None:
     """Draft a study from a table's header. What a header cannot tell stays open, for you to fill in.
 
@@ -116,85 +124,82 @@ def init(
 
     Example: mooring study init patients.csv --from-plan plan-report/plan.json --label ill --classes no,yes
     """
-    with run_command(format) as console:
-        from mooring.atomic_io import write_atomically
-        from mooring.protocol.designer.draft import (
-            DeclaredColumns,
-            DraftSettings,
-            count_open_entries,
-            describe_recognised,
-            draft_study,
-        )
-        from mooring.protocol.messages.study import Study
-        from mooring.protocol.messages.study_file import parse_study
+    from mooring.atomic_io import write_atomically
+    from mooring.protocol.designer.draft import (
+        DeclaredColumns,
+        DraftSettings,
+        count_open_entries,
+        describe_recognised,
+        draft_study,
+    )
+    from mooring.protocol.messages.study import Study
+    from mooring.protocol.messages.study_file import parse_study
 
-        require_absent(output, force=force)
-        if sums.is_given and method != "secure-sum":
-            raise InputError(
-                "options of secure sums", expected="given with --method secure-sum", got="without", cure="Add it."
-            )
-        shape = parse_shape(image_shape)
-        chosen = _choose_method(
-            from_plan,
-            method=method,
-            components=components,
-            anchor_rows=anchor_rows,
-            data_noise_scale=data_noise,
-            anchor_noise_scale=anchor_noise,
-            projection=None if projection == "auto" else projection,
+    require_absent(output, force=force)
+    if sums.is_given and method != "secure-sum":
+        raise InputError(
+            "options of secure sums", expected="given with --method secure-sum", got="without", cure="Add it."
         )
-        if method == "secure-sum":
-            chosen["sums"] = sums.settings(pictures=bool(shape))
-        elif "sums" in chosen and shape:
-            chosen["sums"] = replace(chosen["sums"], features="pictures")
-        words = [parse_pair("--missing-word", given) if "=" in given else ("", given) for given in missing_word or ()]
-        known = DeclaredColumns(
-            ranges=dict(parse_named_range(given) for given in range or ()),
-            all_ranges=None if all_ranges is None else parse_range(all_ranges),
-            categories=dict(parse_named_words(given) for given in category or ()),
-            classes=parse_words(classes),
-            label_range=None if label_range is None else parse_range(label_range),
-            ids=id or (),
-            dates={
-                name: (days[:10], days[11:]) for name, days in (parse_pair("--date", given) for given in date or ())
-            },
-            births=dict(parse_pair("--birth", given) for given in birth or ()),
-            missing_words={name: [word for own, word in words if own == name] for name, _ in words if name},
-        )
-        settings = DraftSettings(
-            **chosen,
-            smallest_class=smallest_class,
-            image_shape=shape,
-            missing_words=[word for name, word in words if not name],
-            missing=missing,
-        )
-        text = draft_study(data, name=name, label=label, drop=drop or (), known=known, settings=settings)
-        recognised = describe_recognised(data, known, [*(drop or ()), *([label] if label else []), sums.person or ""])
-        left = count_open_entries(text)
-        plain = parse_study(text)
-        drafted = None if left else Study.from_dict(plain)
-        write_atomically(output, text.encode(), what="the draft")
+    shape = parse_shape(image_shape)
+    chosen = _choose_method(
+        from_plan,
+        method=method,
+        components=components,
+        anchor_rows=anchor_rows,
+        data_noise_scale=data_noise,
+        anchor_noise_scale=anchor_noise,
+        projection=None if projection == "auto" else projection,
+    )
+    if method == "secure-sum":
+        chosen["sums"] = sums.settings(pictures=bool(shape))
+    elif "sums" in chosen and shape:
+        chosen["sums"] = replace(chosen["sums"], features="pictures")
+    words = [parse_pair("--missing-word", given) if "=" in given else ("", given) for given in missing_word or ()]
+    known = DeclaredColumns(
+        ranges=dict(parse_named_range(given) for given in range or ()),
+        all_ranges=None if all_ranges is None else parse_range(all_ranges),
+        categories=dict(parse_named_words(given) for given in category or ()),
+        classes=parse_words(classes),
+        label_range=None if label_range is None else parse_range(label_range),
+        ids=id or (),
+        dates={name: (days[:10], days[11:]) for name, days in (parse_pair("--date", given) for given in date or ())},
+        births=dict(parse_pair("--birth", given) for given in birth or ()),
+        missing_words={name: [word for own, word in words if own == name] for name, _ in words if name},
+    )
+    settings = DraftSettings(
+        **chosen,
+        smallest_class=smallest_class,
+        image_shape=shape,
+        missing_words=[word for name, word in words if not name],
+        missing=missing,
+    )
+    text = draft_study(data, name=name, label=label, drop=drop or (), known=known, settings=settings)
+    recognised = describe_recognised(data, known, [*(drop or ()), *([label] if label else []), sums.person or ""])
+    left = count_open_entries(text)
+    plain = parse_study(text)
+    drafted = None if left else Study.from_dict(plain)
+    write_atomically(output, text.encode(), what="the draft")
 
-        console.show(
-            {
-                "study": str(output),
-                "open_entries": left,
-                "method": plain["method"],
-                "fingerprint": None if drafted is None else drafted.fingerprint,
-                "recognised": recognised,
-            },
-            f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
-            *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
-            _describe_method(plain["method"]),
-            *(
-                ()
-                if from_plan is None or "sums" in chosen
-                else ("The plan's noise is for columns with the ranges of the study it was made with.",)
-            ),
-            f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."
-            if left
-            else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",
-        )
+    console.show(
+        {
+            "study": str(output),
+            "open_entries": left,
+            "method": plain["method"],
+            "fingerprint": None if drafted is None else drafted.fingerprint,
+            "recognised": recognised,
+        },
+        f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
+        *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
+        _describe_method(plain["method"]),
+        *(
+            ()
+            if from_plan is None or "sums" in chosen
+            else ("The plan's noise is for columns with the ranges of the study it was made with.",)
+        ),
+        f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."
+        if left
+        else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",
+    )
 
 
 study_app.command()(header)
@@ -202,7 +207,9 @@ study_app.command()(merge)
 
 
 @study_app.command("project")
+@command
 def project(
+    console: Output,
     public_rows: Annotated[Path, typer.Argument(help="A table of public rows with the study's columns.")],
     study: StudyPath = DEFAULT_STUDY,
     components: Annotated[
@@ -210,7 +217,6 @@ def project(
         typer.Option(min=1, help="Components, or features of sums, to keep.", show_default="what the study says"),
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A column of the file to leave out; again for more.")] = None,
-    format: Format = "text",
 ) -> None:
     """Make a public projection from public rows, never a participant's, and write its digest into the study.
 
@@ -218,69 +224,66 @@ def project(
 
     Example: mooring study project public-patients.csv --study study.toml --components 20
     """
-    with run_command(format) as console:
-        from mooring.protocol.designer.revision import project_study
-        from mooring.protocol.messages.projection import projection_file_name
+    from mooring.protocol.designer.revision import project_study
+    from mooring.protocol.messages.projection import projection_file_name
 
-        with show_progress("Reading public rows") as told:
-            found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
-        file = study.parent / projection_file_name(found)
-        if found.sums is not None:
-            digest, made = found.sums.features_digest, f"{found.sums.n_features} features fitted to public pictures"
-        else:
-            digest, made = found.projection_digest, f"{found.n_features} by {found.n_components}"
+    with show_progress("Reading public rows") as told:
+        found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
+    file = study.parent / projection_file_name(found)
+    if found.sums is not None:
+        digest, made = found.sums.features_digest, f"{found.sums.n_features} features fitted to public pictures"
+    else:
+        digest, made = found.projection_digest, f"{found.n_features} by {found.n_components}"
 
-        console.show(
-            {"projection": str(file), "digest": digest, "fingerprint": found.fingerprint},
-            f"Wrote [bold]{escape(str(file))}[/bold], {made}, and its digest into "
-            f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
-            f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].",
-        )
+    console.show(
+        {"projection": str(file), "digest": digest, "fingerprint": found.fingerprint},
+        f"Wrote [bold]{escape(str(file))}[/bold], {made}, and its digest into "
+        f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
+        f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].",
+    )
 
 
 @study_app.command("enrol")
+@command
 def enrol(
+    console: Output,
     cards: Annotated[list[Path], typer.Argument(help="Cards that 'mooring join' wrote, the analyst's among them.")],
     study: StudyPath = DEFAULT_STUDY,
-    format: Format = "text",
 ) -> None:
     """Enter the members' cards in the study's roster; each must prove that its writer holds the keys.
 
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """
-    with run_command(format) as console:
-        from mooring.protocol.designer.revision import enrol_cards
+    from mooring.protocol.designer.revision import enrol_cards
 
-        agreed = enrol_cards(study, cards)
+    agreed = enrol_cards(study, cards)
 
-        console.show(
-            {
-                "study": str(study),
-                **_list_roster(agreed),
-                "complete": agreed.is_complete,
-                "fingerprint": agreed.fingerprint,
-            },
-            *_describe_roster(agreed),
-            f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
-            f"[bold]{agreed.fingerprint}[/bold]"
-            if agreed.is_complete
-            else "[bold]Not complete yet[/bold]: a study has two participants or more and an analyst. Enrol the others; "
-            "the fingerprint changes with each.",
-        )
+    console.show(
+        {
+            "study": str(study),
+            **_list_roster(agreed),
+            "complete": agreed.is_complete,
+            "fingerprint": agreed.fingerprint,
+        },
+        *_describe_roster(agreed),
+        f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
+        f"[bold]{agreed.fingerprint}[/bold]"
+        if agreed.is_complete
+        else "[bold]Not complete yet[/bold]: a study has two participants or more and an analyst. Enrol the others; "
+        "the fingerprint changes with each.",
+    )
 
 
 @study_app.command("show")
-def show(study: StudyPath = DEFAULT_STUDY, format: Format = "text") -> None:
+@command
+def show(console: Output, study: StudyPath = DEFAULT_STUDY) -> None:
     """Say in words what a study declares, who takes part, and its fingerprint.
 
     Example: mooring study show --study study.toml
     """
-    with run_command(format) as console:
-        from mooring.protocol.messages.study import Study
-
-        agreed = Study.read(study)
-        facts = {"digest": agreed.digest, "fingerprint": agreed.fingerprint, "encoded_width": agreed.n_features}
-        console.show(agreed.as_dict() | facts, *_describe_study(agreed))
+    agreed = read_study(study)
+    facts = {"digest": agreed.digest, "fingerprint": agreed.fingerprint, "encoded_width": agreed.n_features}
+    console.show(agreed.as_dict() | facts, *_describe_study(agreed))
 
 
 def _choose_method(plan: Path | None, **given: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -14,7 +14,6 @@ from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 from mooring.cli.engine import EngineOptions, engine_option
 from mooring.cli.execution import make_table
-from mooring.cli.options import expand_options
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 
-@expand_options
+@execution.command
 def train(
+    console: execution.Output,
     engine: EngineOptions,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
@@ -42,8 +42,7 @@ def train(
     shares: Annotated[
         Path | None, typer.Option(help="Folder of the combiners' *.share files.", rich_help_panel="Secure sums")
     ] = None,
-    format: execution.Format = "text",
-) -> None:
+) -> int | None:
     """Train a model on the aligned rows, and score it on participants that it was not trained on.
 
     In a study of secure sums: open the total from the combiners' shares, and train on it. The learners are then auto,
@@ -57,30 +56,17 @@ def train(
 
     In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
     """
-    with execution.run_command(format) as console:
-        from mooring.protocol.analyst.training import train as train_model
-        from mooring.protocol.messages.study import Study
-
-        opened = Study.read(study)
-        if opened.sums is not None:
-            if _train_sums(opened, folder, shares, learner, console):
-                return
-            raise typer.Exit(execution.IN_PART)
-        asked: dict[str, Any] = {"learner": learner, "seed": seed, "command": execution.quote_command()}
-        with engine.connect(passes=passes) as client, execution.show_progress("Training") as tell:
-            if client is None:
-                found = train_model(opened, folder, **asked, progress=tell)
-            else:
-                from mooring.engines.dask import train_on_dask
-
-                found = train_on_dask(client, opened, folder, **asked, passes=passes, progress=tell)
-        console.show(found.as_dict(), *_describe_training(found), _describe_model(folder))
-    if found.left_out:
-        raise typer.Exit(execution.IN_PART)
+    opened, command = execution.read_study(study), execution.quote_command()
+    if opened.sums is not None:
+        return _train_sums(opened, folder, shares, learner, console)
+    with engine.connect(passes=passes) as chosen, execution.show_progress("Training") as tell:
+        found = chosen.train(opened, folder, learner=learner, seed=seed, command=command, progress=tell)
+    console.show(found.as_dict(), *_describe_training(found), _describe_model(folder))
+    return execution.IN_PART if found.left_out else None
 
 
-def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, console: execution.Output) -> bool:
-    """Train on the total; whether every share fits and the total is plausible."""
+def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, console: execution.Output) -> int | None:
+    """Train on the total."""
     from mooring.protocol.analyst.sum_training import train_sums
 
     if shares is None:
@@ -88,7 +74,7 @@ def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, c
         raise InputError("--shares", expected=expected, got="none", cure="They come of 'mooring combine'.")
     found = train_sums(study, folder, shares, learner=learner, command=execution.quote_command())
     console.show(found.as_dict(), *_describe_sum_training(found), _describe_model(folder))
-    return not (found.wrong or found.remarks)
+    return execution.IN_PART if found.wrong or found.remarks else None
 
 
 def _describe_model(folder: Path) -> str:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from mooring import InputError, MissingExtraError
-from mooring.cli.execution import Format, end_on_sigterm, exit_code_of, print_result, run_command
+from mooring.cli.execution import Format, end_on_sigterm, exit_code_of, run_command
 
 if TYPE_CHECKING:
     from mooring_studies.rerun import Rerun
@@ -114,18 +114,16 @@ def reproduce(
         from mooring_studies.storage.store import one_run_at_a_time
 
         if study is None:
-            print_result(format, console, {"studies": terminal.describe_studies()}, terminal.print_studies)
-            return
+            console.show({"studies": terminal.describe_studies()})
+            return terminal.print_studies(console) if format == "text" else None
         _require_folder(data_dir)
         spec = read_spec(study, quick=quick, draws=draws, deployments=deployments)
         folder = output / spec.name
         if row is not None or from_folder is not None:
             terminal.require_alone(row, {"quick": quick, "draws": draws, "deployments": deployments, "redraw": redraw})
             again = _rerun(row or "", spec, from_folder or folder, data_dir, face_model, device)
-            print_result(
-                format, console, terminal.describe_rerun(again), lambda console: terminal.print_rerun(console, again)
-            )
-            return
+            console.show(terminal.describe_rerun(again))
+            return terminal.print_rerun(console, again) if format == "text" else None
         _require_extras(spec, drawn=True, computed=not redraw)
         chosen = "" if redraw else _device(device, spec)
         with one_run_at_a_time(folder, make=not redraw):
@@ -133,7 +131,8 @@ def reproduce(
                 command = _command(spec.name, quick=quick, draws=draws, deployments=deployments)
                 _run(spec, console, folder, data_dir, face_model, chosen, command)
             result = _present(console, folder, spec.name)
-        print_result(format, console, result, lambda console: terminal.print_summary(console, result))
+        console.show(result)
+        return terminal.print_summary(console, result) if format == "text" else None
 
 
 def _run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mooring.atomic_io import make_folder
 from mooring.engines.dask.bundle_locations import RemoteBundle, list_bundles
@@ -61,14 +62,12 @@ class DaskEngine:
 
         Parameters
         ----------
-        study : Study
+        study, command, progress
+            As for `mooring.protocol.analyst.intake.collect`.
         source : str or Path
             A folder that every worker sees, or an address.
         folder : str or Path
             The work folder, which every worker sees.
-        command : str, optional
-            For the record.
-        progress : Progress, optional
         """
         folder = Path(folder).absolute()
         study.require_rows()
@@ -104,18 +103,12 @@ class DaskEngine:
 
         Parameters
         ----------
-        study : Study
+        study, folder, mode, command, progress
+            As for `mooring.protocol.analyst.alignment.align_bundles`.
         bundles : sequence of Bundle
             Those that this engine collected.
-        folder : str or Path
-            The work folder.
-        mode : AlignMode, default "first"
-            Whether to align for the first time, to add late bundles, or to begin anew.
         certify : bool, default True
             Whether to try to prove the optimum, where anchors are gathered here.
-        command : str, optional
-            For the record.
-        progress : Progress, optional
         """
         folder = Path(folder).absolute()
         known = {bundle.digest for bundle in self._intake.bundles} if self._intake else set()
@@ -135,37 +128,6 @@ class DaskEngine:
         self.parts_kept = table.kept
         return aligned
 
-    def train(
-        self,
-        study: Study,
-        folder: str | Path,
-        *,
-        learner: str = "auto",
-        seed: int = 0,
-        command: str = "",
-        progress: Progress | None = None,
-    ) -> Training:
-        """Train in pieces; see `train_on_dask`.
-
-        Parameters
-        ----------
-        study : Study
-        folder : str or Path
-            The work folder.
-        learner : str, default "auto"
-            One that is trained in pieces, or "auto".
-        seed : int, default 0
-        command : str, optional
-            For the record.
-        progress : Progress, optional
-        """
-        return train_on_dask(
-            self.client,
-            study,
-            folder,
-            learner=learner,
-            seed=seed,
-            passes=self.passes,
-            command=command,
-            progress=progress,
-        )
+    def train(self, study: Study, folder: str | Path, **options: Any) -> Training:
+        """Train in pieces; see `train_on_dask`, whose options these are."""
+        return train_on_dask(self.client, study, folder, passes=self.passes, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -26,60 +26,17 @@ from mooring.typing import Progress
 class Engine(Protocol):
     """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same maps."""
 
-    def collect(self, study: Study, source: str | Path, folder: Path, *, progress: Progress | None = None) -> Intake:
-        """Take the bundles at `source` that hold up.
+    @property
+    def collect(self) -> Callable[..., Intake]:
+        """Take the bundles at an address that hold up: `mooring.protocol.analyst.intake.collect`."""
 
-        Parameters
-        ----------
-        study : Study
-        source : str or Path
-            A folder, or an address in an object store.
-        folder : Path
-            The work folder.
-        progress : Progress, optional
-        """
+    @property
+    def align(self) -> Callable[..., Aligned]:
+        """Bring what this engine collected into one space: `mooring.protocol.analyst.alignment.align_bundles`."""
 
-    def align(
-        self,
-        study: Study,
-        bundles: Sequence[Bundle],
-        folder: Path,
-        *,
-        mode: AlignMode = "first",
-        certify: bool = True,
-        progress: Progress | None = None,
-    ) -> Aligned:
-        """Bring bundles that this engine collected into one space.
-
-        Parameters
-        ----------
-        study : Study
-        bundles : sequence of Bundle
-            Those that this engine collected.
-        folder : Path
-            The work folder.
-        mode : AlignMode, default "first"
-            Whether to align for the first time, to add late bundles, or to begin anew.
-        certify : bool, default True
-            Whether to try to prove the optimum.
-        progress : Progress, optional
-        """
-
-    def train(
-        self, study: Study, folder: Path, *, learner: str = "auto", seed: int = 0, progress: Progress | None = None
-    ) -> Training:
-        """Train on the collaboration matrix, and score.
-
-        Parameters
-        ----------
-        study : Study
-        folder : Path
-            The work folder, after `align`.
-        learner : str, default "auto"
-            A name in `mooring.learners.LEARNERS`, or "auto".
-        seed : int, default 0
-        progress : Progress, optional
-        """
+    @property
+    def train(self) -> Callable[..., Training]:
+        """Train on the collaboration matrix, and score: `mooring.protocol.analyst.training.train`."""
 
 
 class LocalEngine:
