@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from mooring import InputError, RigidMap, make_anchor
+from mooring.protocol.messages import model_process
 from tests.raising import raising
 
 settings.register_profile("mooring", derandomize=True, database=None, deadline=None, max_examples=25)
@@ -63,6 +64,33 @@ def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
         if not request.module.__name__.startswith(_AS_SHIPPED):
             for name, fewer in _SHORTER.items():
                 patch.setattr(f"mooring.{name}", fewer)
+        yield
+
+
+class ModelHere(model_process.ModelProcess):
+    """A model in the process of the tests."""
+
+    def __init__(self, data: bytes, *, work: int, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 4
+        try:
+            self._session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception:  # as in a process of its own
+            raise model_process.refuse("the runtime cannot use it") from None
+
+    def _ask(self, *messages: bytes) -> bytes:
+        width, block = np.frombuffer(messages[0], dtype=np.int64), np.frombuffer(messages[1], dtype="<f4")
+        return model_process._run(self._session, block.reshape(-1, *width))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models_here(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run models in this process, except where their own is tested: to start one takes a quarter of a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.module.__name__.startswith(("tests.protocol.messages.test_model_process", "tests.fuzz.")):
+            patch.setattr("mooring.protocol.messages.model.ModelProcess", ModelHere)
         yield
 
 
