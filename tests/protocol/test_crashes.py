@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mooring.atomic_io import copy_atomically
-from mooring.errors import InputError, StorageError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.participant.membership import deal_anchor, open_anchor
 from mooring.protocol.storage.ledger import Ledger
@@ -35,14 +35,14 @@ CHANGES = WRITES | {
 
 
 def at_each(names: set[str], nth: int, do: Callable[[Any], None]) -> Callable[[Any, str, Any], None]:
-    """A profiler that counts C functions that change the disk, and does something just before the n-th."""
+    """A profiler that does something just before the n-th C function that changes the disk; before each, if n is 0."""
     seen = 0
 
     def hook(frame: Any, event: str, function: Any) -> None:
         nonlocal seen
         if event == "c_call" and function.__name__ in names and is_of_the_disk(function):
             seen += 1
-            if seen == nth:
+            if nth in (0, seen):
                 do(function)
 
     return hook
@@ -62,15 +62,33 @@ def killed_at(nth: int, action: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
-def every_kill(exit_code: Callable[..., int], action: Callable[[int], Callable[[], object]]) -> Iterator[int]:
-    """Kill an action at its first write, at its second, …, until it finishes; the test looks after each kill."""
-    for nth in range(1, MOST_POINTS):
-        code = exit_code(killed_at(nth, action(nth)))
-        assert code in (0, KILLED), f"the action failed by itself at point {nth}"
-        yield nth
-        if code == 0:
-            return
-    raise AssertionError("the action never finished")
+def content_of(place: Path) -> dict[str, tuple[int, bytes]]:
+    """Names, permissions and bytes of all that is in a folder."""
+    paths = sorted(place.rglob("*"))
+    return {str(one.relative_to(place)): (one.stat().st_mode, one.is_file() and one.read_bytes()) for one in paths}
+
+
+def every_kill(place: Path, action: Callable[[], object], *, least: int) -> Iterator[None]:
+    """Put into a folder, one after another, whatever different a kill before a change of the disk would leave there.
+
+    The action runs once, and the folder is copied before each change: what is in memory is lost to a copy as to a kill.
+    """
+    points, content, left = 0, None, []
+
+    def keep(function: Any) -> None:
+        nonlocal points, content
+        points += 1
+        if content != (content := content_of(place)):
+            left.append(place.parent / f"{place.name}-{points}")
+            shutil.copytree(place, left[-1])
+
+    failing(at_each(CHANGES, 0, keep), action)
+    keep(None)
+    assert points >= least
+    for one in left:
+        shutil.rmtree(place)
+        shutil.copytree(one, place)
+        yield
 
 
 def require_whole(vault: Vault, study: Any, digest: str) -> None:
@@ -98,18 +116,19 @@ def take_up_again(small_study: Any, vault: Vault, output: Path, whole: bytes) ->
     output.unlink()
 
 
-def test_a_share_killed_at_every_write_is_taken_up_again_to_the_same_bytes(small_study, exit_code, whole):
+def share_in(small_study: Any, place: Path, data: Path) -> Callable[[], object]:
+    """A share by a copy of the vault in a folder, to a bundle beside it."""
+    place.mkdir()
+    vault = small_study.copy_of_vault(f"{place.name}/vault")
+    return lambda: small_study.share(vault, data, output=place / "out.bundle")
+
+
+def test_a_share_killed_at_every_write_is_taken_up_again_to_the_same_bytes(small_study, whole):
     """The rerun would differ in every byte of the noise if anything were drawn afresh."""
     identity = (small_study.vaults[1].folder / "identity.json").read_bytes()
-    data, output = small_study.table(1), small_study.folder / "out.bundle"
-    points, issued_first, digest = 0, 0, hashlib.sha256(whole).hexdigest()
-
-    def action(nth: int) -> Callable[[], object]:
-        vault = small_study.copy_of_vault("killed")
-        return lambda: small_study.share(vault, data, output=output)
-
-    for points in every_kill(exit_code, action):  # noqa: B007
-        vault = Vault.open(small_study.folder / "killed")
+    place, issued_first, digest = small_study.folder / "killed", 0, hashlib.sha256(whole).hexdigest()
+    for _ in every_kill(place, share_in(small_study, place, small_study.table(1)), least=60):
+        vault, output = Vault.open(place / "vault"), place / "out.bundle"
         if output.exists():
             issued_first += 1
             assert [entry.bundle for entry in Ledger(vault.folder).entries()] == [digest]  # known before it could leave
@@ -117,8 +136,6 @@ def test_a_share_killed_at_every_write_is_taken_up_again_to_the_same_bytes(small
         take_up_again(small_study, vault, output, whole)
         assert (vault.folder / "identity.json").read_bytes() == identity
         require_whole(vault, small_study.study, digest)
-    print("kill points of a share", points)
-    assert points >= 60
     assert issued_first >= 2  # some kills came after the bundle had been handed out
 
 
@@ -133,22 +150,19 @@ def test_a_share_killed_twice_is_taken_up_again_to_the_same_bytes(small_study, e
         require_whole(vault, small_study.study, hashlib.sha256(whole).hexdigest())
 
 
-def test_a_share_killed_and_begun_with_other_rows_leaves_one_upload(small_study, exit_code):
+def test_a_share_killed_and_begun_with_other_rows_leaves_one_upload(small_study):
     """Before the ledger says that the bundle is finished, nothing has left, so other rows may take its place; not after."""
-    first, other = small_study.table(1), small_study.table(2)
-    output, second = small_study.folder / "out.bundle", small_study.folder / "second.bundle"
-    refusals = 0
-    for nth in range(1, 115, 6):
-        vault = small_study.copy_of_vault("killed")
-        exit_code(killed_at(nth, lambda: small_study.share(vault, first, output=output)))  # noqa: B023
-        handed_out = output.exists()
-        code = exit_code(lambda: small_study.share(vault, other, output=second))  # noqa: B023
-        assert code in (0, 3)
-        assert not (handed_out and code == 0)
-        refusals += code == 3
-        output.unlink(missing_ok=True)
-        second.unlink(missing_ok=True)
-    assert refusals >= 2
+    place, other = small_study.folder / "killed", small_study.table(2)
+    second, refusals, taken = small_study.folder / "second.bundle", 0, 0
+    for _ in every_kill(place, share_in(small_study, place, small_study.table(1)), least=60):
+        try:
+            small_study.share(Vault.open(place / "vault"), other, output=second)
+        except RefusedError:
+            refusals += 1
+        else:
+            taken += 1
+            assert not (place / "out.bundle").exists()
+    assert min(refusals, taken) >= 2
 
 
 def test_a_share_killed_from_outside_at_any_time_is_taken_up_again(small_study, start, whole):
@@ -164,42 +178,31 @@ def test_a_share_killed_from_outside_at_any_time_is_taken_up_again(small_study, 
     assert killed >= 3
 
 
-def test_joining_killed_at_every_write_leaves_no_vault_or_a_whole_one(folder, exit_code):
-    folder, points, there = folder / "vault", 0, 0
-
-    def action(nth: int) -> Callable[[], object]:
-        shutil.rmtree(folder, ignore_errors=True)
-        return lambda: Vault.create(folder)
-
-    for points in every_kill(exit_code, action):  # noqa: B007
-        for left in folder.rglob(".*.partial"):
+def test_joining_killed_at_every_write_leaves_no_vault_or_a_whole_one(folder):
+    place, there = folder / "place", 0
+    place.mkdir()
+    for _ in every_kill(place, lambda: Vault.create(place / "vault"), least=8):
+        for left in place.rglob(".*.partial"):
             assert stat.S_IMODE(left.stat().st_mode) == 0o600
-        if (folder / "identity.json").exists():
+        if (place / "vault/identity.json").exists():
             there += 1
-            before = Vault.open(folder)
+            before = Vault.open(place / "vault")
             with raising(InputError, "vault", got="one that has one"):
-                Vault.create(folder)
-            assert Vault.open(folder) == before
+                Vault.create(place / "vault")
+            assert Vault.open(place / "vault") == before
         else:
-            assert Vault.create(folder) == Vault.open(folder)
-    print("kill points of joining", points)
-    assert points >= 8
-    assert there >= 2
+            assert Vault.create(place / "vault") == Vault.open(place / "vault")
+    assert there >= 1
 
 
-def test_dealing_killed_at_every_write_deals_the_same_anchor_again(small_study, exit_code):
-    study, receiver, path = small_study.study, small_study.vaults[2], small_study.folder / "again.anchor"
+def test_dealing_killed_at_every_write_deals_the_same_anchor_again(small_study):
+    study, receiver, place = small_study.study, small_study.vaults[2], small_study.folder / "killed"
     expected = open_anchor(receiver, study, small_study.anchor).digest
     shutil.rmtree(small_study.vaults[0].folder / "studies")
-    points = 0
-
-    def action(nth: int) -> Callable[[], object]:
-        path.unlink(missing_ok=True)
-        vault = small_study.copy_of_vault("killed", 0)
-        return lambda: deal_anchor(vault, study, path)
-
-    for points in every_kill(exit_code, action):  # noqa: B007
-        vault = Vault.open(small_study.folder / "killed")
+    place.mkdir()
+    path, dealer = place / "again.anchor", small_study.copy_of_vault("killed/vault", 0)
+    for _ in every_kill(place, lambda: deal_anchor(dealer, study, path), least=15):
+        vault = Vault.open(place / "vault")
         handed_out = path.read_bytes() if path.exists() else None
         if handed_out is not None:
             assert open_anchor(receiver, study, path).digest == expected
@@ -208,8 +211,6 @@ def test_dealing_killed_at_every_write_deals_the_same_anchor_again(small_study, 
         assert deal_anchor(vault, study, path) == digest
         assert open_anchor(receiver, study, path).digest == expected
         assert not list(vault.folder.rglob("*.partial"))
-    print("kill points of dealing", points)
-    assert points >= 15
 
 
 def failing(hook: Callable[[Any, str, Any], None], action: Callable[[], object]) -> StorageError | None:
@@ -224,17 +225,17 @@ def failing(hook: Callable[[Any, str, Any], None], action: Callable[[], object])
     return None
 
 
-DISK = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EROFS, errno.EIO)]
+DISK, *OTHERS = (OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EROFS, errno.EIO))
 LEDGER = sqlite3.OperationalError("database or disk is full")
 
 
-@pytest.mark.parametrize("fault", [*DISK, LEDGER], ids=str)
-def test_a_disk_that_fails_at_every_write_gives_a_clear_error_and_loses_nothing(small_study, fault, whole):
-    names, least = ({"connect", "execute"}, 10) if fault is LEDGER else (WRITES, 20)
+@pytest.mark.parametrize("faults", [[DISK], OTHERS, [LEDGER]], ids=["full", "others", "ledger"])
+def test_a_disk_that_fails_at_every_write_gives_a_clear_error_and_loses_nothing(small_study, faults, whole):
+    names, least = ({"connect", "execute"}, 10) if LEDGER in faults else (WRITES, 20)
     data, output, points = small_study.table(1), small_study.folder / "out.bundle", 0
 
     def fail(function: Any) -> None:
-        raise fault
+        raise faults[points % len(faults)]
 
     for nth in range(1, MOST_POINTS):
         vault = small_study.copy_of_vault("failing")
@@ -244,7 +245,7 @@ def test_a_disk_that_fails_at_every_write_gives_a_clear_error_and_loses_nothing(
         points += 1
         assert str(small_study.folder) not in str(problem)
         assert problem.cure.endswith(".")
-        assert fault is not DISK[0] or "disk is full" in problem.reason
+        assert faults != [DISK] or "disk is full" in problem.reason
         take_up_again(small_study, vault, output, whole)
     assert points >= least
 
