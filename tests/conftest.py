@@ -67,6 +67,9 @@ def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+_IN_PROCESSES_OF_THEIR_OWN = ("tests.protocol.messages.test_model_process", "tests.fuzz.", "tests.distributed.")
+
+
 class ModelHere(model_process.ModelProcess):
     """A model in the process of the tests."""
 
@@ -89,7 +92,7 @@ class ModelHere(model_process.ModelProcess):
 def models_here(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run models in this process, except where their own is tested: to start one takes a quarter of a second."""
     with pytest.MonkeyPatch.context() as patch:
-        if not request.module.__name__.startswith(("tests.protocol.messages.test_model_process", "tests.fuzz.")):
+        if not request.module.__name__.startswith(_IN_PROCESSES_OF_THEIR_OWN):
             patch.setattr("mooring.protocol.messages.model.ModelProcess", ModelHere)
         yield
 
