@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mooring.audit import AuditSettings, BatchEvaluator, EvaluationSpec, Simulation, find_strongest, simulate
-from mooring.audit.identification import audit_row_noise, make_membership_test
+from mooring.audit.identification.membership import audit_row_noise, make_membership_test
 from mooring.audit.leakage import measure_leakage
 from mooring.metrics import Galleries
 from mooring.tables import Partition

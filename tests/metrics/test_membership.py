@@ -16,8 +16,8 @@ from tests.raising import raising
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 20), (1, 29), (15, 148), (20, 20)])
 def test_clopper_pearson_is_the_exact_interval(successes: int, trials: int) -> None:
-    theirs = binomtest(successes, trials).proportion_ci(0.9, method="exact")
-    ours = clopper_pearson(successes, trials, 0.9)
+    theirs = binomtest(successes, trials).proportion_ci(0.95, method="exact")
+    ours = clopper_pearson(successes, trials)
     assert (ours.low, ours.high) == (pytest.approx(theirs.low), pytest.approx(theirs.high))
 
 

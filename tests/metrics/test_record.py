@@ -91,11 +91,11 @@ def linkage() -> Any:
 def means() -> Any:
     rng = np.random.default_rng(5)
     squares, sizes = rng.gamma(1.0, 1.0, (2, 12))
-    level = bootstrap_mean(squares[:2], rng=rng, level=0.5)
+    mean = bootstrap_mean(squares[:2], rng=rng)
     return (
         error_figure("error", squares, sizes, rng=rng).as_dict(),
         mean_figure("ssim", squares, rng=rng).as_dict(),
-        [level.low, level.high, level.level],
+        [mean.low, mean.high, mean.level],
     )
 
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from mooring.attacks import PublicRows
 from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
-from mooring.audit.identification import CachedEmbedding, audit_row_noise
+from mooring.audit.identification.linkage import CachedEmbedding
+from mooring.audit.identification.membership import audit_row_noise
 from mooring.audit.leakage import measure_leakage
 from mooring.audit.operating_points import OperatingPoint, PointGrid
 from mooring.audit.release import measure_point_release
@@ -153,7 +154,13 @@ class Auditor:
         """The public projection onto so many components; always the same one."""
         given = self.settings.projection
         if isinstance(given, Projection):
-            _require_fit(given, self.partition.n_features, n_components)
+            if (given.n_features, given.n_components) != (self.partition.n_features, n_components):
+                raise InputError(
+                    "projection",
+                    expected=f"one from {self.partition.n_features} features onto {n_components} components",
+                    got=f"one from {given.n_features} onto {given.n_components}",
+                    cure="A projection that is given fixes the number of components.",
+                )
             return given
         if n_components not in self._projections:
             rng = np.random.default_rng([self.settings.seed, 0, n_components])
@@ -189,26 +196,28 @@ class Auditor:
             groups=settings.evaluation.groups,
         )
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
-        scores, scale = (found.deployed, found.noisy_test), simulation.data_noise_scale
-        more: dict[str, Any] = {"learner": found.learner, "gain": found.gain, "epsilon": audit_row_noise(simulation)}
-        result = PointResult(point, scale, outcomes, *scores, alignment, examples, **more)
+        found |= {"alignment": alignment, "examples": examples, "epsilon": audit_row_noise(simulation)}
+        result = PointResult(point, simulation.data_noise_scale, outcomes, **found)
         store.save(result)
         return result
 
     def audit_release(self, result: PointResult) -> PointResult:
         """The same result, with what the joint model itself gives away."""
-        simulation, settings = self._simulate(result.point), self.settings
         found = measure_point_release(
-            simulation,
+            self._simulate(result.point),
             self.partition,
             learner=result.learner,
-            seed=settings.seed,
-            columns=settings.evaluation.columns,
+            seed=self.settings.seed,
+            columns=self.settings.evaluation.columns,
         )
         return replace(result, release=found)
 
     def _simulate(self, point: OperatingPoint) -> Simulation:
         settings, projection = self.settings, self.projection_onto(point.n_components)
+        known = None
+        if self.partition.public is not None:
+            records = _on_device(self.partition.public, settings.device)
+            known = PublicRows(records, projection.moved_to(records).encode(records), self.partition.public_labels)
         return simulate(
             [_on_device(part, settings.device) for part in self.partition.train],
             self.partition.train_labels,
@@ -216,18 +225,8 @@ class Auditor:
             anchor_noise_scale=point.anchor_noise_scale,
             data_noise_scale=self.rms(point.n_components) * point.data_noise_level,
             rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
-            settings=SimulationSettings(
-                projection=projection,
-                n_anchor_rows=point.n_anchor_rows,
-                public_rows=self._public_rows(projection),
-            ),
+            settings=SimulationSettings(projection, n_anchor_rows=point.n_anchor_rows, public_rows=known),
         )
-
-    def _public_rows(self, projection: Projection) -> PublicRows | None:
-        if self.partition.public is None:
-            return None
-        records = _on_device(self.partition.public, self.settings.device)
-        return PublicRows(records, projection.moved_to(records).encode(records), self.partition.public_labels)
 
     def sum_auditor(self) -> SumAuditor | None:
         """What audits secure sums on the same data; None where there is nothing to learn."""
@@ -360,16 +359,6 @@ def root_mean_square(parts: Sequence[Matrix], projection: Projection | None = No
     projected = (part if projection is None else projection.encode(part) for part in parts)
     squares = [(float((part**2).sum()), part.size) for part in projected]
     return float(np.sqrt(sum(total for total, _ in squares) / sum(size for _, size in squares)))
-
-
-def _require_fit(projection: Projection, n_features: int, n_components: int) -> None:
-    if (projection.n_features, projection.n_components) != (n_features, n_components):
-        raise InputError(
-            "projection",
-            expected=f"one from {n_features} features onto {n_components} components",
-            got=f"one from {projection.n_features} onto {projection.n_components}",
-            cure="A projection that is given fixes the number of components.",
-        )
 
 
 def _on_device(rows: Matrix, device: str | None) -> Array:

@@ -13,14 +13,8 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder
-from mooring.audit.identification import (
-    LinkageTest,
-    MembershipTest,
-    identity_galleries,
-    make_galleries,
-    make_linkage_test,
-    make_membership_test,
-)
+from mooring.audit.identification.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
+from mooring.audit.identification.membership import MembershipTest, make_membership_test
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy

@@ -151,16 +151,12 @@ def measure_leakage(
     -------
     tuple of AttackOutcome, and examples of the strongest attack's rows or None
     """
-    views = [
-        simulation.view(
-            settings.colluders,
-            target,
-            n_known_rows=settings.n_known_rows,
-            n_repeated_uploads=settings.n_repeated_uploads,
-        )
+    n_known, n_repeated = settings.n_known_rows, settings.n_repeated_uploads
+    shown = [
+        simulation.view(settings.colluders, target, n_known_rows=n_known, n_repeated_uploads=n_repeated)
         for target in settings.targets or ()
     ]
-    views = [replace(view, columns=settings.evaluation.columns) for view in views]
+    views = [replace(view, columns=settings.evaluation.columns) for view in shown]
     evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}

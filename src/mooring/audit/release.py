@@ -272,7 +272,7 @@ def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:
     areas = np.array([Membership(one[mask], one[~mask]).auc for one, mask in zip(*pairs, strict=True)])
     half = float(stdtrit(areas.size - 1, 0.975)) * float(areas.std(ddof=1)) / math.sqrt(areas.size)
     area = found["membership_auc"]
-    intervals = {"membership_auc": Interval(max(0.0, area.value - half), min(1.0, area.value + half), 0.95)}
+    intervals = {"membership_auc": Interval(max(0.0, area.value - half), min(1.0, area.value + half))}
     return {
         name: replace(
             figure,

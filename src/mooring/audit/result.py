@@ -64,9 +64,9 @@ class PointResult(Serializable):
     data_noise_scale: float
     """σ itself, in the unit of the rows' numbers (`AuditResult.noise_unit`)."""
     outcomes: tuple[AttackOutcome, ...]
-    deployed: Score | None
+    deployed: Score | None = None
     """The joint model's score when participants map new rows themselves, without noise."""
-    noisy_test: Score | None
+    noisy_test: Score | None = None
     """Its score with private-data noise on test rows too, as the paper measures; None where that is no different."""
     alignment: str | None = None
     """Why the solver stopped."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
-from mooring.learners import Gain, Kind, Score, compare, score, train_learner
+from mooring.learners import Kind, Score, compare, score, train_learner
 from mooring.learners.fitting import MOST_ALONE
 from mooring.serialization import Serializable
 from mooring.tables import Partition
@@ -30,21 +30,6 @@ class References(Serializable):
     """How many participants' own models were trained: all, or a sample."""
     learner: str | None = None
     """What both trained; None where there was nothing to learn."""
-
-
-@dataclass(frozen=True)
-class Utility:
-    """What the joint model is worth at one operating point; None throughout where there is nothing to learn."""
-
-    learner: str | None = None
-    """What was trained."""
-    deployed: Score | None = None
-    """As deployed: new rows are mapped by their owner, without noise."""
-    noisy_test: Score | None = None
-    """With noise on test rows too, as the paper measures; None without private-data noise, which makes no
-    difference."""
-    gain: Gain | None = None
-    """As deployed, over training alone on the same rows."""
 
 
 def measure_references(partition: Partition, *, learner: str, seed: int) -> tuple[References, npt.NDArray[Any] | None]:
@@ -94,8 +79,10 @@ def measure_utility(
     seed: int,
     alone: npt.NDArray[Any] | None = None,
     groups: npt.NDArray[Any] | None = None,
-) -> Utility:
+) -> dict[str, Any]:
     """Train the joint model as `mooring train` does on the same rows, score it, and compare it with training alone.
+
+    Returns what `PointResult` says of it, by field; nothing where there is nothing to learn.
 
     Parameters
     ----------
@@ -111,7 +98,7 @@ def measure_utility(
     """
     kind = find_label_kind(partition)
     if kind is None:
-        return Utility()
+        return {}
     rng = np.random.default_rng([seed, 2])
     labels = np.concatenate(cast("tuple[Any, ...]", partition.train_labels))
     truth = np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
@@ -128,12 +115,12 @@ def measure_utility(
 
     noise, deployed = simulation.data_noise_scale, predicted(0.0)
     owners = None if groups is None else groups[np.concatenate(partition.test_indices)]
-    return Utility(
-        fitted.learner,
-        score(truth, deployed, kind=kind, rng=rng),
-        score(truth, predicted(noise), kind=kind, rng=rng) if noise > 0 else None,
-        None if alone is None else compare(truth, deployed, alone, kind=kind, groups=owners),
-    )
+    return {
+        "learner": fitted.learner,
+        "deployed": score(truth, deployed, kind=kind, rng=rng),
+        "noisy_test": score(truth, predicted(noise), kind=kind, rng=rng) if noise > 0 else None,
+        "gain": None if alone is None else compare(truth, deployed, alone, kind=kind, groups=owners),
+    }
 
 
 def _owners(partition: Partition) -> Indices:

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from mooring.errors import InputError
-from mooring.metrics.intervals import mean_ratio, student_interval
+from mooring.metrics.intervals import LEVEL, mean_ratio, student_interval
 from mooring.randomness import require_generator
 from mooring.serialization import Serializable
 
 Labels = npt.NDArray[Any]
 METRICS = {"classes": "balanced accuracy", "number": "R²"}
 _RESAMPLES = 1000
-_LEVEL, _POWER = 0.95, 0.8
+_POWER = 0.8
 Answer = Literal["pays", "does not pay", "cannot tell"]
 
 
@@ -124,8 +124,8 @@ def compare(
     value, error, n = mean_ratio(*columns, clusters=groups, pseudo_rows=float(kind == "classes"))
     if math.isnan(value):
         return None
-    interval = student_interval(value, error, n=n, level=_LEVEL)
-    quantiles = float(ndtri((1 + _LEVEL) / 2) + ndtri(_POWER))
+    interval = student_interval(value, error, n=n)
+    quantiles = float(ndtri((1 + LEVEL) / 2) + ndtri(_POWER))
     needed = None if value == 0 or math.isnan(error) else math.ceil(truth.size * (quantiles * error / value) ** 2)
     return Gain(METRICS[kind], value, interval.low, interval.high, int(truth.size), needed)
 
@@ -158,7 +158,7 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
     name = METRICS[kind]
     if resampled.size == 0:
         return Score(name, value, math.nan, math.nan, int(truth.size))
-    low, high = np.quantile(resampled, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Score(name, value, float(min(low, value)), float(max(high, value)), int(truth.size))
 
 

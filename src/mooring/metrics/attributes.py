@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mooring.errors import InputError, require_choice
-from mooring.metrics.intervals import Figure, percentile_interval, resampled_sums
+from mooring.metrics.intervals import N_RESAMPLES, Figure, percentile_interval, resampled_sums
 from mooring.metrics.validation import finite_rows, finite_vector, require_length
 from mooring.randomness import require_generator
 from mooring.typing import Matrix
@@ -48,7 +48,7 @@ def infer_attribute(
     rng: np.random.Generator,
     kind: Literal["category", "number"] = "category",
     with_labels: bool = False,
-    n_resamples: int = 2000,
+    n_resamples: int = N_RESAMPLES,
 ) -> Figure:
     """Infer an attribute of the target's rows, as an attacker would that owns other rows of the same kind.
 
@@ -122,7 +122,7 @@ def infer_attribute(
     columns = make_columns(truth, guess, control)
     value, without = measure(columns.sum(axis=0))
     estimates = measure(resampled_sums(columns, rng=rng, n_resamples=n_resamples))
-    interval = percentile_interval(estimates[~np.isnan(estimates).any(axis=1), 0], n_rows=len(columns), level=0.95)
+    interval = percentile_interval(estimates[~np.isnan(estimates).any(axis=1), 0], n_rows=len(columns))
     return Figure("attribute", value, interval, chance, without, None, len(columns), higher_is_worse=True)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom
 
-from mooring.metrics.intervals import Figure, Interval, wilson
+from mooring.metrics.intervals import LEVEL, Figure, Interval, wilson
 from mooring.metrics.reconstruction import feature_r2
 from mooring.metrics.validation import Integers
 from mooring.randomness import require_generator
@@ -312,11 +312,11 @@ def _commonest(truth: Matrix) -> float:
     return float(np.unique(codes, return_counts=True)[1].max() / len(truth))
 
 
-def _order_interval(errors: Matrix, share: float, level: float = 0.95) -> Interval:
+def _order_interval(errors: Matrix, share: float) -> Interval:
     """The interval of a quantile between order statistics, whatever the distribution."""
     n = len(errors)
-    low, high = binom.ppf([(1 - level) / 2, (1 + level) / 2], n, share).astype(int)
-    return Interval(float(errors[max(low - 1, 0)]), float(errors[min(high, n - 1)]), level)
+    low, high = binom.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], n, share).astype(int)
+    return Interval(float(errors[max(low - 1, 0)]), float(errors[min(high, n - 1)]))
 
 
 def _column_errors(truth: Matrix, rebuilt: Matrix) -> Matrix:

@@ -19,6 +19,11 @@ from mooring.randomness import require_generator
 from mooring.serialization import Serializable
 from mooring.typing import Indices, Matrix
 
+LEVEL = 0.95
+"""The confidence level of every interval."""
+N_RESAMPLES = 2000
+"""Of a bootstrap, unless it is told otherwise."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -26,27 +31,29 @@ class Interval:
 
     Examples
     --------
-    >>> 0.5 in Interval(0.25, 0.75, 0.95)
+    >>> 0.5 in Interval(0.25, 0.75)
     True
     """
 
     low: float
     high: float
-    level: float
+    level: float = LEVEL
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "level"):
             object.__setattr__(self, name, float(getattr(self, name)))
-        _require_level(self.level)
+        if not 0 < self.level < 1:
+            got = f"{self.level:g}"
+            raise InputError("level", expected="between 0 and 1, both left out", got=got, cure="Pass 0.95, say.")
         if self.low > self.high or math.isnan(self.low) != math.isnan(self.high):
             raise InputError(
                 "low", expected="at most high, or both NaN", got="another order", cure="Exchange the two bounds."
             )
 
     @classmethod
-    def unknown(cls, level: float = 0.95) -> Interval:
+    def unknown(cls) -> Interval:
         """The interval of data that cannot give one."""
-        return cls(math.nan, math.nan, level)
+        return cls(math.nan, math.nan)
 
     @property
     def known(self) -> bool:
@@ -58,7 +65,7 @@ class Interval:
 
         Examples
         --------
-        >>> Interval(0.25, 0.75, 0.95).written(".0%")
+        >>> Interval(0.25, 0.75).written(".0%")
         ' [25%, 75%]'
         """
         return f" [{self.low:{digits}}, {self.high:{digits}}]" if self.known else ""
@@ -126,13 +133,8 @@ def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:
     return np.asarray(strongest.reduce(values, axis=0, initial=math.nan), dtype=np.float64)
 
 
-def wilson(successes: float, trials: int, level: float = 0.95) -> Interval:
-    """Wilson's score interval of a proportion.
-
-    Parameters
-    ----------
-    successes : float
-        Successes among the trials; a fraction where ties count in part.
+def wilson(successes: float, trials: int) -> Interval:
+    """Wilson's score interval of a proportion; successes may be a fraction, where ties count in part.
 
     Examples
     --------
@@ -140,26 +142,19 @@ def wilson(successes: float, trials: int, level: float = 0.95) -> Interval:
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.2553, 0.3662)
     """
-    _require_counts(successes, trials, level)
-    z = float(ndtri((1 + level) / 2))
+    _require_counts(successes, trials)
+    z = float(ndtri((1 + LEVEL) / 2))
     share = successes / trials
     centre = share + z**2 / (2 * trials)
     spread = z * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
     scale = 1 + z**2 / trials
     low = 0.0 if successes == 0 else max(0.0, (centre - spread) / scale)
     high = 1.0 if successes == trials else min(1.0, (centre + spread) / scale)
-    return Interval(low, high, level)
+    return Interval(low, high)
 
 
-def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interval:
-    """Clopper and Pearson's exact interval of a proportion: each bound holds with a probability of (1 + level)/2 at least.
-
-    Parameters
-    ----------
-    trials : int
-        Independent trials.
-    level : float
-        Confidence level.
+def clopper_pearson(successes: int, trials: int) -> Interval:
+    """Clopper and Pearson's exact interval of a proportion: each bound holds with a probability of 97.5 % at least.
 
     Examples
     --------
@@ -167,9 +162,9 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interva
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.0, 0.0362)
     """
-    _require_counts(successes, trials, level)
-    low, high = clopper_pearson_bounds(np.array(successes), trials, level)
-    return Interval(float(low), float(high), level)
+    _require_counts(successes, trials)
+    low, high = clopper_pearson_bounds(np.array(successes), trials, LEVEL)
+    return Interval(float(low), float(high))
 
 
 def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: float) -> tuple[Matrix, Matrix]:
@@ -190,21 +185,8 @@ def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: floa
     return np.where(successes == 0, 0.0, low), np.where(successes == trials, 1.0, high)
 
 
-def bootstrap_mean(
-    values: ArrayLike, *, rng: np.random.Generator, level: float = 0.95, n_resamples: int = 2000
-) -> Interval:
-    """Percentile bootstrap interval of a mean; unknown for a single value.
-
-    Parameters
-    ----------
-    values : array
-        A vector.
-    rng : Generator
-        Draws the resamples.
-    level : float, default 0.95
-        Coverage, between 0 and 1.
-    n_resamples : int, default 2000
-        At least 1.
+def bootstrap_mean(values: ArrayLike, *, rng: np.random.Generator) -> Interval:
+    """Percentile bootstrap interval of a mean, from 2,000 resamples; unknown for a single value.
 
     Examples
     --------
@@ -214,17 +196,12 @@ def bootstrap_mean(
     """
     require_generator(rng)
     values = finite_vector("values", values)
-    sums = resampled_sums(values[:, None], rng=rng, n_resamples=n_resamples)
-    return percentile_interval(sums[:, 0] / len(values), n_rows=len(values), level=level)
+    sums = resampled_sums(values[:, None], rng=rng, n_resamples=N_RESAMPLES)
+    return percentile_interval(sums[:, 0] / len(values), n_rows=len(values))
 
 
 def bootstrap_ratio(
-    numerators: ArrayLike,
-    denominators: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    level: float = 0.95,
-    n_resamples: int = 2000,
+    numerators: ArrayLike, denominators: ArrayLike, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Interval:
     """Percentile bootstrap interval of √(Σ numerators / Σ denominators), a relative error over rows.
 
@@ -254,7 +231,7 @@ def bootstrap_ratio(
             )
     sums = resampled_sums(np.column_stack([numerators, denominators]), rng=rng, n_resamples=n_resamples)
     defined = sums[:, 1] > 0
-    return percentile_interval(np.sqrt(sums[defined, 0] / sums[defined, 1]), n_rows=len(numerators), level=level)
+    return percentile_interval(np.sqrt(sums[defined, 0] / sums[defined, 1]), n_rows=len(numerators))
 
 
 def mean_ratio(
@@ -303,19 +280,18 @@ def mean_ratio(
     return float(ratios.mean()), error, n
 
 
-def student_interval(value: float, error: float, *, n: int, level: float = 0.95) -> Interval:
+def student_interval(value: float, error: float, *, n: int) -> Interval:
     """Student's interval of an estimate with a standard error over `n` rows or clusters; unknown where the error is NaN.
 
     Parameters
     ----------
-    level : float
-        Confidence level.
+    n : int
+        One more than the degrees of freedom.
     """
-    _require_level(level)
     if math.isnan(value) or math.isnan(error):
-        return Interval.unknown(level)
-    half = float(stdtrit(n - 1, (1 + level) / 2)) * error
-    return Interval(value - half, value + half, level)
+        return Interval.unknown()
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error
+    return Interval(value - half, value + half)
 
 
 def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:
@@ -336,33 +312,17 @@ def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: in
     return np.concatenate([rng.multinomial(n_rows, shares, size=size).astype(np.float64) @ columns for size in sizes])
 
 
-def percentile_interval(estimates: Matrix, *, n_rows: int, level: float) -> Interval:
-    """The interval that cuts equal tails off bootstrap estimates of `n_rows` rows; one row alone cannot give any.
-
-    Parameters
-    ----------
-    estimates : array of shape (n_resamples,)
-    n_rows : int
-        Of the data, not of the resamples.
-    level : float
-        Coverage, between 0 and 1.
-    """
-    _require_level(level)
+def percentile_interval(estimates: Matrix, *, n_rows: int) -> Interval:
+    """The interval that cuts equal tails off bootstrap estimates of `n_rows` rows; one row alone cannot give any."""
     if n_rows < 2 or len(estimates) == 0:
-        return Interval.unknown(level)
-    low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(low, high, level)
+        return Interval.unknown()
+    low, high = np.quantile(estimates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(low, high)
 
 
-def _require_counts(successes: float, trials: int, level: float) -> None:
-    _require_level(level)
+def _require_counts(successes: float, trials: int) -> None:
     require_minimum("trials", trials, 1)
     if not 0 <= successes <= trials:
         raise InputError(
             "successes", expected=f"between 0 and trials = {trials}", got=f"{successes:g}", cure="Count them again."
         )
-
-
-def _require_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError("level", expected="between 0 and 1, both left out", got=f"{level:g}", cure="Pass 0.95, say.")

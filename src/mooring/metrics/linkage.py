@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from mooring.errors import InputError, require_choice
 from mooring.geometry.backend import as_float64, indices_beside, namespace_of, to_numpy, vector_norms
 from mooring.metrics.galleries import Galleries
-from mooring.metrics.intervals import Figure, Interval, percentile_interval, resampled_sums, wilson
+from mooring.metrics.intervals import N_RESAMPLES, Figure, Interval, percentile_interval, resampled_sums, wilson
 from mooring.metrics.validation import BLOCK_NUMBERS, Integers, finite_rows, unit_rows
 from mooring.typing import Array, Matrix
 
@@ -24,7 +24,6 @@ ROW_METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
 """How rows that no auditor embeds are compared, by whichever serves the attacker: much noise spoils distances."""
 
 _TIE_TOLERANCE = 1e-12
-_N_RESAMPLES = 2000
 _ROUNDING_OF_UNIT_ROWS = 1e-14
 _RIGHT_ANGLE = 2.0**0.5  # the distance of two unit vectors whose cosine is 0
 
@@ -141,5 +140,5 @@ def _interval_over_queries(hits: Matrix, query: Integers, *, seed: int) -> Inter
     if hits.min() == hits.max() and hits[0] in (0.0, 1.0):
         return wilson(float(hits[0]) * len(counts), len(counts))
     rng = np.random.default_rng([seed, 1])
-    sums = resampled_sums(np.column_stack([totals, counts]), rng=rng, n_resamples=_N_RESAMPLES)
-    return percentile_interval(sums[:, 0] / sums[:, 1], n_rows=len(counts), level=0.95)
+    sums = resampled_sums(np.column_stack([totals, counts]), rng=rng, n_resamples=N_RESAMPLES)
+    return percentile_interval(sums[:, 0] / sums[:, 1], n_rows=len(counts))

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import rankdata
 
 from mooring.errors import InputError
-from mooring.metrics.intervals import Figure, Interval, clopper_pearson, clopper_pearson_bounds
+from mooring.metrics.intervals import LEVEL, Figure, Interval, clopper_pearson, clopper_pearson_bounds
 from mooring.metrics.validation import finite_vector
 from mooring.serialization import Serializable
 from mooring.typing import Matrix
@@ -45,7 +45,6 @@ class Membership:
     members: Matrix
     others: Matrix
     """Of shape (m,) and (n,): scores of rows that are behind what the attacker saw, and of rows that are not."""
-    level: float = 0.95
 
     def __post_init__(self) -> None:
         for name in ("members", "others"):
@@ -61,13 +60,13 @@ class Membership:
         of_members, of_others = self._wins()
         m, n = of_members.size, of_others.size
         if min(m, n) < 2:
-            return Interval.unknown(self.level)
+            return Interval.unknown()
         variance = float(of_members.var(ddof=1) / m + of_others.var(ddof=1) / n)
         if variance == 0:
-            reached = clopper_pearson(min(m, n), min(m, n), self.level)
-            return reached if self.auc > 0.5 else Interval(1 - reached.high, 1 - reached.low, self.level)
-        half = float(ndtri((1 + self.level) / 2)) * math.sqrt(variance)
-        return Interval(max(0.0, self.auc - half), min(1.0, self.auc + half), self.level)
+            reached = clopper_pearson(min(m, n), min(m, n))
+            return reached if self.auc > 0.5 else Interval(1 - reached.high, 1 - reached.low)
+        half = float(ndtri((1 + LEVEL) / 2)) * math.sqrt(variance)
+        return Interval(max(0.0, self.auc - half), min(1.0, self.auc + half))
 
     def true_positive_rate(self, false_positive_rate: float) -> tuple[float, Interval]:
         """The share of members that score above all but so large a share of the others, and its interval over members.
@@ -77,7 +76,7 @@ class Membership:
         allowed = math.floor(false_positive_rate * self.others.size)
         threshold = np.sort(self.others)[-1 - min(allowed, self.others.size - 1)]
         found = int((self.members > threshold).sum())
-        return found / self.members.size, clopper_pearson(found, self.members.size, self.level)
+        return found / self.members.size, clopper_pearson(found, self.members.size)
 
     def figures(self, control: Membership | None = None) -> dict[str, Figure]:
         """The area and the true-positive rates as figures, beside those of an attacker without the upload."""
@@ -143,20 +142,18 @@ class EpsilonAudit(Serializable):
         return max(self.measured.epsilon, self.measured.gaussian) <= self.claimed
 
 
-def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float, level: float = 0.95) -> EpsilonBound:
+def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float) -> EpsilonBound:
     """Bound ε from below by scores of independent runs with and without one record.
 
     Parameters
     ----------
     included, excluded : array of shape (m,) and (n,)
         A score of each run in which the record was included, or excluded; higher where it looks included.
-    level : float, default 0.95
-        Each bound holds with this probability.
 
     Notes
     -----
     Thresholds, and which of the two kinds is claimed, are chosen on every other score; on the rest, Clopper and Pearson's
-    bounds of both rates there hold together with the stated probability.
+    bounds of both rates there hold together with a probability of 95 %.
 
     Examples
     --------
@@ -180,9 +177,9 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float, lev
 
     n = sum(one.size for one in runs)
     tails = np.geomspace(min(0.5, _LEAST_IN_TAIL / n), 0.5, _N_THRESHOLDS)
-    mu = _highest(separation, runs, np.array([0.5]), level)  # in the middle both rates are known best
-    epsilon = max(0.0, _highest(ratio, runs, tails, level))
-    return EpsilonBound(epsilon, gaussian_epsilon(mu, delta) if mu > 0 else 0.0, delta, level, n)
+    mu = _highest(separation, runs, np.array([0.5]))  # in the middle both rates are known best
+    epsilon = max(0.0, _highest(ratio, runs, tails))
+    return EpsilonBound(epsilon, gaussian_epsilon(mu, delta) if mu > 0 else 0.0, delta, LEVEL, n)
 
 
 def gaussian_epsilon(separation: float, delta: float) -> float:
@@ -205,9 +202,7 @@ def gaussian_epsilon(separation: float, delta: float) -> float:
     return float(brentq(excess, 0.0, _LARGEST_EPSILON)) if excess(_LARGEST_EPSILON) < 0 else _LARGEST_EPSILON
 
 
-def _highest(
-    statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, Matrix], tails: Matrix, level: float
-) -> float:
+def _highest(statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, Matrix], tails: Matrix) -> float:
     """The bound of a statistic of two rates, at the tail and the claim that half of the scores choose."""
     included, excluded = runs
     sides = (included, excluded), (-excluded, -included)  # claiming that the record is in; claiming that it is not
@@ -218,8 +213,8 @@ def _highest(
         (true, m), (false, n) = [(one.size - np.searchsorted(one, thresholds, "right"), one.size) for one in scores]
         return statistic(clopper_pearson_bounds(true, m, level)[0], clopper_pearson_bounds(false, n, level)[1])
 
-    cautious = 1 - (1 - level) / (2 * len(tails))  # the best of so many: else chance in a tail would choose
+    cautious = 1 - (1 - LEVEL) / (2 * len(tails))  # the best of so many: else chance in a tail would choose
     tried = [np.quantile(np.concatenate([one[::2] for one in both]), 1 - tails) for both in sides]
     found = [bounded(side, thresholds, 0, cautious) for side, thresholds in enumerate(tried)]
     _, side, threshold = max((one.max(), side, tried[side][one == one.max()].max()) for side, one in enumerate(found))
-    return float(bounded(side, np.array([threshold]), 1, level)[0])
+    return float(bounded(side, np.array([threshold]), 1, LEVEL)[0])

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from mooring.errors import InputError, MissingExtraError
 from mooring.geometry.backend import namespace_of, to_numpy
-from mooring.metrics.intervals import Figure, Interval, bootstrap_mean, bootstrap_ratio
+from mooring.metrics.intervals import N_RESAMPLES, Figure, Interval, bootstrap_mean, bootstrap_ratio
 from mooring.metrics.validation import finite_rows, require_image_shape
 from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
@@ -30,7 +30,7 @@ def root_ratio(numerators: Matrix, denominators: Matrix) -> float:
 
 
 def error_figure(
-    name: str, errors: Matrix, sizes: Matrix, *, rng: np.random.Generator, n_resamples: int = 2000
+    name: str, errors: Matrix, sizes: Matrix, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Figure:
     """A relative error over rows, with a bootstrap interval.
 
