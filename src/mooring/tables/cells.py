@@ -57,7 +57,13 @@ def cell_values(words: Any) -> Vector:
         values[others] = cell_values(words.filter(pa.array(others)).dictionary_encode()) if others.any() else 0.0
         return np.asarray(values)
     table = np.array([*(cell_value(as_text(word)) for word in words.dictionary.to_pylist()), MISSING_VALUE])
-    return np.asarray(table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)])
+    return np.asarray(table[word_places(words)])
+
+
+def word_places(words: Any) -> npt.NDArray[np.integer[Any]]:
+    """Where in its dictionary the word of each cell stands: behind the last one where it is missing."""
+    places = words.indices.fill_null(len(words.dictionary)) if words.indices.null_count else words.indices
+    return np.asarray(places.to_numpy(zero_copy_only=False))
 
 
 def as_plain(chunk: Any) -> Any:
@@ -74,11 +80,11 @@ def as_plain(chunk: Any) -> Any:
         return pa.array(chunk.to_numpy(zero_copy_only=False).astype(str).astype(np.float64))
     if pa.types.is_float32(chunk.type):
         mask = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
-        return pa.array(_widen(chunk.to_numpy(zero_copy_only=False)), mask=mask)
+        return pa.array(widen(chunk.to_numpy(zero_copy_only=False)), mask=mask)
     return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
 
 
-def _widen(narrow: npt.NDArray[np.float32]) -> Vector:
+def widen(narrow: npt.NDArray[np.float32]) -> Vector:
     """Numbers of 32 bits as the numbers that their text says: 0.1, not the nearest of 32 bits.
 
     The text is the shortest decimal that rounds to the number. Of six digits or fewer there is one at most; of more, the
@@ -89,7 +95,9 @@ def _widen(narrow: npt.NDArray[np.float32]) -> Vector:
         largest = float(np.fmax.reduce(np.abs(wide), initial=1.0))
         k = max(0, 5 - math.floor(math.log10(largest))) if largest < 2**24 else 8  # up to 8, what follows is exact
         found = np.round(wide, k)
-        left = np.flatnonzero((found.astype(np.float32) != narrow) | (largest >= 2**24))
+        others = found.astype(np.float32) != narrow
+        others |= largest >= 2**24
+        left = np.flatnonzero(others) if others.any() else np.empty(0, dtype=np.intp)
         while left.size and k < 8:
             k += 1
             found[left] = rounded = np.round(wide[left], k)
@@ -117,7 +125,7 @@ def as_texts(chunk: Any) -> list[str]:
     chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
     values = (one.decode(errors="replace") if isinstance(one, bytes) else one for one in chunk.dictionary.to_pylist())
     texts = [*(as_text(one) or "" for one in values), ""]
-    return [texts[place] for place in chunk.indices.fill_null(len(texts) - 1).to_pylist()]
+    return [texts[place] for place in word_places(chunk).tolist()]
 
 
 def holds_words(kind: Any) -> bool:

@@ -22,6 +22,8 @@ from mooring.tables.cells import (
     is_whole,
     missing_numbers,
     read_days,
+    widen,
+    word_places,
 )
 from mooring.tables.files import is_utf8
 from mooring.tables.problems import (
@@ -162,7 +164,8 @@ def _encode_plain(
             return False
         here = slice(start, start + len(chunk))
         start += len(chunk)
-        own = np.add(as_plain(chunk).to_numpy(), 0.0, out=values[here])  # no negative zero: it would be another record
+        numbers = widen(chunk.to_numpy()) if pa.types.is_float32(chunk.type) else as_plain(chunk).to_numpy()
+        own = np.add(numbers, 0.0, out=values[here])  # no negative zero: it would be another record
         if not (column.low <= own.min(initial=column.high) and own.max(initial=column.low) <= column.high):
             return False
         np.subtract(own, column.centre, out=scaled[here])
@@ -221,7 +224,7 @@ def _numbers_of_dictionary(
     n = len(words.dictionary)
     own = np.full(n + 1, MISSING_VALUE)
     numbers, wrong = _numbers_of(column, words.dictionary, missing_words, own[:n])
-    places = words.indices.fill_null(n).to_numpy(zero_copy_only=False)
+    places = word_places(words)
     values[:] = own[places]
     invalid = [InvalidCells(cells.kind, np.flatnonzero(np.isin(places, cells.rows))) for cells in wrong]
     return np.append(numbers, np.nan)[places], [cells for cells in invalid if cells.rows.size]
@@ -230,7 +233,7 @@ def _numbers_of_dictionary(
 def _encode_category(
     column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
 ) -> list[InvalidCells]:
-    codes = np.empty(values.shape[0], dtype=np.int64)
+    codes = np.empty(values.shape[0], dtype=np.int32)
     start, n_unknown = 0, 0
     invalid: list[InvalidCells] = []
     for chunk in found:
@@ -264,20 +267,19 @@ def _encode_category(
 
 def _codes_of(
     column: Column, chunk: Any, missing_words: frozenset[str], values: Vector
-) -> tuple[npt.NDArray[np.int64], list[InvalidCells], int]:
+) -> tuple[npt.NDArray[np.int32], list[InvalidCells], int]:
     """Positions among the categories, cells that are no text, and how many words are unknown; `values` is written to."""
     chunk = as_plain(chunk)
     if pa.types.is_null(chunk.type):
         values[:] = MISSING_VALUE
-        return np.full(len(chunk), _ABSENT, dtype=np.int64), [], 0
+        return np.full(len(chunk), _ABSENT, dtype=np.int32), [], 0
     numeric = pa.types.is_floating(chunk.type) or pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)
     words, broken = (chunk, []) if numeric else _words_of(chunk)
     words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
     values[:] = cell_values(words)
     code_of = _reader_of(column.categories, missing_words)
-    table = np.array([*(code_of(as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int64)
-    codes = table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
-    return codes, broken, int(np.count_nonzero(table < _ABSENT))
+    table = np.array([*(code_of(as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int32)
+    return table[word_places(words)], broken, int(np.count_nonzero(table < _ABSENT))
 
 
 def _words_of(chunk: Any) -> tuple[Any, list[InvalidCells]]:

@@ -295,6 +295,9 @@ def _decode_words(name: str, column: Any, n_before: int) -> Any:
     words = column.dictionary
     with explain_read_errors(let_through=pa.ArrowInvalid):
         try:
+            if words.type == pa.string():
+                words.validate(full=True)
+                return column
             text = words.cast(pa.large_binary()).cast(pa.large_string()).cast(pa.string())
             return pa.DictionaryArray.from_arrays(column.indices, text)
         except pa.ArrowInvalid:  # what it says quotes the value
