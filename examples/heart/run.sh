@@ -63,7 +63,7 @@ if [ "$way" = rotation ]; then
 fi
 for hospital in $patient; do
     say "$hospital looks before anything leaves"
-    in_folder "$hospital" mooring check rows.csv "${extra[@]}" --ignore vessels --ignore thallium
+    in_folder "$hospital" mooring check rows.csv "${extra[@]}" --ignore vessels --ignore thallium || [ $? -eq 3 ]  # 3: advised not to share
 done
 [ "$way" = sums ] || extra+=(--labels)
 for hospital in $hospitals; do

@@ -79,7 +79,7 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     checked = north.submit("#check form", data="patients.csv")
     assert "Do not share" in checked  # 40 rows of three columns, with the least noise
     assert "mooring check patients.csv" in checked
-    assert "The check of patients.csv: Should you share these rows? Do not share" in north.find(
+    assert "The last check (mooring check patients.csv): Should you share these rows? Do not share" in north.find(
         "document.querySelector('#share').innerText"
     )
     refused = north.submit("#share form", data="patients.csv", labels=False)
@@ -116,14 +116,15 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         assert "40 rows fit the study" in desks["north"].take("fit", data="patients.csv")
         assert "leave it out" in desks["north"].take("fit", data="wide.csv")
         desks["north"].take("check", data="patients.csv")
-        advice, other = "The check of patients.csv: Should", (place / "north" / "new.csv").read_bytes()
         with serving(place / "north") as restarted:
+            advice = "The last check (mooring check patients.csv): Should"
             assert all(advice in one.ask("GET", "/").text for one in (desks["north"], restarted))
-        assert advice not in desks["north"].upload({"patients.csv": other}, replace=True)
+        desks["north"].upload({"patients.csv": (place / "north" / "new.csv").read_bytes()}, replace=True)
+        desks["south"].take("check", data="patients.csv")
         for name in NAMES:
             shared = desks[name].take("share", data="patients.csv")
             assert "sealed to 3 combiners, with noise for epsilon = 2" in shared
-            assert ("not what was checked: that was patients.csv" in shared) == (name == "north")
+            assert ("The check of these rows: " in shared) == (name == "south")
         copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
         (place / "analyst" / "inbox" / "x.bundle").write_text("none")
         assert "3 bundles hold up, 1 do not, 0 are missing" in desks["analyst"].take("inbox")

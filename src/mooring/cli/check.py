@@ -42,7 +42,8 @@ def check(
     knows. What is found is kept in the vault, with a page for you; nothing leaves. In a study of secure sums the attackers
     are after membership: with the study's noise, and without any.
 
-    Exit code 4 means: done, and your rows do not keep to a limit that the study states.
+    Exit code 4 means: done, and your rows are not shown to keep to a limit that the study states: 'mooring share' refuses
+    them. Exit code 3: done, and the advice is not to share.
 
     Example: mooring check patients.csv --study draft.toml --fit-only
 
@@ -61,10 +62,11 @@ def check(
         participant.open_anchor(execution.find_anchor(anchor, agreed.name))
     with execution.count_progress() as moved:
         found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
-    record = participant.keep_record("check", found.as_dict(), command=execution.quote_command())
+    decision = summarise(agreed, {"check": found.as_dict()})["decision"]
+    told = found.as_dict() | {"decision": decision["words"]}
+    record = participant.keep_record("check", told, command=execution.quote_command())
     page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
     write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
-    decision = summarise(agreed, {"check": record})["decision"]
 
     console.show(
         {**found.as_dict(), "decision": decision, "page": str(page)},
@@ -76,7 +78,8 @@ def check(
         if agreed.sums is None
         else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
     )
-    return execution.REFUSED if found.exceeded else None
+    advised = execution.IN_PART if decision["answer"] == "do not share" else None
+    return execution.REFUSED if found.exceeded else advised
 
 
 def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Sequence[str]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,8 +14,6 @@ from mooring.cli.send import AllowHttp, describe_sent
 from mooring.errors import InputError, RefusedError, StorageError
 
 if TYPE_CHECKING:
-    from mooring.protocol.participant.secure_sums import SumShareResult
-    from mooring.protocol.participant.upload import ShareResult
     from mooring.protocol.transport.transfer import SendResult
 
 
@@ -37,11 +35,20 @@ def share(
     allow_http: AllowHttp = False,
     ignore: execution.IgnoreColumns = None,
     labels: execution.LabelConsent = False,
+    override: Annotated[
+        str,
+        typer.Option(
+            "--override",
+            metavar="'NAME: REASON'",
+            help="Share rows that the check does not show to keep to the study's limits; your report says who and why.",
+        ),
+    ] = "",
 ) -> None:
     """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
 
     Rows are shuffled. The same rows give the same bytes again, whenever you run this; other rows in the same study, or the
-    same rows in another one, are refused, since fresh noise on the same rows could be averaged away.
+    same rows in another one, are refused, since fresh noise on the same rows could be averaged away. Where the study states
+    limits on uploads, so are rows that 'mooring check' has not seen, or not shown to keep to them.
 
     In a study of secure sums the bundle holds noisy sums over your rows, sealed in shares to the combiners: the analyst can
     open nothing of it. The same rows in another such study spend more of your epsilon, which is counted.
@@ -60,16 +67,10 @@ def share(
     participant = execution.open_participant(study, vault)
     agreed = participant.study
     path = output or Path(f"{participant.member.name}.bundle")
-    shared: ShareResult | SumShareResult
-    if agreed.sums is not None:
-        with execution.show_progress("reading, adding up") as moved:
-            shared = participant.share_sums(data, output=path, ignore=ignore or (), progress=moved)
-    else:
-        dealt = execution.find_anchor(anchor, agreed.name)
-        with execution.show_progress("reading, mapping, shuffling") as moved:
-            shared = participant.share(
-                data, anchor=dealt, output=path, labels=labels, ignore=ignore or (), progress=moved
-            )
+    dealt = None if agreed.sums is not None else execution.find_anchor(anchor, agreed.name)
+    consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore or ()}
+    with execution.show_progress("reading, mapping, shuffling" if dealt else "reading, adding up") as moved:
+        shared = participant.share(data, output=path, anchor=dealt, **consent, progress=moved)
     participant.keep_record("share", shared.as_dict(), command=execution.quote_command())
 
     sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
@@ -77,11 +78,13 @@ def share(
     again = " again, the same bytes as before" if shared.reissued else ""
     what, to_whom = describe_share(agreed, shared)
     to_whom = f" {to_whom}" if sent is None else ""
-    result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint}
+    told = participant.recall_check()
+    result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint, "checked": told}
     console.show(
         result if sent is None else {**result, "sent": sent.as_dict()},
         f"Wrote [bold]{escape(str(path))}[/bold]{again}: {what}.{to_whom}",
         *([] if sent is None else [describe_sent(path, sent)]),
+        f"[bold]{escape(told)}[/bold]",
         f"Its SHA-256 is {shared.bundle_digest}.",
         f"It is for the study with the fingerprint {agreed.fingerprint}.",
     )

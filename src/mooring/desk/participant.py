@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mooring.atomic_io import hash_file, require_writable, write_atomically
+from mooring.atomic_io import require_writable, write_atomically
 from mooring.desk.jobs import Outcome
 from mooring.desk.steps import Desk, Field, Step, Values, spell_command, split_columns
 from mooring.desk.workspace import ANCHOR_FILES, CARD_FILES, TABLE_FILES
@@ -18,10 +16,8 @@ from mooring.protocol.designer.revision import enrol_cards
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, SUM_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import LIST_FILE
-from mooring.protocol.participant.membership import issue_card
+from mooring.protocol.participant.membership import issue_card, read_check
 from mooring.protocol.participant.role import Participant, check_table_fit, describe_share
-from mooring.protocol.participant.secure_sums import SumShareResult
-from mooring.protocol.participant.upload import ShareResult
 from mooring.protocol.storage.vault import Vault
 from mooring.typing import Progress
 
@@ -224,69 +220,45 @@ def _check(desk: Desk, person: Participant, values: Values, progress: Progress) 
     name, ignore = values["data"], split_columns(values["ignore"])
     page, command = desk.workspace.root / "check.html", spell_command("check", name, *_ignored(ignore))
     require_writable(page, what="the page")
-    content = _identify(desk.workspace.root / name, ignore)  # before it is read: one that takes its place is another
     found = person.check(desk.workspace.root / name, ignore=ignore, progress=progress)
-    told = found.as_dict()
-    decision = summarise(person.study, {"check": told})["decision"]
-    told["advice"] = {"table": name, "content": content, "words": decision["words"]}
-    record = person.keep_record("check", told, command=command)
+    decision = summarise(person.study, {"check": found.as_dict()})["decision"]
+    record = person.keep_record("check", found.as_dict() | {"decision": decision["words"]}, command=command)
     write_atomically(page, render_check(person.study, record).encode(), mode=0o600, what="the page")
     is_whole = not found.exceeded and decision["answer"] != "do not share"
     return Outcome((decision["words"], "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
 
 
-def _read_advice(person: Participant) -> dict[str, Any]:
-    """What the last check of this very study decided, and of which table; empty where a desk made none."""
-    try:
-        path = person.vault.study_path(person.study.folder_name) / "check.json"
-        return dict(json.loads(path.read_bytes())["advice"])
-    except (OSError, ValueError, TypeError, KeyError):  # what is damaged is told by the report
-        return {}
-
-
-def _identify(table: Path, ignore: Sequence[str]) -> list[str]:
-    """What a step reads of a table: the file by its digest, and the columns that are left out."""
-    found = table.stat()
-    return [_hash_table(table, found.st_ino, found.st_size, found.st_mtime_ns), *sorted(set(ignore))]
-
-
-@lru_cache(maxsize=16)  # a page asks each time that it is shown
-def _hash_table(table: Path, *state: int) -> str:
-    return hash_file(table, what="the table")
-
-
 def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) -> Step:
-    study, fields, advice = person.study, [table, _IGNORE], _read_advice(person)
-    name, (digest, *left_out) = advice.get("table", ""), advice.get("content", [""])
-    checked = f"{name} without {', '.join(left_out)}" if left_out else name
+    study, fields = person.study, [table, _IGNORE]
     if study.sums is None:
         fields.append(Field("anchor", "Anchor", "choice", tuple(desk.workspace.list_files(ANCHOR_FILES))))
         if study.label.kind != "none":
             consent = f"Yes, the analyst may see the column {study.label.column!r} of every row as it is"
             fields.append(Field("labels", consent, "tick", is_optional=True))
+    if study.upload_limits:
+        despite = "Share although the check does not show that limits are kept"
+        fields.append(
+            Field("override", despite, is_optional=True, is_rare=True, hint="who decides, and why: NAME: REASON")
+        )
 
     def run(values: Values, progress: Progress) -> Outcome:
         data, path = desk.workspace.root / values["data"], desk.workspace.root / f"{person.member.name}.bundle"
-        ignore = split_columns(values["ignore"])
-        words = ["share", values["data"], *_ignored(ignore)]
-        is_other = bool(advice) and _identify(data, ignore) != [digest, *left_out]
-        shared: ShareResult | SumShareResult
-        if study.sums is not None:
-            shared = person.share_sums(data, output=path, ignore=ignore, progress=progress)
-        else:
-            anchor, labels = desk.workspace.root / values["anchor"], bool(values.get("labels"))
-            shared = person.share(data, anchor=anchor, output=path, labels=labels, ignore=ignore, progress=progress)
-            words += ["--anchor", values["anchor"], *(["--labels"] if labels else [])]
+        ignore, override = split_columns(values["ignore"]), values.get("override", "")
+        anchor, labels = values.get("anchor"), bool(values.get("labels"))
+        words = ["share", values["data"], *_ignored(ignore), *(["--anchor", anchor] if anchor else [])]
+        words += [*(["--labels"] if labels else []), *(["--override", override] if override else [])]
+        consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore}
+        dealt = desk.workspace.root / anchor if anchor else None
+        shared = person.share(data, output=path, anchor=dealt, **consent, progress=progress)
         person.keep_record("share", shared.as_dict(), command=spell_command(*words))
         what, to_whom = describe_share(study, shared)
         again = " again, the same bytes as before" if shared.reissued else ""
-        lines = [f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}."]
-        lines += [f"This is not what was checked: that was {checked}, as it was then."] if is_other else []
-        return Outcome(tuple(lines), command=spell_command(*words), is_whole=not is_other)
+        lines = (f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}.")
+        return Outcome((*lines, person.recall_check()), command=spell_command(*words))
 
     explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
-    if name in table.choices and _identify(desk.workspace.root / name, left_out)[0] == digest:
-        explanation += f" The check of {checked}: {advice['words']}"
+    if (checked := read_check(person.vault, study)).get("decision"):
+        explanation += f" The last check ({checked['command']}): {checked['decision']}"
     return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done)
 
 

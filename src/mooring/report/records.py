@@ -95,6 +95,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "class_counts": {},
                 "verdict": _WORD,
                 "exceeded": [str],
+                "override": _WORD,
             },
         ),
         "share": (

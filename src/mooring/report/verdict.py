@@ -165,6 +165,10 @@ def _attention(records: Records) -> dict[str, Any]:
 
 
 def limits_not_kept(records: Records) -> dict[str, Any]:
-    """Limits of the study that a participant's rows do not keep, and who delivered a model above its limit."""
+    """Limits that a participant's rows do not keep, who shared all the same, and who delivered a model above its limit."""
     check, delivery, predict = (records.get(name, {}) for name in ("check", "delivery", "predict"))
-    return {"limits": check.get("exceeded"), "override": delivery.get("override") or predict.get("override")}
+    return {
+        "limits": check.get("exceeded"),
+        "shared despite": check.get("override"),
+        "override": delivery.get("override") or predict.get("override"),
+    }

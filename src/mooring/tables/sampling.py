@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,13 @@ class Sample:
 
 
 def sample_rows(
-    schema: Schema, data: TableSource, *, ignore: Collection[str] = (), seed: int = 0, at_most: int | None = None
+    schema: Schema,
+    data: TableSource,
+    *,
+    ignore: Collection[str] = (),
+    seed: int = 0,
+    at_most: int | None = None,
+    each: Callable[[EncodedRows], object] | None = None,
 ) -> Sample:
     """Read a whole table, check every row of it, and keep a uniform sample.
 
@@ -50,6 +56,8 @@ def sample_rows(
         For which rows stay.
     at_most : int, optional
         Rows that stay; None is as many as the number of features allows in memory.
+    each : callable, optional
+        Called with every block of rows.
     """
     if at_most is None:
         at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))
@@ -59,6 +67,8 @@ def sample_rows(
     draws: npt.NDArray[np.float64] = np.zeros(0)
     n_rows = 0
     for block in read_ahead(encoded_batches(schema, data, ignore=tuple(ignore))):
+        if each is not None:
+            each(block)
         if schema.label.kind == "classes" and block.labels is not None:
             counts += np.bincount(block.labels, minlength=counts.size)
         drawn = np.asarray(rng.random(block.rows.shape[0]))

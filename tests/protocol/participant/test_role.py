@@ -9,12 +9,18 @@ import pandas as pd
 import pytest
 
 from mooring import Analyst, Participant, Study
-from mooring.errors import InputError, StorageError
+from mooring.cli.execution import REFUSED
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Predictions
+from mooring.report import collect_records
+from mooring.report.verdict import limits_not_kept, state_attention
 from mooring.tables.schema import Column, Label
+from tests import commands
+from tests.protocol.conftest import SmallStudy
+from tests.protocol.sum_studies import make_sum_study
 from tests.raising import raising
 
 NAMES = ("north", "south")
@@ -53,6 +59,8 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
     for name, one in people.items():
         table = written(tmp_path / f"{name}.csv", rng, 30)
         output = tmp_path / "inbox" / f"{name}.bundle"
+        with raising(InputError, "anchor"):
+            one.share(table, output=output, labels=True)
         with raising(InputError, "consent for labels"):
             one.share(table, anchor=tmp_path / "trial.anchor", output=output)
         one.share(table, anchor=tmp_path / "trial.anchor", output=output, labels=True)
@@ -78,6 +86,34 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         assert not list(tmp_path.glob("mooring-result-*"))
     finally:
         fsspec.filesystem("memory").rm("/mooring-participant", recursive=True)
+
+
+def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_only(
+    small_study: SmallStudy, tmp_path: Path
+) -> None:
+    output, why = tmp_path / "p0.bundle", "Dr. Ash: the ethics board agreed"
+    with raising(RefusedError, "the upload", reason="were not checked"):
+        small_study.another(upload_limits=("error at least 0.5",)).share(output=output)
+    given = make_sum_study(tmp_path, p=3, epsilon=2.0, upload_limits=("epsilon at most 1",))
+    one, table = Participant(given.study, given.vaults[0]), given.table(0, 12)
+    with raising(RefusedError, "the upload", reason="were not checked"):
+        one.share(table, output=output, override=why)  # nobody overrides what was not looked at
+    given.study.write(tmp_path / "study.toml")
+    agreed = ("--study", tmp_path / "study.toml", "--vault", given.vaults[0].folder)
+    commands.run("check", table, *agreed, code=REFUSED)
+    commands.run("share", table, *agreed, "--output", output, code=REFUSED, what="the upload")
+    with raising(InputError, "--override"):
+        one.share(table, output=output, override="because")
+    with raising(RefusedError, "the upload", reason="were not checked"):
+        one.share(given.table(0, 13), output=output, override=why)
+    assert not output.exists()
+    assert "The check of these rows: Should you share sums over these rows? Do not share" in commands.flat(
+        commands.run("share", table, *agreed, "--output", output, "--override", why).stdout
+    )
+    assert one.check(table).exceeded == ("epsilon at most 1",)  # which keeps the override
+    assert one.share(table, output=output).reissued
+    told = state_attention(limits_not_kept(collect_records(given.vaults[0].study_folder(given.study.folder_name))))
+    assert f"Sharing them all the same was decided by {why}." in told
 
 
 def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:

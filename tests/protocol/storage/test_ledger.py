@@ -15,8 +15,8 @@ from mooring.errors import RefusedError, StorageError
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.bundle import verify_bundle
-from mooring.protocol.storage.fingerprints import Fingerprinter
-from mooring.protocol.storage.ledger import Ledger, RowSummary, _entry, summarise_rows
+from mooring.protocol.storage.fingerprints import Fingerprinter, RowSummary, summarise_rows
+from mooring.protocol.storage.ledger import Ledger, _entry
 from mooring.tables.schema import Column, Label
 from tests.raising import raising
 

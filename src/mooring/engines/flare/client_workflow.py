@@ -6,7 +6,6 @@ and digests of what can be fetched.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,8 +35,7 @@ from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.participant.prediction import require_own_map
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secrets import Perturbation
-from mooring.protocol.participant.secure_sums import SumShareResult
-from mooring.protocol.participant.upload import ShareResult, require_label_consent, used_anchor
+from mooring.protocol.participant.upload import require_label_consent, used_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.typing import Progress
 
@@ -113,9 +111,19 @@ class ClientWorkflow:
 
     def _share(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
         study, path = participant.study, self.settings.folder / f"{self.name}{SUFFIX}"
-        shared = (self._share_rows if study.sums is None else self._share_sums)(participant, path, told, ask)
-        record = {"command": _COMMAND, **shared.as_dict()}
-        participant.vault.write(study.folder_name, "share.json", json.dumps(record).encode())
+        anchor = self.settings.anchor
+        if study.sums is None:
+            require_label_consent(study, self.settings.labels)  # before the server is asked for the anchor
+            anchor = anchor or self._fetched_anchor(study, told, ask)
+        shared = participant.share(
+            self.settings.data,
+            output=path,
+            anchor=anchor,
+            labels=self.settings.labels,
+            ignore=self.settings.ignore,
+            progress=_in_tenths("shared", self.tell),
+        )
+        participant.keep_record("share", shared.as_dict(), command=_COMMAND)
         if hash_file(path, what="the bundle") != shared.bundle_digest:
             raise StorageError(
                 "the bundle", reason="it changed on the disk since it was written", cure="Submit the job again."
@@ -124,22 +132,6 @@ class ClientWorkflow:
         answer = {"digest": shared.bundle_digest, "reissued": int(shared.reissued)}
         # Beside noisy sums, an exact number of rows would tell of one record's presence.
         return answer | ({"rows": shared.n_rows} if study.sums is None else {})
-
-    def _share_rows(self, participant: Participant, path: Path, told: Message, ask: Ask) -> ShareResult:
-        require_label_consent(participant.study, self.settings.labels)  # before the server is asked for the anchor
-        return participant.share(
-            self.settings.data,
-            anchor=self.settings.anchor or self._fetched_anchor(participant.study, told, ask),
-            output=path,
-            labels=self.settings.labels,
-            ignore=self.settings.ignore,
-            progress=_in_tenths("shared", self.tell),
-        )
-
-    def _share_sums(self, participant: Participant, path: Path, told: Message, ask: Ask) -> SumShareResult:
-        """No consent for labels is needed: none of them leaves."""
-        progress = _in_tenths("added up", self.tell)
-        return participant.share_sums(self.settings.data, output=path, ignore=self.settings.ignore, progress=progress)
 
     def _confirm(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{self.name}{SUFFIXES[CONFIRMATION]}"

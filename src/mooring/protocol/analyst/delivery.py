@@ -27,7 +27,7 @@ from mooring.protocol.messages.result import (
     Release,
     find_model_limit,
     guaranteed_risk,
-    is_reasoned,
+    require_reasoned,
     write_map,
     write_sum_result,
 )
@@ -131,9 +131,7 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
     """What is signed of the model's risk; one above the study's limit is refused without an override."""
     if not study.model_limit:
         return None
-    if override and not is_reasoned(override):
-        expected = "NAME: REASON, of at most 500 printable signs"
-        raise InputError("--override", expected=expected, got=repr(override)[:80], cure="Say who decides, and why.")
+    require_reasoned(override)
     if risk <= find_model_limit(study).bound:
         return Release(risk)
     if not override:

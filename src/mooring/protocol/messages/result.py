@@ -53,6 +53,13 @@ def guaranteed_risk(study: Study) -> float:
     return min(1.0, math.exp(settings.epsilon) * rate + settings.delta)
 
 
+def require_reasoned(override: str) -> None:
+    """Refuse an override that does not say who decides and why."""
+    if override and not is_reasoned(override):
+        expected = f"NAME: REASON, of at most {_MOST_WORDS} printable signs"
+        raise InputError("--override", expected=expected, got=repr(override)[:80], cure="Say who decides, and why.")
+
+
 def is_reasoned(override: str) -> bool:
     """Whether an override says who decides and why, in words that can be shown."""
     who, _, why = override.partition(":")

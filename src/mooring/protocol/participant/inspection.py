@@ -80,6 +80,8 @@ class Inspection:
     verdict: str
     exceeded: tuple[str, ...] = ()
     """Limits of the study that these rows do not keep."""
+    rows_digest: str = ""
+    """Keyed: by it `share` knows these very rows again."""
 
     @property
     def level(self) -> float | None:
@@ -103,6 +105,7 @@ class Inspection:
             "self_attack": self.self_attack.as_dict(),
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
+            "rows_digest": self.rows_digest,
         }
 
     def _repr_html_(self) -> str:

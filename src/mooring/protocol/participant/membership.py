@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from mooring.atomic_io import hash_file, open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
@@ -12,6 +14,7 @@ from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
 from mooring.protocol.messages.card import Member, combining_text, require_name, write_card
 from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
 
 _KEPT = "dealt.anchor"
@@ -89,6 +92,39 @@ def _require_epsilon(epsilon: float | None, floors: Floors) -> None:
     if epsilon is not None and epsilon > floors.most_epsilon:
         reason = f"its epsilon of {epsilon:g} is above your limit of {floors.most_epsilon:g}"
         raise RefusedError("the study", reason=reason, cure=cure)
+
+
+def read_check(vault: Vault, study: Study) -> dict[str, Any]:
+    """What the last check in this study found; empty where there is none that can be read."""
+    try:
+        return dict(json.loads((vault.study_path(study.folder_name) / "check.json").read_bytes()))
+    except (OSError, ValueError, TypeError):  # what is damaged is told by the report
+        return {}
+
+
+def require_limits(vault: Vault, study: Study, rows_digest: str) -> None:
+    """Refuse a first upload of rows that the last check does not show to keep to the study's limits, unless overridden.
+
+    Parameters
+    ----------
+    vault, study
+        The participant's.
+    rows_digest : str
+        Of the rows to be shared.
+    """
+    entry = Ledger(vault.folder).entry(study.digest)
+    if not study.upload_limits or (entry is not None and entry.bundle is not None):
+        return
+    checked, asks = read_check(vault, study), f"the study asks for {' and '.join(map(repr, study.upload_limits))}"
+    if checked.get("rows_digest") != rows_digest:
+        reason = f"{asks}, and these rows were not checked"
+        raise RefusedError("the upload", reason=reason, cure="Run 'mooring check' on this very table first.")
+    if checked.get("exceeded", True) and not checked.get("override"):
+        raise RefusedError(
+            "the upload",
+            reason=f"{asks}, and the check does not show that these rows keep to it",
+            cure="Stay out, or ask for a study with more noise; or give --override 'NAME: REASON', which your report shows.",
+        )
 
 
 def deal_anchor(vault: Vault, study: Study, path: Path) -> str:

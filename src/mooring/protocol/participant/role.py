@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from mooring.errors import InputError
 from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.result import require_reasoned
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import deal_anchor, find_membership, open_anchor, require_floors
+from mooring.protocol.participant.membership import (
+    deal_anchor,
+    find_membership,
+    open_anchor,
+    read_check,
+    require_floors,
+)
 from mooring.protocol.participant.secure_sums import (
     CombineResult,
     ConfirmResult,
@@ -21,6 +29,8 @@ from mooring.protocol.participant.secure_sums import (
     share_sums,
 )
 from mooring.protocol.participant.upload import ShareResult, share_rows
+from mooring.protocol.storage.fingerprints import RowCollector
+from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables import TableFit, check_fit
 from mooring.tables.sampling import sample_rows
@@ -82,6 +92,8 @@ class Participant:
     ) -> Inspection | SumInspection:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
 
+        What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits.
+
         Parameters
         ----------
         data : path or data frame
@@ -95,10 +107,14 @@ class Participant:
         require_floors(self.study, self.vault.floors)
         if self.study.sums is not None and self.study.sums.person:
             ignore = (*ignore, self.study.sums.person)
-        found = sample_rows(self.study.schema, data, ignore=ignore, seed=seed)
+        collector = RowCollector(self.vault.ledger_key, self.study.schema)
+        sample = sample_rows(self.study.schema, data, ignore=ignore, seed=seed, each=collector.add)
         look: Callable[..., Inspection | SumInspection] = inspect if self.study.sums is None else inspect_sums
-        counts = {"n_rows": found.n_rows, "class_counts": found.class_counts}
-        return look(self.study, found.encoded, **counts, seed=seed, progress=progress)
+        counts = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
+        found = look(self.study, sample.encoded, **counts, seed=seed, progress=progress)
+        found = replace(found, rows_digest=collector.finish()[0].digest)
+        self.keep_record("check", found.as_dict(), command="")
+        return found
 
     def keep_record(
         self, step: Literal["check", "share", "predict"], found: Mapping[str, Any], *, command: str
@@ -109,7 +125,8 @@ class Participant:
         ----------
         step : {"check", "share", "predict"}
         found : mapping
-            The result's `as_dict()`. Predictions without labels do not replace a score that was kept before.
+            The result's `as_dict()`. Predictions without labels do not replace a score that was kept before; an override
+            of limits stays with the rows that it was for.
         command : str
             How the step was asked for.
         """
@@ -117,25 +134,11 @@ class Participant:
         path = self.vault.study_folder(self.study.folder_name) / f"{step}.json"
         if step == "predict" and found["score"] is None and path.exists():
             record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
+        before = read_check(self.vault, self.study) if step == "check" else {}
+        if before.get("override") and before.get("rows_digest") == found["rows_digest"]:
+            record["override"] = before["override"]
         self.vault.write(self.study.folder_name, path.name, json.dumps(record).encode())
         return record
-
-    def share_sums(
-        self, data: TableSource, *, output: Path, ignore: Collection[str] = (), progress: Progress | None = None
-    ) -> SumShareResult:
-        """Write the one bundle of secure sums, or the same bytes again.
-
-        Parameters
-        ----------
-        data : TableSource
-            The table.
-        output : Path
-            The bundle.
-        ignore : collection of str, optional
-            Columns of the table that the study does not have.
-        progress : Progress, optional
-        """
-        return share_sums(self.vault, self.study, data, output=output, ignore=ignore, progress=progress)
 
     def confirm(self, bundles: Path, *, output: Path) -> ConfirmResult:
         """Write a combiner's confirmation, before the list is closed; see `confirm_bundles`."""
@@ -162,32 +165,51 @@ class Participant:
         self,
         data: TableSource,
         *,
-        anchor: Path,
         output: Path,
+        anchor: Path | None = None,
         labels: bool = False,
+        override: str = "",
         ignore: Collection[str] = (),
         progress: Progress | None = None,
-    ) -> ShareResult:
-        """Write the one bundle, or the same bytes again.
+    ) -> ShareResult | SumShareResult:
+        """Write the one bundle that the study asks for, of rows or of secure sums, or the same bytes again.
 
         Parameters
         ----------
         data : TableSource
             The table.
-        anchor : Path
-            The study's anchor file.
         output : Path
             The bundle.
+        anchor : Path, optional
+            The study's anchor file; secure sums have none.
         labels : bool, default False
-            Consent: the analyst may see the label of every row. A study with a label is refused without it.
+            Consent: the analyst may see the label of every row. Rows with a label are refused without it; in secure sums
+            labels stay at home.
+        override : str
+            'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept.
         ignore : collection of str, optional
             Columns of the table that the study does not have.
         progress : Progress, optional
         """
-        vault, study = self.vault, self.study
+        vault, study, checked = self.vault, self.study, read_check(self.vault, self.study)
+        require_reasoned(override)
+        if override and checked.get("exceeded"):
+            vault.write(study.folder_name, "check.json", json.dumps(checked | {"override": override}).encode())
+        if study.sums is not None:
+            return share_sums(vault, study, data, output=output, ignore=ignore, progress=progress)
+        if anchor is None:
+            cure = "Give the file that the dealer sent."
+            raise InputError("anchor", expected="given, to share rows", got="none", cure=cure)
         return share_rows(
             vault, study, data, anchor=anchor, output=output, labels=labels, ignore=ignore, progress=progress
         )
+
+    def recall_check(self) -> str:
+        """What the last check said of the rows that were shared."""
+        entry, checked = Ledger(self.vault.folder).entry(self.study.digest), read_check(self.vault, self.study)
+        if entry is None or checked.get("rows_digest") != entry.rows_digest:
+            return "These rows were not checked: 'mooring check' tells what they give away."
+        return f"The check of these rows: {checked.get('decision') or checked['verdict']}"
 
     def predict(
         self,

@@ -42,9 +42,9 @@ from mooring.protocol.messages.sums.bundle import (
     words_of,
     write_sum_bundle,
 )
-from mooring.protocol.participant.membership import find_membership, require_floors
-from mooring.protocol.storage.fingerprints import Fingerprinter, hash_names
-from mooring.protocol.storage.ledger import Ledger, RowSummary, Spending, summarise_rows
+from mooring.protocol.participant.membership import find_membership, require_floors, require_limits
+from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
+from mooring.protocol.storage.ledger import Ledger, Spending
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.inbox import list_files
 from mooring.tables import encoded_batches, read_ahead
@@ -105,6 +105,7 @@ def share_sums(
         kept, ledger = vault.study_folder(study.folder_name) / _KEPT, Ledger(vault.folder)
         names, limit = hash_names(column.name for column in study.columns), vault.floors.most_epsilon
         spending = Spending(settings.epsilon, bool(settings.person), names, member.combining_key, limit)
+        require_limits(vault, study, rows.digest)
         entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, spending=spending)
         reissued = entry.bundle is not None
         if reissued and not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
@@ -140,12 +141,9 @@ def _sum_rows(
     vault: Vault, study: Study, data: TableSource, ignore: Collection[str], progress: Progress | None
 ) -> tuple[Integers, RowSummary]:
     """The exact sums over a table, and what the ledger is told of its rows."""
-    scheme, label = study.sum_scheme, study.label
+    scheme = study.sum_scheme
     person, features = scheme.settings.person, study_features(study)
-    sums, counts = SumAccumulator(scheme.layout), np.zeros(len(label.classes), dtype=np.int64)
-    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
-    small = np.min_scalar_type(len(label.classes)) if label.kind == "classes" else np.dtype("<f4")
-    labels: list[npt.NDArray[Any]] = []
+    sums, collector = SumAccumulator(scheme.layout), RowCollector(vault.ledger_key, study.schema)
 
     def read(progress: Progress | None) -> Iterator[EncodedRows]:
         return read_ahead(
@@ -169,17 +167,13 @@ def _sum_rows(
         for start in range(0, len(scaled), _ROWS_OF_FEATURES):  # as many as the processor's cache holds
             here = slice(start, start + _ROWS_OF_FEATURES)
             sums.add(features.apply(block.rows[here]), scaled[here], None if weights is None else weights[here])
-        prints.add(block.values[:, : len(study.columns)])
-        labels.append(block.labels.astype(small))
-        if label.kind == "classes":
-            counts += np.bincount(block.labels, minlength=counts.size)
-    _require_rows(scheme, sums.n_rows, counts, study.smallest_class)
+        collector.add(block)
+    _require_rows(scheme, sums.n_rows, collector.counts, study.smallest_class)
     if most == "mean":
         counted.require_same(seen)
     elif person:
         _require_persons(seen.most, most)
-    rows, _ = summarise_rows(vault.ledger_key, prints.take(), prints.column_tags(), np.concatenate(labels))
-    return sums.vector, rows
+    return sums.vector, collector.finish()[0]
 
 
 def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -44,6 +44,8 @@ class SumInspection:
     verdict: str
     exceeded: tuple[str, ...] = ()
     """Limits of the study that these sums do not keep."""
+    rows_digest: str = ""
+    """As of `Inspection`."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the record that a report reads; no row is in it."""
@@ -56,6 +58,7 @@ class SumInspection:
             "sums": None if self.self_attack is None else self.self_attack.as_dict(),
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
+            "rows_digest": self.rows_digest,
         }
 
     def _repr_html_(self) -> str:

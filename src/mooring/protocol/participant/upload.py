@@ -47,10 +47,10 @@ from mooring.protocol.messages.bundle import (
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.signed_file import encode_signed_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import find_membership, open_anchor, require_floors
+from mooring.protocol.participant.membership import find_membership, open_anchor, require_floors, require_limits
 from mooring.protocol.participant.secrets import Perturbation
-from mooring.protocol.storage.fingerprints import Fingerprinter
-from mooring.protocol.storage.ledger import Ledger, RowSummary, summarise_rows
+from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
+from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import encoded_batches, read_ahead
 from mooring.typing import Progress, TableSource
@@ -138,6 +138,7 @@ def share_rows(
             surveyed, rows = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
             _require_no_small_class(study, surveyed.class_counts)
             ledger = Ledger(vault.folder)
+            require_limits(vault, study, rows.digest)
             entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name)
             del rows  # of many rows, every array that is not needed any more is let go
             counts, reissued = surveyed.class_counts, entry.bundle is not None
@@ -179,10 +180,7 @@ def _survey(
     """The first pass: every row checked, fingerprinted and counted; mapped rows are written in the order of the file."""
     study, secret = perturbation.study, perturbation.map
     project = study_projection(study).encode if study.projection != "none" else np.asarray
-    prints = Fingerprinter(perturbation.vault.ledger_key, [column.name for column in study.columns])
-    small = np.min_scalar_type(len(study.label.classes)) if study.label.kind == "classes" else np.dtype("<f4")
-    labels: list[npt.NDArray[Any]] = []
-    counts = np.zeros(len(study.label.classes), dtype=np.int64)
+    collector = RowCollector(perturbation.vault.ledger_key, study.schema)
 
     def map_block(rows: npt.NDArray[np.float64]) -> memoryview:
         return np.asarray(map_rows(project(rows), secret, precision="float32"), dtype="<f4", order="C").data.cast("B")
@@ -192,19 +190,14 @@ def _survey(
         made: deque[Future[memoryview]] = deque()
         for block in read_ahead(encoded_batches(study.schema, data, ignore=tuple(ignore), progress=tell)):
             made.append(threads.submit(map_block, block.rows))
-            prints.add(block.values[:, : len(study.columns)])
-            labels += [] if block.labels is None else [block.labels.astype(small)]
-            if study.label.kind == "classes" and block.labels is not None:
-                counts += np.bincount(block.labels, minlength=counts.size)
+            collector.add(block)
             if len(made) > ahead:
                 mapped.write(made.popleft().result())
         for one in made:
             mapped.write(one.result())
-    joined = np.concatenate(labels) if labels else None
-    labels.clear()
-    rows, order = summarise_rows(perturbation.vault.ledger_key, prints.take(), prints.column_tags(), joined)
-    by_class = dict(zip(study.label.classes, counts.tolist(), strict=True)) if counts.size else None
-    return _Surveyed(order, joined, by_class), rows
+    rows, order, labels = collector.finish()
+    by_class = dict(zip(study.label.classes, collector.counts.tolist(), strict=True)) if study.label.classes else None
+    return _Surveyed(order, labels, by_class), rows
 
 
 def _place(

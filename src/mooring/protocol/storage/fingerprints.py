@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from mooring.protocol.crypto.keys import Secret
+from mooring.tables import Schema
+from mooring.tables.encoder import EncodedRows
 
 Words = npt.NDArray[np.uint64]
 _WORDS_AT_ONCE = 2**16
@@ -124,3 +127,81 @@ def find_known_rows(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool
         found[start : start + step][inside] = earlier[places[inside]] == block[inside]
     found[1:] &= sorted_prints[1:] != sorted_prints[:-1]
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class RowSummary:
+    """What the ledger is told of the rows to be shared."""
+
+    digest: str
+    """Keyed, whatever the order of the rows."""
+    prints: Words
+    """Keyed fingerprints of the rows, sorted."""
+    column_tags: tuple[str, ...]
+
+
+class RowCollector:
+    """Collects fingerprints, labels and counts of classes, block by block: what is asked of rows before they are shared.
+
+    Parameters
+    ----------
+    key : Secret
+        The vault's key of fingerprints.
+    schema : Schema
+        The study's.
+    """
+
+    def __init__(self, key: Secret, schema: Schema) -> None:
+        self._key, self._label, names = key, schema.label, [column.name for column in schema.columns]
+        self._prints, self._n_columns = Fingerprinter(key, names), len(names)
+        self._labels: list[npt.NDArray[Any]] = []
+        self.counts = np.zeros(len(schema.label.classes), dtype=np.int64)
+
+    def add(self, block: EncodedRows) -> None:
+        """Take further rows."""
+        self._prints.add(block.values[:, : self._n_columns])
+        if block.labels is None:
+            return
+        has_classes = self._label.kind == "classes"
+        self._labels.append(block.labels.astype(np.min_scalar_type(self.counts.size) if has_classes else "<f4"))
+        if has_classes:
+            self.counts += np.bincount(block.labels, minlength=self.counts.size)
+
+    def finish(self) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger], npt.NDArray[Any] | None]:
+        """What the ledger is told of all rows, the order of their fingerprints, and labels in the order they came."""
+        labels = np.concatenate(self._labels) if self._labels else None
+        self._labels.clear()
+        summary, order = summarise_rows(self._key, self._prints.take(), self._prints.column_tags(), labels)
+        return summary, order, labels
+
+
+def summarise_rows(
+    key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[Any] | None = None
+) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger]]:
+    """What the ledger is told of rows, and the order of their fingerprints, which are sorted in place.
+
+    Labels carry no noise, and another study may ask for another one: they have no part in the fingerprints, by which rows
+    are known again, and are in the digest. Of rows with one fingerprint, the label says which comes first.
+
+    Parameters
+    ----------
+    prints : array of uint64
+        Sorted in place.
+    labels : array, optional
+    """
+    order = shrink_indices(np.argsort(prints), prints.size)
+    prints.sort()
+    if labels is not None:
+        twins = np.zeros(prints.size, dtype=np.bool_)
+        twins[1:] = prints[1:] == prints[:-1]
+        twins[:-1] |= twins[1:]
+        if twins.any():
+            own = order[twins]
+            order[twins] = own[np.lexsort((labels[own], prints[twins]))]
+        del twins
+    return RowSummary(hash_rows(key, prints, labels, order), prints, tuple(column_tags)), order
+
+
+def shrink_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
+    """Indices in half the memory, where there are fewer than four thousand million rows."""
+    return indices.astype(np.uint32 if n_rows < 2**32 else np.uint64)

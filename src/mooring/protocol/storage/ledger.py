@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from mooring.atomic_io import explain_os_errors, open_atomically
 from mooring.errors import RefusedError, StorageError
-from mooring.protocol.crypto.keys import Secret
-from mooring.protocol.storage.fingerprints import Words, find_known_rows, hash_rows
+from mooring.protocol.storage.fingerprints import RowSummary, Words, find_known_rows
 
 _MOST_SHARED = 0.01
 _FRESH_NOISE = "with fresh noise on the same rows the noise can be averaged away"
@@ -68,17 +67,6 @@ class Entry:
     n_rows: int
     column_tags: tuple[str, ...]
     bundle: str | None
-
-
-@dataclass(frozen=True, eq=False)
-class RowSummary:
-    """What the ledger is told of the rows to be shared."""
-
-    digest: str
-    """Keyed, whatever the order of the rows."""
-    prints: Words
-    """Keyed fingerprints of the rows, sorted."""
-    column_tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -307,38 +295,6 @@ class Ledger:
         except (sqlite3.Error, UnicodeDecodeError):  # the latter from damaged names of columns
             cure = "Check that there is room and that the vault's folder can be written; or restore a backup."
             raise StorageError("the ledger", reason="it cannot be read or written", cure=cure) from None
-
-
-def summarise_rows(
-    key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[Any] | None = None
-) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger]]:
-    """What the ledger is told of rows, and the order of their fingerprints, which are sorted in place.
-
-    Labels carry no noise, and another study may ask for another one: they have no part in the fingerprints, by which rows
-    are known again, and are in the digest. Of rows with one fingerprint, the label says which comes first.
-
-    Parameters
-    ----------
-    prints : array of uint64
-        Sorted in place.
-    labels : array, optional
-    """
-    order = shrink_indices(np.argsort(prints), prints.size)
-    prints.sort()
-    if labels is not None:
-        twins = np.zeros(prints.size, dtype=np.bool_)
-        twins[1:] = prints[1:] == prints[:-1]
-        twins[:-1] |= twins[1:]
-        if twins.any():
-            own = order[twins]
-            order[twins] = own[np.lexsort((labels[own], prints[twins]))]
-        del twins
-    return RowSummary(hash_rows(key, prints, labels, order), prints, tuple(column_tags)), order
-
-
-def shrink_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
-    """Indices in half the memory, where there are fewer than four thousand million rows."""
-    return indices.astype(np.uint32 if n_rows < 2**32 else np.uint64)
 
 
 def _has_same_columns(rows: RowSummary, entry: Entry) -> bool:
