@@ -1,6 +1,8 @@
 """One contract that every attack on sums keeps, in every view; and that each is strong where it must be."""
 
+import math
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from mooring.attacks import DoesNotApply
 from mooring.attacks.sums import SUM_ATTACKS, LabelledFeatures, SumView, score_membership, score_without_sums
+from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.leverage import measure_leverage
 from mooring.attacks.sums.register import MOST_CANDIDATES
 from mooring.attacks.sums.whitened_difference import whitened_difference
@@ -19,7 +22,9 @@ from mooring.mechanisms.secure_sum.guarantee import SumPrivacy
 from mooring.metrics import Membership
 from tests.attacks.test_contract import arrays_of, check_sentence, holds
 from tests.raising import raising
+from tests.record import check_record
 
+RECORD = Path(__file__).parent / "record.json"
 P, WIDTH = 4, 9
 N_ROWS = {"few rows": 2, "one honest": 4}
 NOISY = ("noise", "much noise")
@@ -100,6 +105,18 @@ def test_it_scores_candidates_where_it_must_and_says_why_not_elsewhere(attack: s
     assert np.array_equal(scores, score_membership(attack, view, candidates), equal_nan=True)
 
 
+def test_scores_are_as_on_record() -> None:
+    """Of every attack in every view in which it applies: the scores of a member, of another row, and of all rows."""
+    found = {}
+    for attack, views in CONTRACT.items():
+        for name in sorted(views):
+            _, candidates, n = simulated(name)
+            scores = np.arcsinh(score_membership(attack, view_of(name), candidates))  # some are as large as 1e9
+            told = scores[np.isfinite(scores)]
+            found[f"{attack}, {name}"] = [scores[0], scores[n], told.sum(), np.abs(told).sum()]
+    check_record(RECORD, "sums", found)
+
+
 @pytest.mark.parametrize(("attack", "name", "least"), STRONG)
 def test_it_tells_members_where_it_must(attack: str, name: str, least: float) -> None:
     _, candidates, n = simulated(name)
@@ -177,6 +194,25 @@ def test_leverage_does_not_depend_on_the_unit_of_features() -> None:
     rows = np.random.default_rng(0).standard_normal((5, 4))
     found, scaled = (measure_leverage(u**2 * rows[:2].T @ rows[:2], u * rows, noise_scale=0.0) for u in (1, 10))
     np.testing.assert_allclose(found, scaled, rtol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.98, 1.02])
+def test_a_class_of_one_is_told_until_noise_hides_the_count(share: float) -> None:
+    """Of four classes, σ on S moves the constant's column by σ/√2, a class's count by σ/(√2 · constant² · 4)."""
+    constant, row = 0.5, np.array([[0.3, 0.5]])
+    noise = share * 0.25 * math.sqrt(2) * constant**2 * 4
+    sums = np.column_stack([row[0], np.array([[0.1], [1.5]]) * np.ones(3)])
+    view: Any = SimpleNamespace(
+        constant=constant,
+        class_sums=lambda: sums,
+        layout=SimpleNamespace(outcome=SimpleNamespace(n_classes=4)),
+        honest=SimpleNamespace(noise_scales=(noise, 0.0)),
+    )
+    if share > 1:
+        with pytest.raises(DoesNotApply):
+            class_of_one(view, LabelledFeatures(row, np.eye(4)[:1]))
+    else:
+        assert class_of_one(view, LabelledFeatures(row, np.eye(4)[:1])) == pytest.approx([0.0])
 
 
 def test_a_register_must_be_one() -> None:

@@ -715,6 +715,10 @@ def test_examples_are_taken_out_of_what_an_earlier_run_left(parts: Parts, tmp_pa
     kept = list(tmp_path.glob("point-*.json"))
     assert len(kept) == 2
     assert all(json.loads(path.read_text())["examples"] is None for path in kept)
+    for left in ('{"examples": {}, "x": NaN}', "{}", "no JSON"):  # not of an audit's writing
+        first.write_text(left)
+        mooring.audit.checkpoints._take_examples_out(first)
+        assert not first.exists()
 
 
 def test_one_target_that_an_attack_cannot_touch_does_not_hide_the_others(parts: Parts) -> None:

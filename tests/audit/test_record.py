@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -30,11 +31,12 @@ from mooring.audit.hazards import (
     separated_variances,
     state_exposure,
     state_membership,
+    state_own_sums,
     warn_of_dissimilar_colluder,
     warn_of_linkage,
     warn_of_linked_rows,
 )
-from mooring.audit.leakage import _most_telling
+from mooring.audit.leakage import AttemptLog, _most_telling
 from mooring.audit.planning import Plan
 from mooring.audit.planning.search import PointSearch
 from mooring.audit.result import AttackOutcome, AuditResult, References
@@ -199,9 +201,35 @@ def test_what_is_exposed_is_stated_and_only_above_luck() -> None:
 
 
 def test_whether_a_row_is_in_is_said_beside_chance() -> None:
-    told = figure(0.3, chance=0.02, control=0.015, higher_is_worse=True)
+    told = figure(0.3, chance=0.0144, control=0.015, higher_is_worse=True)
     words = state_membership(point(membership_at_1_percent=told)) or ""
-    assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1", "2", "1.5"]
+    assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1", "1.4", "1.5"]
+
+
+def test_sums_are_spoken_of_first_only_where_rows_stand_beside_them_for_contrast() -> None:
+    stated = SimpleNamespace(point=SimpleNamespace(state_guarantee=lambda: "guarantee"))
+    for contrast, results in ((True, [stated]), (False, [stated]), (True, [])):
+        given: Any = SimpleNamespace(description={"contrast": contrast}, sums=SimpleNamespace(results=results))
+        with patch.object(hazards, "state_sums", lambda one: "measured"):
+            said = state_own_sums(given)
+        assert said == ("Secure sums: guarantee Here measured" if contrast and results else None)
+
+
+def test_an_attack_is_hopeless_only_where_it_was_measured() -> None:
+    """No measure, no guess or no rows: the other denoisers are tried, too."""
+    truth = np.eye(3)
+    guess = SimpleNamespace(by_class=truth + 0.1)
+    attempts = [
+        SimpleNamespace(found=None if rows is None else SimpleNamespace(rows=rows)) for rows in (truth + 1, None)
+    ]
+    for measured, one, hopeless in (
+        (SimpleNamespace(truth=truth, guess=guess), attempts[0], True),
+        (SimpleNamespace(truth=truth, guess=guess), attempts[1], False),
+        (SimpleNamespace(truth=truth, guess=None), attempts[0], False),
+        (None, attempts[0], False),
+    ):
+        audit: Any = SimpleNamespace(evaluator=measured)
+        assert AttemptLog._is_hopeless(audit, [one]) is hopeless  # type: ignore[list-item]
 
 
 def test_the_attack_that_links_most_is_looked_at_whatever_its_error() -> None:

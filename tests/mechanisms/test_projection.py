@@ -72,6 +72,16 @@ def test_a_public_svd_finds_the_top_singular_vectors(public_rows: np.ndarray, rn
     assert np.allclose(projection.matrix.T @ projection.matrix, np.eye(4), atol=1e-14)
 
 
+def test_each_pass_of_the_public_svd_is_one_step_of_subspace_iteration(rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((40, 12))
+    Q = np.linalg.qr(np.random.default_rng(1).standard_normal((12, 4)))[0]
+    for n_passes in (1, 2, 3):
+        found = public_svd_projection(rows, 3, rng=np.random.default_rng(1), n_passes=n_passes, oversampling=1)
+        V = Q @ np.linalg.svd(rows @ Q)[2][:3].T
+        assert np.allclose(projector(found), V @ V.T, atol=1e-10)
+        Q = np.linalg.qr(rows.T @ rows @ Q)[0]
+
+
 def test_the_public_svd_does_not_centre(rng: np.random.Generator) -> None:
     """Rows far from the origin, with spread in another direction: the uncentred top direction is that of the mean."""
     rows = np.array([10.0, 0.0, 0.0]) + rng.standard_normal((50, 1)) * np.array([0.0, 1.0, 0.0])

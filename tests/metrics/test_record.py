@@ -11,6 +11,7 @@ from mooring.metrics import (
     Carriers,
     KnownRows,
     bootstrap_mean,
+    bound_epsilon,
     build_galleries,
     build_identity_galleries,
     error_figure,
@@ -66,6 +67,23 @@ def attributes(**options: Any) -> Any:
     ).as_dict()
 
 
+def epsilon_bounds() -> Any:
+    """The ε that many and few scores bound, told by one tail, by the middle, and by nothing."""
+    rng, found = np.random.default_rng(5), []
+    for n, shift, betrayed in (
+        (4000, 0.0, 200),
+        (4000, 1.0, 0),
+        (200, 0.5, 6),
+        (200, 0.5, 6),
+        (40, 3.0, 0),
+        (4, 9.0, 0),
+    ):
+        included, excluded = shift + rng.standard_normal(n), rng.standard_normal(n)
+        included[:betrayed] = 9.0
+        found += [bound_epsilon(*pair, delta=1e-3).as_dict() for pair in ((included, excluded), (-excluded, -included))]
+    return found
+
+
 def linkage() -> Any:
     rng = np.random.default_rng(4)
     rows = np.round(rng.standard_normal((30, 3)))  # with ties
@@ -104,6 +122,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "category": attributes,
     "category, with labels": lambda: attributes(with_labels=True),
     "number": lambda: attributes(kind="number"),
+    "epsilon": epsilon_bounds,
     "linkage": linkage,
     "means": means,
 }

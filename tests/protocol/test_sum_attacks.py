@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from mooring.audit import LeakageLimit
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.study import Study
@@ -19,7 +20,7 @@ from mooring.protocol.participant import secure_sums
 from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secure_sums import share_sums
-from mooring.protocol.participant.sum_inspection import _verdict
+from mooring.protocol.participant.sum_inspection import _is_kept, _verdict
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.vault import Floors
 from mooring.tables.schema import Column
@@ -151,6 +152,12 @@ def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
     one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
     assert "the study's noise" in _verdict(one, audit)
     assert "the study's noise" not in _verdict(three, audit)
+
+
+@pytest.mark.parametrize(("epsilon", "kept"), [(1.0, True), (2.0, True), (2.1, False), (None, False)])
+def test_a_limit_of_epsilon_is_kept_by_the_studys_noise_alone(epsilon: float | None, kept: bool) -> None:
+    assert _is_kept(LeakageLimit.parse("epsilon at most 2"), epsilon, None) is kept
+    assert not _is_kept(LeakageLimit.parse("membership at most 5 %"), epsilon, None)
 
 
 def test_check_attacks_ones_own_sums(folder: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -33,6 +34,7 @@ from mooring.report.audit_page import render_audit, render_plan
 from mooring.tables import Partition
 from tests.auditing import audited, planned
 from tests.raising import raising
+from tests.record import check_record
 
 EPSILONS = (None, 8.0, 1.0)
 POINT = OperatingPoint("aa-i-gdp-data-noise", 6, 24, 0.0, 0.5)
@@ -62,6 +64,10 @@ def spec(**options: object) -> SumSpec:
 @pytest.fixture(scope="module")
 def result() -> AuditResult:
     return audited(study(), points=[POINT], attacks=["procrustes"], learner="linear", sums=spec())
+
+
+def test_figures_of_sums_are_as_on_record(result: AuditResult) -> None:
+    check_record(Path(__file__).parents[1] / "record.json", "sums", result.sums.as_dict())
 
 
 def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResult) -> None:

@@ -159,6 +159,11 @@ def test_a_kill_at_every_write_leaves_what_was_or_what_comes(tmp_path: Path, mon
     assert sum(len(rows) for _, rows, _ in collaboration_file.read_blocks(work, study, read_space(work, study))) == 240
 
 
+@pytest.mark.parametrize(("n_components", "rows"), [(1, 65_536), (100, 41_943), (10**6, 256)])
+def test_blocks_have_as_many_rows_as_memory_allows(n_components: int, rows: int) -> None:
+    assert collaboration_file.choose_block_rows(n_components) == rows
+
+
 def test_the_first_participant_that_fits_as_most_do_is_the_reference() -> None:
     assert choose_reference([0.5, 0.9, 0.91, 0.92]) == 2
     assert choose_reference([1.0 - 1e-7, 1.0, 1.0]) == 0

@@ -11,7 +11,7 @@ import onnx
 import pyarrow.parquet as pq
 import pytest
 
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import train_learner
 from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.analyst import delivery
@@ -86,6 +86,8 @@ def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_del
     with raising(InputError, "study", cure="mooring export"):
         train(study, work)
     analyst = Analyst(study, work, ANALYST)
+    with raising(StorageError, "the collaboration matrix", reason="there is none in this folder"):
+        Analyst(study, tmp_path, ANALYST).export(tmp_path / "matrix.parquet")
     table = pq.read_table(analyst.export(tmp_path / "matrix.parquet"))
     assert table.column_names == ["participant", *(f"z{k + 1}" for k in range(6))]
     with raising(InputError, "output", cure="--force"):
@@ -233,6 +235,9 @@ def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path)
     assert release is not None
     assert 0 < release.risk < 0.6
     assert release.override == ""
+    (record := work / delivery.TRAINING_FILE).write_text(record.read_text().replace('"holds_rows"', '"holds"'))
+    with raising(RefusedError, "the delivery", reason="all may be told"):  # whether it holds rows is not known
+        deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)
     train(study, work, learner="svm")  # which holds rows: all of them can be told
     with raising(RefusedError, "the delivery"):
         deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)

@@ -107,7 +107,13 @@ def node(name: str, inputs: list[str], outputs: list[str], **attributes: Any) ->
 
 
 def test_the_model_that_the_others_are_made_from_is_accepted() -> None:
-    check(good().SerializeToString())
+    model = good()
+    check(model.SerializeToString())
+    noughts = [entry for step in model.graph.node for entry in step.attribute if entry.i == 0]
+    assert noughts
+    for entry in noughts:  # a number that is left out is nought
+        entry.ClearField("i")
+    check(model.SerializeToString())
 
 
 Change = Callable[[onnx.ModelProto], object]

@@ -464,8 +464,10 @@ def test_what_is_too_slow_or_too_small_for_a_self_attack() -> None:
 
 def test_a_model_of_many_rows_is_of_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "_MOST_ROWS_ALONE", 50)
+    number = Label("weight", "number", low=-9.0, high=9.0)
     for n, n_used in ((50, 50), (60, 50)):
-        score = looked_at(gaussian(n), classes(n), study()).local_only
-        assert score is not None
-        assert score.n == n_used
+        for labels, label in ((classes(n), {}), (gaussian(n)[:, 0], {"label": number})):
+            score = looked_at(gaussian(n), labels, study(**label)).local_only
+            assert score is not None
+            assert score.n == n_used
     assert looked_at(gaussian(3), None, study(label=Label())).self_attack.description["rows_each"] == [1, 2]

@@ -15,7 +15,7 @@ from mooring.errors import RefusedError, StorageError
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.bundle import verify_bundle
-from mooring.protocol.storage.fingerprints import Fingerprinter, RowSummary, summarise_rows
+from mooring.protocol.storage.fingerprints import Fingerprinter, RowSummary, find_known_rows, summarise_rows
 from mooring.protocol.storage.ledger import Ledger, _entry
 from mooring.tables.schema import Column, Label
 from tests.raising import raising
@@ -309,6 +309,12 @@ def test_fingerprints_tell_rows_apart_and_know_them_again():
     assert not np.intersect1d(found, renamed).size
     assert not np.intersect1d(found, keyed).size
     assert np.array_equal(prints.add(np.zeros((1, 3))), prints.add(-np.zeros((1, 3))))
+
+
+def test_rows_are_known_again_wherever_they_stand_and_equal_ones_once():
+    prints, earlier = np.array([1, 1, 2, 3, 3, 9], dtype=np.uint64), np.array([1, 3, 9], dtype=np.uint64)
+    assert find_known_rows(prints, earlier).tolist() == [True, False, False, True, False, True]
+    assert find_known_rows(earlier, prints).tolist() == [True, True, True]
 
 
 def test_fingerprints_and_tags_of_columns_are_those_that_kept_ledgers_hold():

@@ -164,9 +164,10 @@ def test_a_stores_own_address_in_the_open_is_refused(
 def test_a_folder_gets_a_copy_and_nobodys_file_is_written_over(tmp_path: Path) -> None:
     data = make_bundle(tmp_path / "a.bundle", 0)
     (tmp_path / "inbox").mkdir()
-    for to in ("inbox", "inbox/", "inbox/other.bundle"):
+    for to, there in (("inbox", False), ("inbox/", True), ("inbox/other.bundle", False)):
         sent = send_file(tmp_path / "a.bundle", tmp_path / to if to == "inbox" else f"{tmp_path}/{to}")
         assert Path(sent.to).read_bytes() == data
+        assert (sent.there_before, sent.tries) == (there, 0 if there else 1)
     assert sorted(path.name for path in (tmp_path / "inbox").iterdir()) == ["a.bundle", "other.bundle"]
     other = make_bundle(tmp_path / "inbox" / "a.bundle", 1)
     with raising(InputError, "address", got="another file of this name"):
