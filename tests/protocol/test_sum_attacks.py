@@ -166,9 +166,9 @@ def test_check_attacks_ones_own_sums(folder: Path) -> None:
     participant, told = Participant(given.study, given.vaults[0]), []
     found = participant.check(given.table(0), progress=lambda *words: told.append(words[:2]))
     assert told == [(0, 2), (1, 2), (2, 2)]
-    areas = [one.worst("membership_auc")[1].value for one in found.self_attack.results]  # type: ignore[union-attr,index]
+    areas = [one.worst("membership_auc")[1].value for one in found.sums.results]  # type: ignore[union-attr,index]
     assert areas[0] < 0.75 < areas[1]
-    assert participant.check(given.table(0, 15)).self_attack is None  # type: ignore[union-attr]
+    assert participant.check(given.table(0, 15)).sums is None
 
 
 def test_means_are_of_persons_with_a_name(folder: Path) -> None:

@@ -19,6 +19,7 @@ from mooring.audit import (
     OperatingPoint,
     PointResult,
     References,
+    SumAudit,
     root_mean_square,
     run_audit,
 )
@@ -69,17 +70,19 @@ class Inspection:
     """What holds whatever the rows are, and what could not be done."""
     local_only: Score | None
     """A model of one's own, on the rows as they are, cross-validated: what joining has to beat."""
-    data_noise_scale: float
-    anchor_noise_scale: float
-    """σ and v of the study."""
-    rms: float
-    """s, the root mean square of the projected rows."""
-    self_attack: AuditResult
-    """A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
-    in. Without points where it could not be run."""
     verdict: str
     exceeded: tuple[str, ...] = ()
     """Limits of the study that these rows do not keep."""
+    data_noise_scale: float = 0.0
+    anchor_noise_scale: float = 0.0
+    """σ and v of the study."""
+    rms: float = 0.0
+    """s, the root mean square of the projected rows."""
+    self_attack: AuditResult | None = None
+    """A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
+    in. Without points where it could not be run; None in a study of secure sums."""
+    sums: SumAudit | None = None
+    """Of secure sums, membership with the study's noise and without any; None where it could not be run."""
     rows_digest: str = ""
     """Keyed: by it `share` knows these very rows again."""
 
@@ -89,27 +92,25 @@ class Inspection:
         return self.data_noise_scale / self.rms if self.rms > 0 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for the record that a report reads. Holds a few rows, original beside rebuilt."""
+        """Plain values, for the record that a report reads. Of shared rows it holds a few, original beside rebuilt."""
+        noise = {name: getattr(self, name) for name in ("data_noise_scale", "rms", "level", "anchor_noise_scale")}
         return {
             "rows": self.n_rows,
             "class_counts": self.class_counts,
             "hazards": list(self.hazards),
             "warnings": list(self.warnings),
             "local_only": None if self.local_only is None else self.local_only.as_dict(),
-            "noise": {
-                "data_noise_scale": self.data_noise_scale,
-                "rms": self.rms,
-                "level": self.level,
-                "anchor_noise_scale": self.anchor_noise_scale,
-            },
-            "self_attack": self.self_attack.as_dict(),
+            "noise": None if self.self_attack is None else noise,
+            "self_attack": None if self.self_attack is None else self.self_attack.as_dict(),
+            "sums": None if self.sums is None else self.sums.as_dict(),
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
             "rows_digest": self.rows_digest,
         }
 
     def _repr_html_(self) -> str:
-        tables = [self.self_attack.list_points()]
+        rows = [] if self.self_attack is None else [self.self_attack.list_points()]
+        tables = rows if self.sums is None else [self.sums.list_results()]
         return render_html(
             f"{self.n_rows} rows fit.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables
         )

@@ -23,7 +23,6 @@ from mooring.protocol.participant.membership import (
 from mooring.protocol.participant.secure_sums import (
     CombineResult,
     ConfirmResult,
-    SumShareResult,
     combine_shares,
     confirm_bundles,
     share_sums,
@@ -39,7 +38,6 @@ from mooring.typing import Progress, TableSource
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
     from mooring.protocol.participant.inspection import Inspection
     from mooring.protocol.participant.prediction import Predictions, Scoring
-    from mooring.protocol.participant.sum_inspection import SumInspection
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Participant:
 
     def check(
         self, data: TableSource, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
-    ) -> Inspection | SumInspection:
+    ) -> Inspection:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
 
         What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits.
@@ -109,7 +107,7 @@ class Participant:
             ignore = (*ignore, self.study.sums.person)
         collector = RowCollector(self.vault.ledger_key, self.study.schema)
         sample = sample_rows(self.study.schema, data, ignore=ignore, seed=seed, each=collector.add)
-        look: Callable[..., Inspection | SumInspection] = inspect if self.study.sums is None else inspect_sums
+        look: Callable[..., Inspection] = inspect if self.study.sums is None else inspect_sums
         counts = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
         found = look(self.study, sample.encoded, **counts, seed=seed, progress=progress)
         found = replace(found, rows_digest=collector.finish()[0].digest)
@@ -147,17 +145,12 @@ class Participant:
     def combine(
         self, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None
     ) -> CombineResult:
-        """Write a combiner's share of the total; see `combine_shares`.
+        """Write a combiner's share of the total.
 
         Parameters
         ----------
-        bundles : Path
-            Folder of everybody's bundles.
-        closing_list : Path
-            The analyst's list of those that count.
-        output : Path
-            The share.
-        progress : Progress, optional
+        bundles, closing_list, output, progress
+            As for `combine_shares`.
         """
         return combine_shares(self.vault, self.study, bundles, closing_list, output=output, progress=progress)
 
@@ -171,7 +164,7 @@ class Participant:
         override: str = "",
         ignore: Collection[str] = (),
         progress: Progress | None = None,
-    ) -> ShareResult | SumShareResult:
+    ) -> ShareResult:
         """Write the one bundle that the study asks for, of rows or of secure sums, or the same bytes again.
 
         Parameters
@@ -263,12 +256,12 @@ def check_table_fit(
     ]
 
 
-def describe_share(study: Study, shared: ShareResult | SumShareResult) -> tuple[str, str]:
+def describe_share(study: Study, shared: ShareResult) -> tuple[str, str]:
     """What a bundle holds, in words, and whom to send it to."""
     if study.sums is None:
         to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
         return f"{shared.n_rows} rows, shuffled", to_whom
-    settings, in_all = study.sum_scheme.settings, shared.as_dict()["epsilon_in_all"]
+    settings, in_all = study.sum_scheme.settings, shared.epsilon_in_all
     sums = f"sums over {shared.n_rows} rows, sealed to {len(study.sum_scheme.combiners)} combiners, "
     if settings.epsilon is None:
         return sums + "without noise and without a guarantee", "Send it to the analyst."

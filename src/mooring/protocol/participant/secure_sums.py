@@ -43,6 +43,7 @@ from mooring.protocol.messages.sums.bundle import (
     write_sum_bundle,
 )
 from mooring.protocol.participant.membership import find_membership, require_floors, require_limits
+from mooring.protocol.participant.upload import ShareResult
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
 from mooring.protocol.storage.ledger import Ledger, Spending
 from mooring.protocol.storage.vault import Vault
@@ -55,30 +56,6 @@ _KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
 _ROWS_AT_ONCE, _ROWS_OF_FEATURES = 2**14, 2**12
 
 
-@dataclass(frozen=True)
-class SumShareResult:
-    """What was shared; none of it but the digest leaves."""
-
-    n_rows: int
-    bundle_digest: str
-    reissued: bool
-    """Whether this is a bundle that was made before."""
-    epsilon: float | None
-    """Of this study; None without noise."""
-    spent: float
-    """What these rows have spent in other studies of secure sums."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "rows": self.n_rows,
-            "bundle_digest": self.bundle_digest,
-            "reissued": self.reissued,
-            "epsilon": self.epsilon,
-            "epsilon_in_all": None if self.epsilon is None or np.isinf(self.spent) else self.epsilon + self.spent,
-        }
-
-
 def share_sums(
     vault: Vault,
     study: Study,
@@ -87,7 +64,7 @@ def share_sums(
     output: Path,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
-) -> SumShareResult:
+) -> ShareResult:
     """Write the one bundle of these rows' sums in this study, or the same bytes again.
 
     Parameters
@@ -124,7 +101,7 @@ def share_sums(
         copy_atomically(kept, output, mode=0o600, what="the bundle")
         spent = ledger.spent_epsilon(study.digest, rows, spending)
     assert entry.bundle is not None
-    return SumShareResult(entry.n_rows, entry.bundle, reissued, settings.epsilon, spent)
+    return ShareResult(entry.n_rows, entry.bundle, reissued, epsilon=settings.epsilon, spent=spent)
 
 
 def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:

@@ -7,19 +7,16 @@ quorum has for them. Attackers of the real total know less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumResult, SumSpec
 from mooring.audit.sums import SumAuditor
-from mooring.learners import Score
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.inspection import measure_local_only, state_exceeded
+from mooring.protocol.participant.inspection import Inspection, measure_local_only, state_exceeded
 from mooring.protocol.participant.secure_sums import scale_labels
-from mooring.serialization import render_html
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -27,45 +24,6 @@ from mooring.typing import Progress
 
 _FEWEST_ROWS, _MOST_ROWS = 16, 2_000
 _NAMES = ("a colluder with a quarter of your rows", "your contribution, half of your rows")
-
-
-@dataclass(frozen=True)
-class SumInspection:
-    """What was found."""
-
-    n_rows: int
-    class_counts: dict[str, int] | None
-    hazards: tuple[str, ...]
-    warnings: tuple[str, ...]
-    local_only: Score | None
-    """A model of one's own, cross-validated: what joining has to beat."""
-    self_attack: SumAudit | None
-    """Membership with the study's noise and without any; None where it could not be run."""
-    verdict: str
-    exceeded: tuple[str, ...] = ()
-    """Limits of the study that these sums do not keep."""
-    rows_digest: str = ""
-    """As of `Inspection`."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for the record that a report reads; no row is in it."""
-        return {
-            "rows": self.n_rows,
-            "class_counts": self.class_counts,
-            "hazards": list(self.hazards),
-            "warnings": list(self.warnings),
-            "local_only": None if self.local_only is None else self.local_only.as_dict(),
-            "sums": None if self.self_attack is None else self.self_attack.as_dict(),
-            "verdict": self.verdict,
-            "exceeded": list(self.exceeded),
-            "rows_digest": self.rows_digest,
-        }
-
-    def _repr_html_(self) -> str:
-        tables = [] if self.self_attack is None else [self.self_attack.list_results()]
-        return render_html(
-            f"{self.n_rows} rows fit.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables
-        )
 
 
 def inspect_sums(
@@ -76,7 +34,7 @@ def inspect_sums(
     class_counts: dict[str, int] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> SumInspection:
+) -> Inspection:
     """Look at one participant's rows before their sums are shared.
 
     Parameters
@@ -110,7 +68,7 @@ def inspect_sums(
         one for one in study.upload_limits if not _is_kept(LeakageLimit.parse(one), settings.epsilon, tried)
     )
     verdict = state_exceeded(exceeded) + _verdict(study, audit)
-    return SumInspection(n_rows, class_counts, hazards, tuple(warnings), local, audit, verdict, exceeded)
+    return Inspection(n_rows, class_counts, hazards, tuple(warnings), local, verdict, exceeded, sums=audit)
 
 
 def _is_kept(limit: LeakageLimit, epsilon: float | None, tried: SumResult | None) -> bool:

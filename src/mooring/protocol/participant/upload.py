@@ -66,14 +66,23 @@ _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 @dataclass(frozen=True)
 class ShareResult:
-    """What was shared."""
+    """What was shared; of secure sums, none of it but the digest leaves."""
 
     n_rows: int
-    class_counts: dict[str, int] | None
-    """Rows a class; the analyst sees them too."""
     bundle_digest: str
     reissued: bool
     """Whether this is a bundle that was made before."""
+    class_counts: dict[str, int] | None = None
+    """Rows a class, where rows are shared; the analyst sees them too."""
+    epsilon: float | None = None
+    """Of a study of secure sums; None without noise."""
+    spent: float = 0.0
+    """What these rows have spent in other studies of secure sums."""
+
+    @property
+    def epsilon_in_all(self) -> float | None:
+        """What these rows have spent in all studies of secure sums; None without a guarantee."""
+        return None if self.epsilon is None or np.isinf(self.spent) else self.epsilon + self.spent
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -82,6 +91,8 @@ class ShareResult:
             "class_counts": self.class_counts,
             "bundle_digest": self.bundle_digest,
             "reissued": self.reissued,
+            "epsilon": self.epsilon,
+            "epsilon_in_all": self.epsilon_in_all,
         }
 
 
@@ -166,7 +177,7 @@ def share_rows(
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the bundle")
     assert entry.bundle is not None
-    return ShareResult(entry.n_rows, counts, entry.bundle, reissued)
+    return ShareResult(entry.n_rows, entry.bundle, reissued, counts)
 
 
 def used_anchor(vault: Vault, study: Study) -> Path:
