@@ -24,7 +24,7 @@ from mooring.protocol.analyst.sum_total import open_total, read_list
 from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.designer.revision import project_study
 from mooring.protocol.messages.projection import projection_file_name, study_features
-from mooring.protocol.messages.result import SUM_FILE, Release, write_sum_result
+from mooring.protocol.messages.result import SUM_FILE, Release, write_result
 from mooring.protocol.messages.signed_file import read_signed_header, write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums import bundle as bundles
@@ -685,11 +685,10 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
     if not within:  # an analyst that signs another risk than the study's noise has
         record = json.loads((given.work / "training.json").read_text())
         digest = read_list(given.study, given.work).digest
-        write_sum_result(
+        write_result(
             results / "p1" / SUM_FILE,
             given.study,
-            list_digest=digest,
-            model_digest=record["model_digest"],
+            {"list": digest, "model": record["model_digest"]},
             signer=given.analyst.signing_key,
             release=Release(0.0),
         )

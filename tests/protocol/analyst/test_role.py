@@ -216,11 +216,11 @@ def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path:
     assert release.override == "board: no patients in it"
     assert release.risk == pytest.approx(found.release.figures["membership_at_1_percent"].interval.high, abs=1e-6)
 
-    write = delivery.write_map
+    write = delivery.write_result
     for words in ("", " : ", "board: \x1b[2K"):  # an analyst that does not say why, or hides what it says
         with pytest.MonkeyPatch.context() as patch:
             bad = Release(release.risk, words)
-            patch.setattr(delivery, "write_map", lambda *a, release, bad=bad, **k: write(*a, release=bad, **k))
+            patch.setattr(delivery, "write_result", lambda *a, release, bad=bad, **k: write(*a, release=bad, **k))
             deliver(study, work, results, ANALYST, override="board: none")
         with raising(RefusedError, "the result"):
             read_result(results / "site-0", study, study.participants[0])

@@ -197,7 +197,8 @@ def train_on_dask(
         release = measure_trained_release(learner, some, truth, kind=kind, seed=seed)
     digest = hashlib.sha256(data).hexdigest()
     training = Training(learner, kind, overall, each, (), rows, rows, digest, None, left_out, release)
-    keep_model(folder, study, space, training, data, command=command)
+    made_of = {"study": study.digest, "space": space.space_digest}
+    keep_model(folder, training.as_dict(), data, command=command, **made_of)
     return training
 
 

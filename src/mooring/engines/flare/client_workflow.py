@@ -7,7 +7,7 @@ and digests of what can be fetched.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +21,11 @@ from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.result import (
-    MAP_FILE,
     MODEL_FILE,
-    SUM_FILE,
     bound_result_files,
     read_result,
     read_sum_result,
+    result_file,
 )
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, LIST_FILE, SHARE, SUFFIXES, most_answer_bytes
@@ -184,24 +183,17 @@ class ClientWorkflow:
                 fetch_file(name, arriving / name, _ticket(told), ask, **announced, most=most, what="the result")
         if study.sums is not None:
             read_sum_result(arriving, study, answered=Ledger(vault.folder).find_answer(study.digest))
-            digest, names = hash_file(arriving / MODEL_FILE, what="the model"), [MODEL_FILE, SUM_FILE]
+            digest, has_model = hash_file(arriving / MODEL_FILE, what="the model"), True
         else:
             delivered = read_result(arriving, study, participant.member)
             anchor = open_anchor(vault, study, used_anchor(vault, study))
             require_own_map(delivered, Perturbation(study, anchor, vault), vault)
-            digest, names = delivered.model_digest, [MODEL_FILE, MAP_FILE] if delivered.model else [MAP_FILE]
-        self._keep(names, arriving)
-        return {"model": digest}
-
-    def _keep(self, names: Sequence[str], arriving: Path) -> None:
+            digest, has_model = delivered.model_digest, delivered.model is not None
         make_folder(self.settings.result, mode=0o700, what="the folder of the result")
-        for name in names:
+        for name in (*([MODEL_FILE] if has_model else []), result_file(study)):
             copy_atomically(arriving / name, self.settings.result / name, what="the result")
-        for name in (MODEL_FILE, MAP_FILE, SUM_FILE):
-            with suppress(OSError):
-                (arriving / name).unlink()
-        with suppress(OSError):
-            arriving.rmdir()
+        shutil.rmtree(arriving, ignore_errors=True)
+        return {"model": digest}
 
 
 @contextmanager

@@ -11,25 +11,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mooring.atomic_io import make_folder, read_bounded, write_atomically
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.audit.release import ReleaseRisk
-from mooring.errors import InputError, RefusedError, StorageError
+from mooring.errors import RefusedError
 from mooring.protocol.analyst.alignment_state import DELIVERY_FILE, AlignmentState, read_space
-from mooring.protocol.analyst.sum_total import require_analyst
-from mooring.protocol.analyst.sum_training import read_trained_sums
-from mooring.protocol.analyst.training import TRAINING_FILE
+from mooring.protocol.analyst.sum_total import read_list, require_analyst
+from mooring.protocol.analyst.training import TRAINING_FILE, damaged_training, read_model
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.messages.model import MOST_MODEL_BYTES
 from mooring.protocol.messages.result import (
-    MAP_FILE,
     MODEL_FILE,
-    SUM_FILE,
     Release,
     find_model_limit,
     guaranteed_risk,
     require_reasoned,
-    write_map,
-    write_sum_result,
+    result_file,
+    write_result,
 )
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
@@ -75,27 +71,29 @@ def deliver(
         open_folder(str(output))  # an address that cannot be used is said to be before any work
     model: bytes | None
     if study.sums is not None:
-        model, closed = read_trained_sums(study, folder)
-        release = _require_release(study, guaranteed_risk(study), override)
+        closed = read_list(study, folder)
+        model, risk = read_model(folder, study=study.digest, list=closed.digest)[0], guaranteed_risk(study)
         names = tuple(member.name for member in study.participants)  # who is not in the total has the model too
 
-        def sign(path: Path, index: int, digest: str) -> None:
-            signed = {"list_digest": closed.digest, "model_digest": digest}
-            write_sum_result(path, study, **signed, signer=signing_key, release=release)
+        def describe(index: int) -> tuple[dict[str, str], dict[str, Any]]:
+            return {"list": closed.digest}, {}
     else:
         space = read_space(folder, study)
         model, risk = _read_trained_model(folder, study, space, allow_rows=allow_rows)
-        release = _require_release(study, risk if model else 0.0, override)
         names = tuple(space.names)
 
-        def sign(path: Path, index: int, digest: str) -> None:
-            entry = space.record["participants"][index]
+        def describe(index: int) -> tuple[dict[str, str], dict[str, Any]]:
+            member, bundle = study.member(names[index]), space.record["participants"][index]["digest"]
             arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
-            signed = {"bundle_digest": entry["digest"], "model_digest": digest}
-            member = study.member(entry["name"])
-            write_map(path, study, member, arrays=arrays, **signed, signer=signing_key, release=release)
+            return {"participant": member.name, "key": member.signing_key, "bundle": bundle}, arrays
 
-    delivery = _write_results(output, names, model, MAP_FILE if study.sums is None else SUM_FILE, sign, progress)
+    release = _require_release(study, risk, override)
+
+    def sign(path: Path, index: int, digest: str) -> None:
+        fields, arrays = describe(index)
+        write_result(path, study, fields | {"model": digest}, arrays=arrays, signer=signing_key, release=release)
+
+    delivery = _write_results(output, names, model, result_file(study), sign, progress)
     record = {"command": command, **delivery.as_dict(), "override": "" if release is None else release.override}
     write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return delivery
@@ -160,23 +158,15 @@ def _read_trained_model(
 ) -> tuple[bytes | None, float]:
     """The trained model, if there is one and it belongs to this alignment, and its risk."""
     if not (folder / TRAINING_FILE).is_file() or study.label.kind == "none":
-        return None, 1.0
-    try:
-        record = json.loads((folder / TRAINING_FILE).read_bytes())
-        expected, space_digest = record["model_digest"], record["space"]
-        risk = _measured_risk(study, record)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise StorageError(
-            "the record", reason="training.json cannot be read", cure="Run 'mooring train' again."
-        ) from None
+        return None, 0.0
+    data, record = read_model(folder, space=space.space_digest)
     if record.get("holds_rows", True) and not allow_rows:
         raise RefusedError(
             "the delivery",
             reason="this model holds rows of the participants, which every other participant could turn back into raw ones",
             cure="Train with the learner 'auto' or 'linear', whose models hold nobody's rows.",
         )
-    data = read_bounded(folder / MODEL_FILE, MOST_MODEL_BYTES, what="the model")
-    if space_digest != space.space_digest or hashlib.sha256(data).hexdigest() != expected:
-        got, cure = "one from before it", "Run 'mooring train' again, then deliver."
-        raise InputError("model", expected="one that was trained on this alignment", got=got, cure=cure)
-    return data, risk
+    try:
+        return data, _measured_risk(study, record)
+    except (ValueError, KeyError, TypeError):
+        raise damaged_training() from None

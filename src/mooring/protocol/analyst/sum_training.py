@@ -6,26 +6,22 @@ The total carries everybody's noise, and all that follows from it is covered by 
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mooring.atomic_io import read_bounded, write_atomically
-from mooring.errors import InputError, StorageError
+from mooring.errors import InputError
 from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.sum_export import sums_to_onnx
 from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
 from mooring.protocol.analyst.sum_total import Total, open_total, read_list
-from mooring.protocol.analyst.training import TRAINING_FILE, require_agreement, require_label
+from mooring.protocol.analyst.training import keep_model, require_agreement, require_label
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.projection import study_features
-from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import ClosingList
 from mooring.serialization import Rows, render_html
 
 LEARNERS = ("auto", "discriminant", "least-squares")
@@ -140,9 +136,8 @@ def train_sums(
         total.checked,
         _coefficients(study, total),
     )
-    record = {"command": command, **found.as_dict(), "study": study.digest, "list": read_list(study, folder).digest}
-    write_atomically(folder / MODEL_FILE, data, what="the model")
-    write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
+    made_of = {"study": study.digest, "list": read_list(study, folder).digest}
+    keep_model(folder, found.as_dict(), data, command=command, **made_of)
     return found
 
 
@@ -159,23 +154,6 @@ def require_sum_learner(study: Study, learner: str) -> None:
     if learner not in LEARNERS or (learner == "discriminant" and study.label.kind == "number"):
         expected = f"one of {', '.join(LEARNERS)}, the second for classes only"
         raise InputError("learner", expected=expected, got=repr(learner), cure="Sums train these; 'auto' chooses.")
-
-
-def read_trained_sums(study: Study, folder: Path) -> tuple[bytes, ClosingList]:
-    """The model that was trained on the total of the closing list, or an error that says what to run."""
-    closed = read_list(study, folder)
-    try:
-        record = json.loads((folder / TRAINING_FILE).read_bytes())
-        expected = (record["study"], record["list"], record["model_digest"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise StorageError(
-            "the record", reason="training.json cannot be read", cure="Run 'mooring train', then deliver."
-        ) from None
-    data = read_bounded(folder / MODEL_FILE, 2**26, what="the model")
-    if expected != (study.digest, closed.digest, hashlib.sha256(data).hexdigest()):
-        cure = "Run 'mooring train' again, then deliver."
-        raise InputError("model", expected="one that was trained on the total of this list", got="another", cure=cure)
-    return data, closed
 
 
 def _to_range(model: SumModel, low: float, high: float) -> SumModel:

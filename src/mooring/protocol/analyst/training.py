@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,9 +12,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import write_atomically
+from mooring.atomic_io import read_bounded, write_atomically
 from mooring.audit.release import N_MODELS, ReleaseRisk, measure_trained_release
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import (
     AUTO,
     LEARNERS,
@@ -194,7 +194,8 @@ def train(
     if study.model_limit:
         release = measure_trained_release(learner, rows, labels, kind=kind, seed=seed, on_model=steps.advance)
     found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release)
-    keep_model(folder, study, space, found, data, command=command)
+    made_of = {"study": study.digest, "space": space.space_digest}
+    keep_model(folder, found.as_dict(), data, command=command, **made_of)
     return found
 
 
@@ -264,27 +265,45 @@ def score_participants(
     return overall, each
 
 
-def keep_model(
-    folder: Path, study: Study, space: AlignmentState, found: Training, data: bytes, *, command: str
-) -> None:
+def keep_model(folder: Path, found: Mapping[str, Any], data: bytes, *, command: str, **made_of: str) -> None:
     """Write the model, and the record that 'mooring deliver' compares it with.
 
     Parameters
     ----------
     folder : Path
         The work folder.
-    study, space
-        By whose digests a result is bound.
-    found : Training
-        Scores and the model's digest.
+    found : mapping
+        The training in plain values: scores and the model's digest.
     data : bytes
         The model as ONNX.
     command : str
         For the record.
+    **made_of : str
+        Digests of what it was trained on: the study, and the alignment's space or the closing list.
     """
-    record = {"command": command, **found.as_dict(), "study": study.digest, "space": space.space_digest}
+    record = {"command": command, **found, **made_of}
     write_atomically(folder / MODEL_FILE, data, what="the model")
     write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
+
+
+def read_model(folder: Path, **made_of: str) -> tuple[bytes, dict[str, Any]]:
+    """The model that `keep_model` kept, if it was made of just this, and its record."""
+    try:
+        record = json.loads((folder / TRAINING_FILE).read_bytes())
+        expected, known = record["model_digest"], {name: record[name] for name in made_of}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise damaged_training() from None
+    data = read_bounded(folder / MODEL_FILE, MOST_MODEL_BYTES, what="the model")
+    if known != made_of or hashlib.sha256(data).hexdigest() != expected:
+        expected, cure = "one that was trained on this alignment or list", "Run 'mooring train' again, then deliver."
+        raise InputError("model", expected=expected, got="one from before it, or another", cure=cure)
+    return data, record
+
+
+def damaged_training() -> StorageError:
+    """The error of a record of a training that cannot be used."""
+    reason, cure = "training.json cannot be read", "Run 'mooring train' again, then deliver."
+    return StorageError("the record", reason=reason, cure=cure)
 
 
 def require_label(study: Study) -> Kind:

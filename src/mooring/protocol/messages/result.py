@@ -18,7 +18,15 @@ from mooring.geometry.rigid import RigidMap
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
-from mooring.protocol.messages.signed_file import MOST_HEADER_BYTES, TensorSpec, read_signed, write_signed
+from mooring.protocol.messages.signed_file import (
+    MOST_HEADER_BYTES,
+    Fields,
+    SignedFile,
+    Tensors,
+    TensorSpec,
+    read_signed,
+    write_signed,
+)
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import can_be_shown
 from mooring.typing import Vector
@@ -132,58 +140,41 @@ class Result:
         return np.asarray(self.alignment_map.apply(rows))
 
 
+def result_file(study: Study) -> str:
+    """The name of what the analyst signs of a result: a map or, of secure sums, which model came of which list."""
+    return MAP_FILE if study.sums is None else SUM_FILE
+
+
 def bound_result_files(study: Study) -> dict[str, int]:
     """The most bytes that each file of a result can have."""
-    h = study.n_components
-    if study.sums is not None:
-        return {SUM_FILE: MOST_HEADER_BYTES + 8, MODEL_FILE: MOST_MODEL_BYTES}
-    return {MAP_FILE: 8 * h * (h + 2) + MOST_HEADER_BYTES + 8, MODEL_FILE: MOST_MODEL_BYTES}
+    arrays = 0 if study.sums is not None else 8 * study.n_components * (study.n_components + 2)
+    return {result_file(study): arrays + MOST_HEADER_BYTES + 8, MODEL_FILE: MOST_MODEL_BYTES}
 
 
-def write_map(
+def write_result(
     path: Path,
     study: Study,
-    member: Member,
+    fields: Mapping[str, str],
     *,
-    arrays: dict[str, npt.NDArray[np.float64]],
-    bundle_digest: str,
-    model_digest: str,
     signer: SigningKey,
+    arrays: Mapping[str, npt.NDArray[np.float64]] | None = None,
     release: Release | None = None,
 ) -> None:
-    """Write a participant's map, signed.
+    """Write what the analyst signs of a result: a participant's map or, the same for all, the word for a model of sums.
 
     Parameters
     ----------
-    member : Member
-        Whose map it is.
-    arrays : dict of arrays
-        "orthogonal" of shape (h, h), "mean" and "origin" of shape (h,), in this order.
-    bundle_digest : str
-        Of the bundle that was aligned.
-    model_digest : str
-        Empty without a model.
-    """
-    fields: dict[str, str | int] = {"study": study.digest, "participant": member.name, "key": member.signing_key}
-    fields |= {"bundle": bundle_digest, "model": model_digest} | ({} if release is None else release.as_fields())
-    write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
-
-
-def write_sum_result(
-    path: Path, study: Study, *, list_digest: str, model_digest: str, signer: SigningKey, release: Release | None = None
-) -> None:
-    """Write the analyst's word for which model came of which closing list; the same for all participants.
-
-    Parameters
-    ----------
+    fields : mapping
+        `FIELDS` or, of secure sums, `SUM_FIELDS`, without the study; the model is empty where there is none.
     signer : SigningKey
         The analyst's.
+    arrays : mapping, optional
+        Of a map: "orthogonal" of shape (h, h), "mean" and "origin" of shape (h,), in this order.
     release : Release, optional
         Where the study limits it.
     """
-    fields: dict[str, str | int] = {"study": study.digest, "list": list_digest, "model": model_digest}
-    fields |= {} if release is None else release.as_fields()
-    write_signed(path, kind=SUM_KIND, fields=fields, arrays={}, signer=signer)
+    signed: Fields = {"study": study.digest, **fields, **({} if release is None else release.as_fields())}
+    write_signed(path, kind=KIND if study.sums is None else SUM_KIND, fields=signed, arrays=arrays or {}, signer=signer)
 
 
 def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = None) -> tuple[Model, Release | None]:
@@ -196,16 +187,7 @@ def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = 
     answered : str, optional
         Digest of the closing list that the reader answered as a combiner; the model must be of that list.
     """
-    study.require_roster()
-    analyst = study.analyst.signing_key if study.analyst else ""
-    found = read_signed(
-        Path(folder) / SUM_FILE,
-        kind=SUM_KIND,
-        signed_by=analyst,
-        fields=_signed_fields(SUM_FIELDS, study),
-        tensors=lambda _: {},
-    )
-    study.require_same(found.fields, what="the result")
+    found = _read_signed(Path(folder), study, {})
     if answered is not None and found.fields["list"] != answered:
         raise _refuse("the result", "it is of another closing list than the one that was answered here")
     model = _read_model(Path(folder) / MODEL_FILE, study, str(found.fields["model"]))
@@ -226,14 +208,10 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     -----
     The caller must still compare `mean` and `bundle_digest` with its own: only the participant knows them.
     """
-    study.require_roster()
     folder, h = Path(folder), study.n_components
     tensors = {"orthogonal": TensorSpec("F64", (h, h))}
     tensors |= {name: TensorSpec("F64", (h,)) for name in ("mean", "origin")}
-    analyst = study.analyst.signing_key if study.analyst else ""
-    fields = _signed_fields(FIELDS, study)
-    found = read_signed(folder / MAP_FILE, kind=KIND, signed_by=analyst, fields=fields, tensors=lambda _: tensors)
-    study.require_same(found.fields, what="the map")
+    found = _read_signed(folder, study, tensors)
     if (found.fields["participant"], found.fields["key"]) != (member.name, member.signing_key):
         raise _refuse("the map", "it is another participant's")
     R, mean, origin = (found.arrays[name] for name in tensors)
@@ -249,9 +227,15 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, model, digest, release)
 
 
-def _signed_fields(fields: tuple[str, ...], study: Study) -> tuple[str, ...]:
-    """What a result must say: of a study with a limit, also the model's risk."""
-    return (*fields, *RELEASE_FIELDS) if study.model_limit else fields
+def _read_signed(folder: Path, study: Study, tensors: Tensors) -> SignedFile:
+    """What the analyst signed, of this study, with these arrays; where the study has a limit, also the model's risk."""
+    study.require_roster()
+    analyst = study.analyst.signing_key if study.analyst else ""
+    kind, fields, what = (KIND, FIELDS, "the map") if study.sums is None else (SUM_KIND, SUM_FIELDS, "the result")
+    path, more = folder / result_file(study), RELEASE_FIELDS if study.model_limit else ()
+    found = read_signed(path, kind=kind, signed_by=analyst, fields=(*fields, *more), tensors=lambda _: tensors)
+    study.require_same(found.fields, what=what)
+    return found
 
 
 def _read_model(path: Path, study: Study, digest: str) -> Model:

@@ -24,14 +24,13 @@ from mooring.learners.evaluation import Evaluation, Importance, Predicted, evalu
 from mooring.mechanisms.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.result import (
-    MAP_FILE,
     MODEL_FILE,
-    SUM_FILE,
     Release,
     Result,
     bound_result_files,
     read_result,
     read_sum_result,
+    result_file,
 )
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, open_anchor
@@ -322,7 +321,7 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
     and removed.
     """
     if not is_url(address):
-        place, signed = local_path(address), MAP_FILE if study.sums is None else SUM_FILE
+        place, signed = local_path(address), result_file(study)
         if not (place / signed).is_file():
             raise InputError(
                 "result",
