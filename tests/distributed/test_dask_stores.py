@@ -11,7 +11,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("s3fs")
 
 from mooring.engines.dask import connect
-from mooring.engines.dask.bundle_locations import list_bundles
+from mooring.engines.dask.intake import list_bundles
 from mooring.errors import StorageError
 from tests.raising import raising
 

@@ -20,8 +20,7 @@ from unittest.mock import patch
 import numpy as np
 
 from mooring.engines.dask.block_tasks import Piece, blocks_of
-from mooring.engines.dask.bundle_locations import BundleLocation, kept_places, list_bundles
-from mooring.engines.dask.intake import centred_stack, check_group, in_groups
+from mooring.engines.dask.intake import BundleLocation, centred_stack, check_group, in_groups, kept_places, list_bundles
 from mooring.engines.flare.admission import (
     DEPLOY,
     IncomingMessage,
@@ -227,7 +226,7 @@ def dask_targets(world: World, space: AlignmentState) -> list[Target]:
         store = FakeStore(listed, world.bundle)
         with (
             patch("mooring.protocol.transport.inbox.open_file_system", lambda _: (store, "/inbox")),
-            patch("mooring.engines.dask.bundle_locations.open_file_system", lambda _: (store, "/inbox")),
+            patch("mooring.engines.dask.intake.open_file_system", lambda _: (store, "/inbox")),
         ):
             places = list_bundles("memory://inbox")
             kept_places(places, place, {})

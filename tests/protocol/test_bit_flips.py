@@ -137,7 +137,7 @@ ARRAY = np.arange(6.0).reshape(3, 2)
 
 def read(path: Path, fields: Any) -> dict[str, str | int]:
     specs = {"array": TensorSpec("F64", (3, 2))}
-    return read_signed(path, kind="note", signed_by=KEY.public, fields=fields, tensors=lambda _: specs).fields
+    return read_signed(path, kind="note", signed_by={KEY.public}, fields=fields, tensors=lambda _: specs).fields
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,8 +18,7 @@ from mooring.cli.app import app
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant import upload as sharing
-from mooring.protocol.participant.membership import open_anchor
-from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.participant.membership import Perturbation, open_anchor
 from mooring.protocol.storage.vault import Vault
 
 from . import canary_scan as scan

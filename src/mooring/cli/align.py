@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.cli.engine import EngineOptions, engine_option
+from mooring.cli.options import EngineOptions, engine_option
 from mooring.errors import InputError
 
 if TYPE_CHECKING:

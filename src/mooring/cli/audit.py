@@ -57,8 +57,7 @@ def audit(
     from mooring.audit import OperatingPoint, PointGrid, run_audit
     from mooring.audit.hazards import state_own_sums
     from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
-    from mooring.cli.inputs import read_and_partition
-    from mooring.cli.study_records import points_of, refuse_beside_a_study
+    from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study
     from mooring.report import render_audit
 
     given = read_and_partition(data, options)

@@ -32,8 +32,8 @@ def invite(
 
     Example: mooring invite --study study.toml --bundles s3://ward/inbox --expires 7d --output invitations
     """
-    from mooring.protocol.transport.invitations import invite as make_addresses
-    from mooring.protocol.transport.invitations import parse_period, write_invitations
+    from mooring.protocol.transport.presigned_upload import invite as make_addresses
+    from mooring.protocol.transport.presigned_upload import parse_period, write_invitations
 
     seconds = parse_period(expires)
     found = make_addresses(read_study(study), bundles, expires=seconds, only=participant or ())

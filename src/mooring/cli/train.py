@@ -12,8 +12,8 @@ from rich.table import Table
 
 from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
-from mooring.cli.engine import EngineOptions, engine_option
 from mooring.cli.execution import make_table
+from mooring.cli.options import EngineOptions, engine_option
 from mooring.errors import InputError
 
 if TYPE_CHECKING:

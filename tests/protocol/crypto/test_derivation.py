@@ -20,7 +20,7 @@ from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.participant.membership import Perturbation
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.schema import Column, Label
 

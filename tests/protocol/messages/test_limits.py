@@ -15,8 +15,7 @@ from mooring import RigidMap, make_anchor
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.protocol.messages import bundle, model_reader
 from mooring.protocol.messages.anchor import most_anchor_bytes
-from mooring.protocol.messages.bundle import verify_bundle, write_bundle
-from mooring.protocol.messages.bundle_bounds import bound_norm, bound_row, bound_singular_values
+from mooring.protocol.messages.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.model import _gather_rows_shape, _gather_shape, _matmul_shape, _reduce_shape, check_model
 from mooring.protocol.messages.model_reader import read_model
@@ -211,7 +210,7 @@ def test_rows_are_taken_as_far_as_the_corner_of_the_encoded_box(tmp_path: Path) 
 
 
 def test_bounds_of_uploads_are_as_on_record() -> None:
-    """Their false refusals and their width are tested against the exact laws in test_bundle_bounds."""
+    """Their false refusals and their width are tested against the exact laws in test_bundle."""
     noisy = replace(STUDY, method="aa-i-gdp-both-noise", data_noise_scale=0.3)
     projected = replace(noisy, columns=WIDE.columns[:9], projection="gaussian")
     found = {

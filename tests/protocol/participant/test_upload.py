@@ -14,8 +14,7 @@ from mooring.errors import RefusedError
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.participant import upload
-from mooring.protocol.participant.membership import open_anchor
-from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.participant.membership import Perturbation, open_anchor
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches
 from tests.permissions import has_mode

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mooring.errors import InputError, StorageError
-from mooring.protocol.transport import invitations
-from mooring.protocol.transport.invitations import invite, parse_period, write_invitations
+from mooring.protocol.transport import presigned_upload
+from mooring.protocol.transport.presigned_upload import invite, parse_period, write_invitations
 from tests.permissions import has_mode
 from tests.protocol.transport.support import make_study
 from tests.raising import raising
@@ -42,7 +42,7 @@ def test_each_participant_is_signed_for_its_own_place(tmp_path: Path, monkeypatc
         asked.append((address, options))
         return SimpleNamespace(exists=lambda place: place == "ward", sign=sign, ls=ls), address.removeprefix("s3://")
 
-    monkeypatch.setattr(invitations, "open_file_system", opened)
+    monkeypatch.setattr(presigned_upload, "open_file_system", opened)
     study = make_study()
     names = [member.name for member in study.participants]
     found = invite(study, "s3://ward/inbox", expires=90)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mooring.atomic_io import make_folder
-from mooring.engines.dask.bundle_locations import RemoteBundle, list_bundles
 from mooring.engines.dask.cluster import SHARED_CURE, Client, Future, explain_dask_errors, require_seen, require_shared
-from mooring.engines.dask.intake import collect_on_workers
+from mooring.engines.dask.intake import RemoteBundle, collect_on_workers, list_bundles
 from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers

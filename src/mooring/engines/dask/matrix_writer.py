@@ -15,8 +15,8 @@ from typing import cast
 import numpy as np
 
 from mooring.atomic_io import PARTIAL, clear_partial_files, explain_os_errors, make_folder, open_atomically, sync_folder
-from mooring.engines.dask.bundle_locations import RemoteBundle, open_local_copy
 from mooring.engines.dask.cluster import Client, run_throttled
+from mooring.engines.dask.intake import RemoteBundle, open_local_copy
 from mooring.errors import StorageError
 from mooring.protocol.analyst.alignment_state import AlignmentState
 from mooring.protocol.analyst.collaboration_matrix import (

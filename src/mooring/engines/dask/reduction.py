@@ -20,8 +20,8 @@ from typing import cast
 import numpy as np
 
 from mooring.alignment.result import Termination
-from mooring.engines.dask.bundle_locations import RemoteBundle
 from mooring.engines.dask.cluster import Client, Future, share_with_workers
+from mooring.engines.dask.intake import RemoteBundle
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.anchor_source import AnchorSolution, Newcomer, fit_newcomer
 from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_random_fit

@@ -30,10 +30,9 @@ from mooring.protocol.messages.result import (
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, LIST_FILE, SHARE, SUFFIXES, most_answer_bytes
 from mooring.protocol.messages.sums.bundle import most_sum_bundle_bytes
-from mooring.protocol.participant.membership import open_anchor
+from mooring.protocol.participant.membership import Perturbation, open_anchor
 from mooring.protocol.participant.prediction import require_own_map
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.participant.secrets import Perturbation
 from mooring.protocol.participant.upload import require_label_consent, used_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.typing import Progress

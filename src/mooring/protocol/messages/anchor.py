@@ -90,7 +90,7 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
         return {"sealed": TensorSpec("U8", (n_bytes,))}
 
     dealer = study.dealing_member.signing_key
-    found = read_signed(path, kind=KIND, signed_by=dealer, fields=FIELDS, tensors=expect_tensors)
+    found = read_signed(path, kind=KIND, signed_by={dealer}, fields=FIELDS, tensors=expect_tensors)
     plain = key.open(found.arrays["sealed"].tobytes())
     start = encode_header(_sealed_tensors(study), {"study": study.digest})
     spec = _sealed_tensors(study)["anchor"]

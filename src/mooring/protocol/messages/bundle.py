@@ -3,7 +3,23 @@
 Every number is float32, whatever it was before, and the manifest says only which study, whose key, how many rows, and which
 anchor file was used. The analyst verifies before it touches an array: length, names, types and shapes from the study,
 signature, roster; then, block by block, digest, finiteness, labels, and whether anchor representation and rows can be those
-of an honest participant (`bundle_bounds`).
+of an honest participant: bounds follow from the laws that they are drawn by.
+
+    B = A O + 1 Ψᵀ + v W',        Y = X O + 1 Ψᵀ + σ W.
+
+Legend: A the anchor (r × h, centred, orthonormal columns), O orthogonal, Ψ and W standard normal, X encoded rows (of d
+numbers between −1 and 1 each, projected on h orthonormal directions); b the mean row of B; n = r − 1.
+
+An honest participant is beyond an end of one of these bounds with a probability of 1e-9 at most, each:
+
+- b is Ψ + v w̄ with w̄ of variance 1/r: ‖b‖² / (1 + v²/r) is χ² with h degrees of freedom.
+- ‖B − 1bᵀ‖² / v² is noncentral χ² with nh degrees of freedom and noncentrality h/v²; its tails are bounded as by Birgé
+  (2001, Lemma 8.1).
+- The singular values of B − 1bᵀ are those of (I 0)ᵀ + v G with G normal, n × h. Between the edges of their law for large h
+  they lie but for fluctuations, and each is v-Lipschitz in G: it is off its mean by v t with probability exp(−t²/2) at most.
+- A row of Y − 1bᵀ is an encoded row, no longer than √d, with noise: σ w − v w̄.
+
+Where v is so large that a direction may vanish in noise, a rank-poor anchor representation passes these bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +36,6 @@ import numpy.typing as npt
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.messages.bundle_bounds import bound_row, explain_anchor
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
     Fields,
@@ -36,6 +51,14 @@ from mooring.protocol.messages.study import Study
 if TYPE_CHECKING:
     from hashlib import _Hash
 
+
+import math
+
+from scipy.special import chdtri
+
+from mooring.protocol.messages.projection import study_projection
+from mooring.typing import Matrix
+
 KIND = "bundle"
 SUFFIX = ".bundle"
 FIELDS = ("study", "nonce", "rows", "anchor")
@@ -43,6 +66,10 @@ _WHAT = "the bundle"
 _MOST_ROWS = 2**40
 _BLOCK_BYTES = 2**24
 
+FALSE_REFUSAL = 1e-9
+"""Probability at which each end of a bound refuses an honest upload, at most."""
+_ROUNDING = 1e-3  # float32, and a projection that is orthonormal up to rounding
+_GRID = 4001
 _ASK_AGAIN = "Ask the participant to send its bundle again."
 Single = npt.NDArray[np.float32]
 
@@ -179,8 +206,9 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
     """
     with open_plain_file(path, what=_WHAT) as file:
         header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
-        member = _find_signer(fields, study)
-        n_rows = fields["rows"]
+        member, n_rows = study.require_signer(fields, what=_WHAT), fields["rows"]
+        if not (isinstance(fields["anchor"], str) and len(fields["anchor"]) == 64):
+            raise _refuse("it does not say which anchor was used")
         if not isinstance(n_rows, int) or not 1 <= n_rows <= _MOST_ROWS:
             raise _refuse("it has no rows, or claims more than there can be")
         tensors = bundle_tensors(study, n_rows)
@@ -214,18 +242,6 @@ def read_bundle_header(path: Path) -> tuple[Header, Fields]:
     """The header of a bundle, its signature checked; no study is needed, and no array is touched."""
     with open_plain_file(path, what=_WHAT) as file:
         return read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
-
-
-def _find_signer(fields: Fields, study: Study) -> Member:
-    member = study.member_with_key(str(fields["signer"]))
-    if member is None:
-        raise RefusedError(
-            _WHAT, reason="whoever signed it is not in the study's roster", cure="Only enrolled participants count."
-        )
-    study.require_same(fields, what=_WHAT)
-    if not (isinstance(fields["anchor"], str) and len(fields["anchor"]) == 64):
-        raise _refuse("it does not say which anchor was used")
-    return member
 
 
 def _read_checked(file: BinaryIO, spec: TensorSpec, hashes: Iterable[_Hash]) -> Iterator[Single]:
@@ -273,3 +289,74 @@ def _require_anchor(representation: npt.NDArray[np.float64], study: Study) -> No
 
 def _refuse(reason: str) -> RefusedError:
     return RefusedError(_WHAT, reason=reason, cure=_ASK_AGAIN)
+
+
+def explain_anchor(representation: Matrix, study: Study) -> str | None:
+    """Why an anchor representation cannot be one of this study's; None where it can."""
+    r, h, v = study.n_anchor_rows, study.n_components, study.anchor_noise_scale
+    mean = representation.mean(axis=0)
+    centred = representation - mean
+    found, expected = float((centred**2).sum()), h * (1 + v**2 * (r - 1))
+    low, high = bound_norm(r, h, v)
+    if not low <= found <= high:
+        return f"its anchor representation is {math.sqrt(found / expected):.3g} times as large as the study makes it"
+    distance, farthest = float(np.linalg.norm(mean)), math.sqrt((1 + v**2 / r) * float(chdtri(h, FALSE_REFUSAL)))
+    if not distance <= farthest:
+        return f"its anchor representation lies {distance:.3g} from the origin, where a map moves it {farthest:.3g} at most"
+    values = np.sqrt(np.maximum(np.linalg.eigvalsh(centred.T @ centred)[[0, -1]], 0.0))
+    least, most = bound_singular_values(r, h, v)
+    if not (least <= values[0] and values[1] <= most):
+        return (
+            f"its anchor representation is {values[0]:.3g} to {values[1]:.3g} long by direction, "
+            f"where the study's is {least:.3g} to {most:.3g}"
+        )
+    return None
+
+
+def bound_norm(n_rows: int, n_components: int, noise_scale: float) -> tuple[float, float]:
+    """Bounds on the squared norm of a centred anchor representation.
+
+    Parameters
+    ----------
+    n_rows, n_components : int
+    noise_scale : float
+    """
+    r, h, v = n_rows, n_components, noise_scale
+    mean, x = h * (1 + v**2 * (r - 1)), -math.log(FALSE_REFUSAL)
+    spread = 2 * math.sqrt(((r - 1) * h * v**4 + 2 * h * v**2) * x)
+    return (1 - _ROUNDING) * mean - spread, (1 + _ROUNDING) * mean + spread + 2 * v**2 * x
+
+
+def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) -> tuple[float, float]:
+    """Bounds on the singular values of a centred anchor representation.
+
+    Parameters
+    ----------
+    n_rows, n_components : int
+    noise_scale : float
+
+    Notes
+    -----
+    The edges are the extremes of z(x), the inverse of the Stieltjes transform of the squared singular values' law
+    (Dozier and Silverstein, 2007), above zero for the lower edge and between −1 and 0 for the upper.
+    """
+    n, h, v = n_rows - 1, n_components, noise_scale
+    bulk, share = v**2 * (n - h), v**2 * h
+    above, below = np.geomspace(1e-7, 1e4, _GRID), -np.geomspace(1e-7, 1 - 1e-7, _GRID)
+
+    def z(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.asarray((1 / (1 + x) + bulk - share / x) / (1 + x))
+
+    slack = v * math.sqrt(-2 * math.log(FALSE_REFUSAL)) + _ROUNDING
+    return math.sqrt(max(0.0, float(z(above).max()))) - slack, math.sqrt(float(z(below).min())) + slack
+
+
+def bound_row(study: Study, n_rows: int) -> float:
+    """The longest distance of one of so many rows from the mean row of the anchor representation."""
+    reach = math.sqrt(study.n_features)
+    if study.projection == "gaussian" and study.format == 1:
+        reach = float(np.linalg.norm(np.abs(study_projection(study).matrix).sum(axis=0)))
+    h = study.n_components
+    noise = study.data_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL / n_rows)))
+    of_mean = study.anchor_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL)) / study.n_anchor_rows)
+    return (1 + _ROUNDING) * reach + noise + of_mean

@@ -229,11 +229,11 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
 
 def _read_signed(folder: Path, study: Study, tensors: Tensors) -> SignedFile:
     """What the analyst signed, of this study, with these arrays; where the study has a limit, also the model's risk."""
-    study.require_roster()
-    analyst = study.analyst.signing_key if study.analyst else ""
     kind, fields, what = (KIND, FIELDS, "the map") if study.sums is None else (SUM_KIND, SUM_FIELDS, "the result")
     path, more = folder / result_file(study), RELEASE_FIELDS if study.model_limit else ()
-    found = read_signed(path, kind=kind, signed_by=analyst, fields=(*fields, *more), tensors=lambda _: tensors)
+    found = read_signed(
+        path, kind=kind, signed_by={study.analysts_key}, fields=(*fields, *more), tensors=lambda _: tensors
+    )
     study.require_same(found.fields, what=what)
     return found
 

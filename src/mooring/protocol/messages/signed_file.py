@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -197,14 +197,14 @@ def write_signed(
 
 
 def read_signed(
-    path: Path, *, kind: str, signed_by: str, fields: Collection[str], tensors: Callable[[Fields], Tensors]
+    path: Path, *, kind: str, signed_by: Set[str], fields: Collection[str], tensors: Callable[[Fields], Tensors]
 ) -> SignedFile:
     """Read a small signed file, or refuse it with a reason.
 
     Parameters
     ----------
-    signed_by : str
-        The only public key whose signature counts.
+    signed_by : set of str
+        The only public keys whose signatures count.
     fields : collection of str
         Exactly what the manifest must say.
     tensors : callable
@@ -214,8 +214,8 @@ def read_signed(
     what = f"the {kind} file"
     with open_plain_file(path, what=what) as file:
         header, found = read_signed_header(file, kind=kind, fields=fields, what=what)
-        if found["signer"] != signed_by:
-            raise _refuse(what, "it is signed by somebody else")
+        if found["signer"] not in signed_by:
+            raise _refuse(what, "it is signed by somebody else than the study says")
         specs = tensors(found)
         require_header(header, specs, what=what)
         data = file.read(header.size - header.data_start)

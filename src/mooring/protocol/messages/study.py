@@ -178,6 +178,22 @@ class Study:
         """The participant that signs with this key, if there is one."""
         return self._by_key.get(signing_key)
 
+    @property
+    def analysts_key(self) -> str:
+        """The analyst's signing key; a study without a roster is refused."""
+        self.require_roster()
+        assert self.analyst is not None
+        return self.analyst.signing_key
+
+    def require_signer(self, fields: Mapping[str, object], *, what: str) -> Member:
+        """The participant that signed something of this study; what is anybody else's, or of another study, is refused."""
+        member = self.member_with_key(str(fields["signer"]))
+        if member is None:
+            reason = "whoever signed it is not in the study's roster"
+            raise RefusedError(what, reason=reason, cure="Only enrolled participants count.")
+        self.require_same(fields, what=what)
+        return member
+
     @cached_property
     def _by_name(self) -> dict[str, Member]:
         return {member.name: member for member in self.participants}

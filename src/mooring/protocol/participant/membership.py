@@ -1,16 +1,27 @@
-"""A vault's place in a study: who its owner is, whether the study protects enough, and the anchor it deals or opens."""
+"""A vault's place in a study: its owner, the floors that protect it, the anchor that it deals or opens, and its secrets.
+
+A participant's map, its anchor noise, its private-data noise and the order of its rows follow from the vault's secret and
+from what they are for. The map and the anchor's noise do not depend on the rows, so nothing about rows can make a second,
+different anchor representation; the rows' noise and order depend on the rows, in whatever order the file has them.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from mooring.atomic_io import hash_file, open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.anchors import anchor_from_gaussian
-from mooring.protocol.crypto.derivation import Stream, derive
-from mooring.protocol.crypto.keys import SealingKey
+from mooring.mechanisms.kernel import represent_anchor
+from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
+from mooring.protocol.crypto.keys import SealingKey, Secret
 from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
 from mooring.protocol.messages.card import Member, combining_text, require_name, write_card
 from mooring.protocol.messages.study import Study
@@ -167,3 +178,46 @@ def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
     key = _find_sealing_key(vault, find_membership(vault, study))
     assert key is not None
     return read_anchor(path, study, key)
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbation:
+    """What a participant does to its rows and to the anchor in one study."""
+
+    study: Study
+    anchor: Anchor
+    vault: Vault = field(repr=False)
+
+    @property
+    def map(self) -> SecretMap:
+        """(O_i, Ψ_i)."""
+        key = self._key("transform", {"components": self.study.n_components})
+        return SecretMap.derive(key, n_components=self.study.n_components, version=self.study.format)
+
+    @property
+    def anchor_noise(self) -> Stream:
+        """W' of the anchor's representation."""
+        scale, shape = self.study.anchor_noise_scale, self.anchor.matrix.shape
+        return self._noise("anchor noise", scale, shape, self.anchor.digest)
+
+    def data_noise(self, n_rows: int, rows_digest: str) -> Stream:
+        """W of the rows' representation, row after row of the bundle."""
+        shape = (n_rows, self.study.n_components)
+        return self._noise("data noise", self.study.data_noise_scale, shape, rows_digest)
+
+    def anchor_representation(self) -> npt.NDArray[np.float32]:
+        """B_i, as it is uploaded."""
+        scale = self.study.anchor_noise_scale
+        return np.asarray(represent_anchor(self.anchor.matrix, self.map, scale, self.anchor_noise, precision="float32"))
+
+    def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
+        """A secret, uniformly random order of the rows."""
+        return Stream(self._key("order", {"rows": n_rows, "added_to": rows_digest})).permutation(n_rows)
+
+    def _noise(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Stream:
+        circumstances = {"scale": float(scale).hex(), "shape": list(shape), "added_to": added_to}
+        return Stream(self._key(purpose, circumstances), self.study.format)
+
+    def _key(self, purpose: str, circumstances: Mapping[str, object]) -> Secret:
+        known: dict[str, object] = {"study": self.study.digest, "anchor": self.anchor.digest}
+        return derive(self.vault.master, purpose, {**known, **circumstances}, version=self.study.format)

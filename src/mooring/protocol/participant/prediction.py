@@ -33,8 +33,7 @@ from mooring.protocol.messages.result import (
     result_file,
 )
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import find_membership, open_anchor
-from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.participant.membership import Perturbation, find_membership, open_anchor
 from mooring.protocol.participant.upload import used_anchor
 from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.ledger import Ledger

@@ -47,8 +47,13 @@ from mooring.protocol.messages.bundle import (
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.signed_file import encode_signed_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import find_membership, open_anchor, require_floors, require_limits
-from mooring.protocol.participant.secrets import Perturbation
+from mooring.protocol.participant.membership import (
+    Perturbation,
+    find_membership,
+    open_anchor,
+    require_floors,
+    require_limits,
+)
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
 from mooring.mechanisms.secure_sum.prime_field import PRIME, Elements
 from mooring.protocol.crypto.keys import SigningKey
@@ -21,10 +20,10 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
     Fields,
+    SignedFile,
     Tensors,
     TensorSpec,
     read_signed,
-    read_signed_header,
     write_signed,
 )
 from mooring.protocol.messages.study import Study
@@ -85,10 +84,8 @@ def read_closing_list(path: Path, study: Study) -> ClosingList:
 
     It must be the analyst's and name members of the roster, each once and with its own bundle; no fewer than the quorum.
     """
-    study.require_roster()
-    analyst = study.analyst.signing_key if study.analyst else ""
     shape = _counted("entries", 2 * _DIGEST_BYTES, most=len(study.participants))
-    found = read_signed(path, kind=LIST, signed_by=analyst, fields=_FIELDS[LIST], tensors=shape)
+    found = read_signed(path, kind=LIST, signed_by={study.analysts_key}, fields=_FIELDS[LIST], tensors=shape)
     study.require_same(found.fields, what="the closing list")
     rows = [bytes(row) for row in found.arrays["entries"]]
     keys, digests = ([row[part].hex() for row in rows] for part in (slice(32), slice(32, None)))
@@ -121,12 +118,8 @@ def write_confirmation(
 
 def read_confirmation(path: Path, study: Study) -> Confirmation:
     """Read a combiner's values, or refuse them with a reason."""
-    member = _find_sender(path, study, CONFIRMATION)
     shape = _counted("entries", _DIGEST_BYTES + 8, most=_BUNDLES_A_SENDER * len(study.participants))
-    found = read_signed(
-        path, kind=CONFIRMATION, signed_by=member.signing_key, fields=_FIELDS[CONFIRMATION], tensors=shape
-    )
-    point = _require_combiner(found.fields, study, member, "the confirmation")
+    member, point, found = _read_answer(path, study, CONFIRMATION, shape)
     rows = [bytes(row) for row in found.arrays["entries"]]
     values = {row[:32].hex(): _decode_value(row[32:]) for row in rows}
     if len(values) < len(rows):
@@ -154,10 +147,8 @@ def write_combined_share(
 
 def read_combined_share(path: Path, study: Study) -> CombinedShare:
     """Read a combiner's share of the total, or refuse it with a reason."""
-    member = _find_sender(path, study, SHARE)
     specs = {"share": TensorSpec("U8", (8 * study.sum_scheme.layout.size,))}
-    found = read_signed(path, kind=SHARE, signed_by=member.signing_key, fields=_FIELDS[SHARE], tensors=lambda _: specs)
-    point = _require_combiner(found.fields, study, member, "the share")
+    member, point, found = _read_answer(path, study, SHARE, lambda _: specs)
     elements = found.arrays["share"].view("<u8").astype(np.uint64)
     if elements.size and int(elements.max()) >= PRIME:
         raise _refuse("the share", "it holds numbers that no share has")
@@ -181,22 +172,17 @@ def combiner_point(study: Study, name: str) -> int | None:
     return combiners.index(name) + 1 if name in combiners else None
 
 
-def _find_sender(path: Path, study: Study, kind: str) -> Member:
-    what = f"the {kind} file"
-    with open_plain_file(path, what=what) as file:
-        _, fields = read_signed_header(file, kind=kind, fields=_FIELDS[kind], what=what)
-    member = study.member_with_key(str(fields["signer"]))
-    if member is None:
-        raise _refuse(f"the {kind}", "whoever signed it is not in the study's roster")
-    return member
-
-
-def _require_combiner(fields: Fields, study: Study, member: Member, what: str) -> int:
-    study.require_same(fields, what=what)
+def _read_answer(
+    path: Path, study: Study, kind: str, tensors: Callable[[Fields], Tensors]
+) -> tuple[Member, int, SignedFile]:
+    """What a combiner signed, who that is, and its point."""
+    known = {study.member(name).signing_key for name in study.sum_scheme.combiners}
+    found = read_signed(path, kind=kind, signed_by=known, fields=_FIELDS[kind], tensors=tensors)
+    member = study.require_signer(found.fields, what=f"the {kind}")
     point = combiner_point(study, member.name)
-    if point is None or fields["combiner"] != point:
-        raise _refuse(what, "whoever signed it is not the combiner that it speaks for")
-    return point
+    if point is None or found.fields["combiner"] != point:
+        raise _refuse(f"the {kind}", "whoever signed it is not the combiner that it speaks for")
+    return member, point, found
 
 
 def _counted(name: str, width: int, *, most: int) -> Callable[[Fields], Tensors]:

@@ -116,12 +116,7 @@ def verify_sum_bundle(path: Path, study: Study) -> SumBundle:
     """Read a bundle of sealed shares from somebody who is not trusted, or refuse it with a reason."""
     with open_plain_file(path, what=_WHAT) as file:
         header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
-        member = study.member_with_key(str(fields["signer"]))
-        if member is None:
-            raise RefusedError(
-                _WHAT, reason="whoever signed it is not in the study's roster", cure="Only enrolled participants count."
-            )
-        study.require_same(fields, what=_WHAT)
+        member = study.require_signer(fields, what=_WHAT)
         require_header(header, sum_bundle_tensors(study), what=_WHAT)
         whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
         while block := file.read(_BLOCK_BYTES):

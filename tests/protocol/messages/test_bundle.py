@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2, ncx2
 
 from mooring import RigidMap, make_anchor
-from mooring.protocol.messages.bundle_bounds import (
+from mooring.protocol.messages.bundle import (
     FALSE_REFUSAL,
     bound_norm,
     bound_row,
