@@ -103,14 +103,8 @@ class PartsOnWorkers:
 
         Parameters
         ----------
-        folder : Path
-            The work folder, which every worker sees.
-        study, space
-            Whose rows, and everybody's map.
-        bundles : mapping
-            From name to bundle.
-        progress : Progress or None
-            Called after each part.
+        folder, study, space, bundles, progress
+            As for `TableWriter.write`; every worker sees the folder.
         """
         folder = folder.absolute()
         stay = [name for name in space.names if name not in bundles]

@@ -88,12 +88,8 @@ class AnchorsOnWorkers:
 
         Parameters
         ----------
-        bundles : sequence of Bundle
-            Those that this engine collected.
-        reference : int, optional
-            The one to whose coordinates the others are brought; None aligns all to each other.
-        certify : bool, default False
-            Without effect.
+        bundles, reference, certify
+            As for `AnchorSource.solve`; `certify` is without effect.
         """
         parts, order = self._parts(bundles)
         if reference is not None:

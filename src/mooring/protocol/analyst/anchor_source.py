@@ -89,12 +89,8 @@ class LocalAnchors:
 
         Parameters
         ----------
-        bundles : sequence of Bundle
-            In the order of the result.
-        reference : int, optional
-            The one to whose coordinates the others are brought; None aligns all to each other.
-        certify : bool, default False
-            Whether to try to prove that no better alignment exists; not with a reference.
+        bundles, reference, certify
+            As for `AnchorSource.solve`.
         """
         uploads = [bundle.anchor_representation for bundle in bundles]
         centred = [centre_anchors(upload) for upload in uploads]

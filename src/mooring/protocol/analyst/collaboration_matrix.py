@@ -55,7 +55,14 @@ class TableWriter(Protocol):
 
         Parameters
         ----------
-        bundles : mapping from name to Bundle
+        folder : Path
+            The work folder.
+        study, space
+            Whose rows, and everybody's map.
+        bundles : mapping
+            From name to bundle.
+        progress : Progress or None
+            Called after each block or part.
         """
 
 
@@ -76,14 +83,8 @@ class OneFile:
 
         Parameters
         ----------
-        folder : Path
-            The work folder.
-        study, space
-            Whose rows, and everybody's map.
-        bundles : mapping
-            From name to bundle.
-        progress : Progress or None
-            Called after each block.
+        folder, study, space, bundles, progress
+            As for `TableWriter.write`.
         """
         schema = make_schema(study, space)
         done, total = 0, sum(space.rows.values())
