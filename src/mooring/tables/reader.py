@@ -122,13 +122,9 @@ def read_columns(
 
 
 def _whole(table: OpenTable, numbers: Sequence[str], missing_words: Sequence[str]) -> list[Any]:
-    as_numbers = frozenset(numbers)
-    words = [name for name in table.names if name not in as_numbers]
-    return [
-        part
-        for parts in table_batches(table, numbers=numbers, words=words, missing_words=missing_words)
-        for part in parts
-    ]
+    words = [name for name in table.names if name not in frozenset(numbers)]
+    batches = table_batches(table, numbers=numbers, words=words, missing_words=missing_words)
+    return [part for parts in batches for part in parts]
 
 
 def _numbers_at_first(table: OpenTable, missing_words: Sequence[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """Intake over workers: every bundle is verified where it is, and is taken or set aside by the rules of the local intake.
 
-Bundles are in a folder that every worker sees, or at any address that fsspec knows. They are verified in groups, which do not
-depend on how many workers there are. A group's anchor representations stay with the worker that read them; whether they also
-come here is the caller's choice.
+Bundles are in a folder that every worker sees, or at any address that fsspec knows. They are verified in groups, which do
+not depend on how many workers there are. A group's anchor representations stay with the worker that read them; whether they
+also come here is the caller's choice.
 """
 
 from __future__ import annotations

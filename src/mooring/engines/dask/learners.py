@@ -56,14 +56,13 @@ from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, requi
 from mooring.learners.boosted_trees import Boosted, FittedBoosted, to_float32
 from mooring.learners.fitting import choice_rows, draw_rows, group_folds, screening_rows
 from mooring.learners.trees import MOST_TREES
-from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
+from mooring.protocol.analyst.alignment_state import AlignmentState, keep_model, read_space
 from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
 from mooring.protocol.analyst.training import (
     Screened,
     Steps,
     Training,
     export_model,
-    keep_model,
     require_label,
     score_participants,
 )

@@ -21,12 +21,12 @@ from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFI
 from mooring.engines.flare.settings import ServerSettings, opened_vault
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import STATE_FILE
+from mooring.protocol.analyst.alignment_state import STATE_FILE, TRAINING_FILE
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import MOST_BYTES, Intake, collect, try_verify
 from mooring.protocol.analyst.sum_total import close_list
 from mooring.protocol.analyst.sum_training import train_sums
-from mooring.protocol.analyst.training import TRAINING_FILE, train
+from mooring.protocol.analyst.training import train
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.anchor import FIELDS, KIND, most_anchor_bytes
 from mooring.protocol.messages.bundle import SUFFIX

@@ -1,11 +1,11 @@
-"""The analyst's alignment as one file: maps, template and record together, so that no crash can part them."""
+"""What the analyst keeps: the alignment as one file, so that no crash can part maps and record; and the trained model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import open_plain_file, write_atomically
-from mooring.errors import RefusedError, StorageError
+from mooring.atomic_io import open_plain_file, read_bounded, write_atomically
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.messages.model import MOST_MODEL_BYTES
+from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
 STATE_FILE, RECORD_FILE, DELIVERY_FILE = "alignment.safetensors", "alignment.json", "delivery.json"
+TRAINING_FILE = "training.json"
 _WHAT = "the alignment"
 _MOST_RECORD_BYTES = 2**28  # a million participants
 _ALIGN_AGAIN = "Run 'mooring align' again."
@@ -161,3 +164,44 @@ def _tensors(p: int, r: int, h: int, record_bytes: int) -> dict[str, TensorSpec]
         "origin": TensorSpec("F64", (h,)),
         "record": TensorSpec("U8", (record_bytes,)),
     }
+
+
+def keep_model(folder: Path, found: Mapping[str, Any], data: bytes, *, command: str, **made_of: str) -> None:
+    """Write the model, and the record that 'mooring deliver' compares it with.
+
+    Parameters
+    ----------
+    folder : Path
+        The work folder.
+    found : mapping
+        The training in plain values: scores and the model's digest.
+    data : bytes
+        The model as ONNX.
+    command : str
+        For the record.
+    **made_of : str
+        Digests of what it was trained on: the study, and the alignment's space or the closing list.
+    """
+    record = {"command": command, **found, **made_of}
+    write_atomically(folder / MODEL_FILE, data, what="the model")
+    write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
+
+
+def read_model(folder: Path, **made_of: str) -> tuple[bytes, dict[str, Any]]:
+    """The model that `keep_model` kept, if it was made of just this, and its record."""
+    try:
+        record = json.loads((folder / TRAINING_FILE).read_bytes())
+        expected, known = record["model_digest"], {name: record[name] for name in made_of}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise damaged_training() from None
+    data = read_bounded(folder / MODEL_FILE, MOST_MODEL_BYTES, what="the model")
+    if known != made_of or hashlib.sha256(data).hexdigest() != expected:
+        expected, cure = "one that was trained on this alignment or list", "Run 'mooring train' again, then deliver."
+        raise InputError("model", expected=expected, got="one from before it, or another", cure=cure)
+    return data, record
+
+
+def damaged_training() -> StorageError:
+    """The error of a record of a training that cannot be used."""
+    reason, cure = "training.json cannot be read", "Run 'mooring train' again, then deliver."
+    return StorageError("the record", reason=reason, cure=cure)

@@ -14,9 +14,15 @@ from typing import Any
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.audit.release import ReleaseRisk
 from mooring.errors import RefusedError
-from mooring.protocol.analyst.alignment_state import DELIVERY_FILE, AlignmentState, read_space
+from mooring.protocol.analyst.alignment_state import (
+    DELIVERY_FILE,
+    TRAINING_FILE,
+    AlignmentState,
+    damaged_training,
+    read_model,
+    read_space,
+)
 from mooring.protocol.analyst.sum_total import read_list, require_analyst
-from mooring.protocol.analyst.training import TRAINING_FILE, damaged_training, read_model
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.result import (
     MODEL_FILE,

@@ -17,8 +17,9 @@ from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.sum_export import sums_to_onnx
 from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.protocol.analyst.alignment_state import keep_model
 from mooring.protocol.analyst.sum_total import Total, open_total, read_list
-from mooring.protocol.analyst.training import keep_model, require_agreement, require_label
+from mooring.protocol.analyst.training import require_agreement, require_label
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,9 +11,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import read_bounded, write_atomically
 from mooring.audit.release import N_MODELS, ReleaseRisk, measure_trained_release
-from mooring.errors import InputError, RefusedError, StorageError
+from mooring.errors import InputError, RefusedError
 from mooring.learners import (
     AUTO,
     LEARNERS,
@@ -31,16 +29,14 @@ from mooring.learners import (
 )
 from mooring.learners.fitting import MOST_ALONE, MOST_ROWS, draw_rows, group_folds, row_folds, screening_rows
 from mooring.learners.onnx_export import to_onnx
-from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
+from mooring.protocol.analyst.alignment_state import AlignmentState, keep_model, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.outliers import find_disagreeing
 from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
-from mooring.protocol.messages.result import MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.serialization import Rows, render_html
 from mooring.typing import Indices, Matrix, Progress
 
-TRAINING_FILE = "training.json"
 _FEWEST_ALONE = 10
 _ROWS_COMPARED = 5_000
 _SAME_CLASSES, _SAME_NUMBERS = 0.999, 1e-3
@@ -263,47 +259,6 @@ def score_participants(
         if (mine := owners == place).any()
     )
     return overall, each
-
-
-def keep_model(folder: Path, found: Mapping[str, Any], data: bytes, *, command: str, **made_of: str) -> None:
-    """Write the model, and the record that 'mooring deliver' compares it with.
-
-    Parameters
-    ----------
-    folder : Path
-        The work folder.
-    found : mapping
-        The training in plain values: scores and the model's digest.
-    data : bytes
-        The model as ONNX.
-    command : str
-        For the record.
-    **made_of : str
-        Digests of what it was trained on: the study, and the alignment's space or the closing list.
-    """
-    record = {"command": command, **found, **made_of}
-    write_atomically(folder / MODEL_FILE, data, what="the model")
-    write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
-
-
-def read_model(folder: Path, **made_of: str) -> tuple[bytes, dict[str, Any]]:
-    """The model that `keep_model` kept, if it was made of just this, and its record."""
-    try:
-        record = json.loads((folder / TRAINING_FILE).read_bytes())
-        expected, known = record["model_digest"], {name: record[name] for name in made_of}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise damaged_training() from None
-    data = read_bounded(folder / MODEL_FILE, MOST_MODEL_BYTES, what="the model")
-    if known != made_of or hashlib.sha256(data).hexdigest() != expected:
-        expected, cure = "one that was trained on this alignment or list", "Run 'mooring train' again, then deliver."
-        raise InputError("model", expected=expected, got="one from before it, or another", cure=cure)
-    return data, record
-
-
-def damaged_training() -> StorageError:
-    """The error of a record of a training that cannot be used."""
-    reason, cure = "training.json cannot be read", "Run 'mooring train' again, then deliver."
-    return StorageError("the record", reason=reason, cure=cure)
 
 
 def require_label(study: Study) -> Kind:
