@@ -122,7 +122,8 @@ def read_columns(
 
 
 def _whole(table: OpenTable, numbers: Sequence[str], missing_words: Sequence[str]) -> list[Any]:
-    words = [name for name in table.names if name not in frozenset(numbers)]
+    as_numbers = frozenset(numbers)
+    words = [name for name in table.names if name not in as_numbers]
     batches = table_batches(table, numbers=numbers, words=words, missing_words=missing_words)
     return [part for parts in batches for part in parts]
 
