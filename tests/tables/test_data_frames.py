@@ -141,7 +141,7 @@ def frame(**columns: Any) -> pd.DataFrame:
 
 BAD: dict[str, tuple[Any, str, str, str]] = {
     "a word": (frame(age=[50, "x"]), "row 2, column 'age'", "text", ""),
-    "truths": (frame(age=[True, False]), "row 1, column 'age'", "text", ""),
+    "truths": (frame(age=[True, False]), "row 1, column 'age'", "true or false", ""),
     "dates": (frame(age=TIMES[:2]), "column 'age'", "timestamp", ""),
     "complex numbers": (frame(age=[1j, 2]), "column 'age'", "complex128", ""),
     "objects": (frame(age=[object(), "x"]), "column 'age'", "object", ""),

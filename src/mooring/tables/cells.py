@@ -57,7 +57,7 @@ def cell_values(words: Any) -> Vector:
         values[others] = cell_values(words.filter(pa.array(others)).dictionary_encode()) if others.any() else 0.0
         return np.asarray(values)
     table = np.array([*(cell_value(as_text(word)) for word in words.dictionary.to_pylist()), MISSING_VALUE])
-    return np.asarray(table[word_places(words)])
+    return table.take(word_places(words))
 
 
 def word_places(words: Any) -> npt.NDArray[np.integer[Any]]:

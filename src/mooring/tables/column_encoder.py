@@ -225,9 +225,9 @@ def _numbers_of_dictionary(
     own = np.full(n + 1, MISSING_VALUE)
     numbers, wrong = _numbers_of(column, words.dictionary, missing_words, own[:n])
     places = word_places(words)
-    values[:] = own[places]
+    values[:] = own.take(places)
     invalid = [InvalidCells(cells.kind, np.flatnonzero(np.isin(places, cells.rows))) for cells in wrong]
-    return np.append(numbers, np.nan)[places], [cells for cells in invalid if cells.rows.size]
+    return np.append(numbers, np.nan).take(places), [cells for cells in invalid if cells.rows.size]
 
 
 def _encode_category(
@@ -279,7 +279,7 @@ def _codes_of(
     values[:] = cell_values(words)
     code_of = _reader_of(column.categories, missing_words)
     table = np.array([*(code_of(as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int32)
-    return table[word_places(words)], broken, int(np.count_nonzero(table < _ABSENT))
+    return table.take(word_places(words)), broken, int(np.count_nonzero(table < _ABSENT))
 
 
 def _words_of(chunk: Any) -> tuple[Any, list[InvalidCells]]:

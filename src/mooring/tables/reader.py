@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,9 @@ from mooring.tables.problems import RaggedLines
 from mooring.typing import Progress
 
 Item = TypeVar("Item")
+# Cores that this process may use: in a container or under taskset fewer than the machine has, and threads take memory.
+THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+"""That work on one table."""
 _BLOCK_BYTES = 2**20
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
 _MOST_NUMBERS = 2**20  # at once: wide tables come in shorter batches, for the sake of memory

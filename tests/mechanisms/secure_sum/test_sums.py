@@ -1,6 +1,7 @@
 """Feature maps, exact sums and the promise on them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,10 +64,27 @@ def test_hats_make_piecewise_linear_curves_and_levels_are_told_apart() -> None:
 
 def next_parts(rows: np.ndarray, column: int) -> list[np.ndarray]:
     starts = np.cumsum([0, *(one.width for one in SCHEMA.columns)])
-    own, one = rows[:, starts[column] : starts[column + 1]], SCHEMA.columns[column]
-    phi = np.empty((len(rows), FEATURES._width(one)), order="F")
-    FEATURES._write(one, own, phi)
-    return list(phi.T)
+    one, phi = SCHEMA.columns[column], np.empty((1, FEATURES._width(SCHEMA.columns[column]), len(rows)))
+    FEATURES._write(one, rows.T[None, starts[column] : starts[column + 1]], phi)
+    return list(phi[0])
+
+
+@pytest.mark.parametrize("n_hats", [0, 5])
+def test_features_of_a_column_do_not_depend_on_the_columns_beside_it(n_hats: int) -> None:
+    """Columns of one form that stand side by side are written at once."""
+    rng, alike = (
+        np.random.default_rng(0),
+        [replace(one, name=f"{one.name} {k}") for one in SCHEMA.columns for k in "123"],
+    )
+    values = {one.name: rng.uniform(-1, 1, size=(9, one.width)) for one in alike}
+
+    def phi_of(columns: list[Column]) -> dict[str, list[float]]:
+        log = frozenset({"income 1", "income 3"})
+        features = TableFeatures(Schema(tuple(columns)), log_scaled=log, n_hats=n_hats)
+        phi = features.apply(np.hstack([values[one.name] for one in columns]))
+        return dict(zip(features.names, phi.T.round(12).tolist(), strict=True))
+
+    assert phi_of(alike) == phi_of([alike[k] for k in rng.permutation(len(alike))])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -114,11 +116,11 @@ class TableFeatures:
         require_width(rows, self)
         phi = np.empty((rows.shape[0], self.n_features), order="F")  # as encoded rows are: a column at a time
         place = start = 0
-        for column in self.schema.columns:
-            width = self._width(column)
-            self._write(column, rows[:, start : start + column.width], phi[:, place : place + width])
-            place += width
-            start += column.width
+        for column, count in self._alike:
+            width, own = column.width, self._width(column)
+            encoded = rows.T[start : start + count * width].reshape(count, width, len(rows))
+            self._write(column, encoded, phi.T[place : place + count * own].reshape(count, own, len(rows)))
+            start, place = start + count * width, place + count * own
         scale_to_unit(phi, self.constant_share, largest=None if self.n_hats else self.largest_norm)
         return phi
 
@@ -184,6 +186,17 @@ class TableFeatures:
     def _linear_weight(self) -> float:
         return _BESIDE_HATS if self.n_hats else 1.0
 
+    @cached_property
+    def _alike(self) -> list[tuple[Column, int]]:
+        """Runs of columns that have features of the same form: the first one of each, and how many."""
+
+        def form(column: Column) -> tuple[Any, ...]:
+            log, indicated = column.name in self.log_scaled, column.missing == "indicate"
+            return column.kind == "category", len(column.categories), log, indicated
+
+        runs = (list(columns) for _, columns in groupby(self.schema.columns, form))
+        return [(columns[0], len(columns)) for columns in runs]
+
     def _hats(self, column: Column) -> int:
         return max(0, self.n_hats - (column.name in self.log_scaled))
 
@@ -205,7 +218,7 @@ class TableFeatures:
             yield f"{column.name} is missing"
 
     def _write(self, column: Column, encoded: Matrix, phi: Matrix) -> None:
-        """Write the features of a column, each into one of the columns of `phi`, which lie together in memory."""
+        """Write the features of columns like this one: both arrays are by column, by number or feature, by row."""
         if column.missing == "indicate":
             np.subtract(encoded[:, -1], 0.5, out=phi[:, -1])
         if column.kind == "category":
@@ -222,13 +235,13 @@ class TableFeatures:
             x, low = np.log1p((x + 1) / 2 * (_DECADES - 1)) / math.log(_DECADES), 0.0
         np.multiply(x, self._linear_weight, out=phi[:, 0])
         hats = self._hats(column)
-        for k, centre in enumerate(np.linspace(low, 1.0, hats) if hats else ()):
-            hat = phi[:, 1 + k]
-            np.subtract(x, centre, out=hat)
-            np.abs(hat, out=hat)
-            hat *= (1 - hats) / (1 - low)  # one over the distance of centres, less
-            hat += 1
-            np.maximum(hat, 0, out=hat)
+        if hats:
+            curves = phi[:, 1 : 1 + hats]
+            np.subtract(x[:, None], np.linspace(low, 1.0, hats)[:, None], out=curves)
+            np.abs(curves, out=curves)
+            curves *= (1 - hats) / (1 - low)  # one over the distance of centres, less
+            curves += 1
+            np.maximum(curves, 0, out=curves)
 
 
 @dataclass(frozen=True)

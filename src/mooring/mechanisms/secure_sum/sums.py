@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -127,7 +128,7 @@ class SumLayout:
 
 
 class SumAccumulator:
-    """Sums over blocks of rows.
+    """Sums over blocks of rows, which threads may add at once: integers add up to the same in any order.
 
     Examples
     --------
@@ -143,6 +144,7 @@ class SumAccumulator:
         self._S = np.zeros((layout.n_features,) * 2, dtype=np.int64)
         self._T = np.zeros((layout.n_features, layout.outcome.width), dtype=np.int64)
         self.n_rows = 0
+        self._lock = Lock()
 
     def add(self, features: Matrix, labels: Matrix, rows_of_person: Integers | None = None) -> None:
         """Add rows.
@@ -169,9 +171,11 @@ class SumAccumulator:
         y = layout.outcome.encode(labels)
         for start in range(0, len(q), step := max(1, _EXACT // (2 * layout.resolution * max(layout.resolution, 4096)))):
             own, outcomes = q[start : start + step], y[start : start + step].astype(np.float64)
-            self._S += (own.T @ own).astype(np.int64)
-            self._T += (r[start : start + step].T @ outcomes).astype(np.int64)
-        self.n_rows += len(q)
+            S, T = own.T @ own, r[start : start + step].T @ outcomes
+            with self._lock:
+                self._S += S.astype(np.int64)
+                self._T += T.astype(np.int64)
+                self.n_rows += len(own)
         if self.n_rows > layout.most_rows:
             raise InputError("rows", expected=f"{layout.most_rows} at most", got="more", cure="Share fewer rows.")
 

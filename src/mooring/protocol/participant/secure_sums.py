@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, require_writable
 from mooring.errors import InputError, RefusedError, StorageError
@@ -50,10 +52,11 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.inbox import list_files
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
+from mooring.tables.reader import THREADS
 from mooring.typing import Progress, TableSource
 
 _KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
-_ROWS_AT_ONCE, _ROWS_OF_FEATURES = 2**14, 2**12
+_ROWS_AT_ONCE = 2**14
 
 
 def share_sums(
@@ -134,17 +137,22 @@ def _sum_rows(
     by_mean = most == "mean"
     for block in read(None) if by_mean else ():
         counted.add(np.asarray(block.persons))
-    for block in read(progress):
-        assert block.labels is not None
-        weights = None
-        if block.persons is not None:
-            seen.add(block.persons)
-            weights = counted.of(block.persons) if by_mean else None
-        scaled = scale_labels(study, block.labels)
-        for start in range(0, len(scaled), _ROWS_OF_FEATURES):  # as many as the processor's cache holds
-            here = slice(start, start + _ROWS_OF_FEATURES)
-            sums.add(features.apply(block.rows[here]), scaled[here], None if weights is None else weights[here])
-        collector.add(block)
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as threads:  # which work on different rows instead
+        for block in read(progress):
+            assert block.labels is not None
+            weights = None
+            if block.persons is not None:
+                seen.add(block.persons)
+                weights = counted.of(block.persons) if by_mean else None
+            rows, scaled = block.rows, scale_labels(study, block.labels)
+
+            def add(here: slice, rows: Any = rows, scaled: Any = scaled, weights: Any = weights) -> None:
+                sums.add(features.apply(rows[here]), scaled[here], None if weights is None else weights[here])
+
+            size = -(-len(scaled) // THREADS)
+            adding = threads.map(add, [slice(start, start + size) for start in range(0, len(scaled), size)])
+            collector.add(block)
+            list(adding)  # raises what was refused
     _require_rows(scheme, sums.n_rows, collector.counts, study.smallest_class)
     if most == "mean":
         counted.require_same(seen)

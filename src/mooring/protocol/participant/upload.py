@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections import deque
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -58,14 +57,12 @@ from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import encoded_batches, read_ahead
+from mooring.tables.reader import THREADS
 from mooring.typing import Progress, TableSource
 
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
 _NUMBERS_AT_ONCE = 2**16  # that get noise: as many as the processor's cache holds
-# Cores that this process may use: in a container or under taskset fewer than the machine has, and threads take memory.
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-_THREADS = min(8, _CORES)
 _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 
@@ -201,7 +198,7 @@ def _survey(
     def map_block(rows: npt.NDArray[np.float64]) -> memoryview:
         return np.asarray(map_rows(project(rows), secret, precision="float32"), dtype="<f4", order="C").data.cast("B")
 
-    ahead = max(1, _THREADS // 2)
+    ahead = max(1, THREADS // 2)
     with ThreadPoolExecutor(ahead) as threads:
         made: deque[Future[memoryview]] = deque()
         for block in read_ahead(encoded_batches(study.schema, data, ignore=tuple(ignore), progress=tell)):
@@ -309,7 +306,7 @@ def _settle(
     h = study.n_components
     came = np.empty((min(stretch, places.size), h), dtype="<f4")
     grouped.seek(0)
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(THREADS) as threads:
         for begin in range(0, places.size, stretch):
             here = places[begin : begin + stretch]
             rows = np.empty((here.size, h), dtype="<f4")
