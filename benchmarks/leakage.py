@@ -84,9 +84,7 @@ def _settings(given: argparse.Namespace, seed: int) -> Iterator[Setting]:
         public = records.attributes["pool"] == "public"
         projection = public_svd_projection(records.rows[public], 400, rng=rng)
         private = records.take(np.flatnonzero(~public))
-        small = replace(
-            private, rows=projection.encode(private.rows), image_shape=None, feature_names=(), feature_kinds=()
-        )
+        small = replace(private, rows=projection.encode(private.rows), image_shape=None, feature_names=())
         parts = partition(small, n_participants=10, test_share=0.0, by_group=True, rng=rng)
         flat = Projection(np.eye(400), np.eye(400), "public-svd")  # the rows are projected already
         yield Setting(

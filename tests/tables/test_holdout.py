@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mooring.tables import Records, hold_out, read_records
+from mooring.tables import Column, Records, hold_out, read_records
 
 Refused = Callable[..., None]
 
@@ -18,7 +18,12 @@ def records() -> Records:
         rows=rows,
         labels=np.arange(30) % 2,
         feature_names=("age", "town=a", "town=b", "town=c", "town size", "smoker"),
-        feature_kinds=("number", "category", "category", "category", "number", "integer"),
+        columns=(
+            Column("age", "number", -9, 9),
+            Column("town", "category", categories=("a", "b", "c")),
+            Column("town size", "number", -9, 9),
+            Column("smoker", "integer", 0, 1),
+        ),
         centres=np.arange(6.0),
         scales=np.arange(6.0) + 1,
         attributes={"sex": np.array(["f", "m", "f"] * 10)},

@@ -65,7 +65,6 @@ def test_row_numbers_that_are_none_are_refused(indices: list[Any], refused: Refu
         ({"groups": [0.5] * 4}, "groups", "whole numbers", "float64"),
         ({"groups": [0, 1, 2, -1], "group_names": ("a", "b", "c")}, "groups", "from 0 to 2", "out of range"),
         ({"feature_names": ("a",)}, "feature_names", "each of the 2 columns", "1 entries"),
-        ({"feature_kinds": ("number", "colour")}, "feature_kinds", "number, integer, category", "colour"),
         ({"scales": np.ones(3)}, "scales", "each of the 2 columns", "3 entries"),
         ({"image_shape": (2, 2)}, "image_shape", "a product of 2", "(2, 2)"),
         ({"attributes": {"age": np.zeros(3)}}, "attribute 'age'", "each of the 4 rows", "shape (3,)"),

@@ -11,7 +11,7 @@ from mooring.tables.reader import read_ahead, read_columns, table_batches
 from mooring.tables.records import Records, hold_out
 from mooring.tables.sampling import make_strata, round_robin, sample_rows, split_stratified
 from mooring.tables.schema import MISSING_WORDS, Column, Label, Schema
-from mooring.tables.table_records import InferredTable, infer_table, read_records, read_table
+from mooring.tables.table_records import InferredTable, infer_table, read_records
 
 __all__ = [
     "MISSING_WORDS",
@@ -40,7 +40,6 @@ __all__ = [
     "read_idx",
     "read_images",
     "read_records",
-    "read_table",
     "round_robin",
     "sample_rows",
     "split_stratified",

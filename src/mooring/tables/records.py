@@ -16,8 +16,6 @@ from mooring.typing import Indices, Matrix
 Labels = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 LabelKind = Literal["classes", "number", "none"]
 
-FEATURE_KINDS = ("number", "integer", "category")
-
 
 @dataclass(frozen=True, eq=False)
 class Records:
@@ -31,9 +29,6 @@ class Records:
         Integers are classes, floats are numbers to predict.
     feature_names : tuple of str
         One name a column; "feature 1", "feature 2", ... when left out.
-    feature_kinds : tuple of str
-        "number", "integer" (only whole numbers in the file) or "category" (a column of zeros and ones); "number" when
-        left out.
     label_names : tuple of str
         Names of the classes 0, 1, ...; empty when the classes have no names.
     image_shape : tuple of int, optional
@@ -63,7 +58,6 @@ class Records:
     rows: Matrix
     labels: Labels | None = None
     feature_names: tuple[str, ...] = ()
-    feature_kinds: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
     image_shape: tuple[int, ...] | None = None
     groups: Indices | None = None
@@ -79,7 +73,6 @@ class Records:
         n_rows, width = rows.shape
         settled: dict[str, Any] = {"rows": rows}
         settled["feature_names"] = tuple(self.feature_names) or tuple(f"feature {k + 1}" for k in range(width))
-        settled["feature_kinds"] = tuple(self.feature_kinds) or ("number",) * width
         settled["labels"] = None if self.labels is None else as_labels("labels", self.labels, n_rows=n_rows)
         settled["groups"] = None if self.groups is None else _as_codes("groups", self.groups, n_rows)
         settled["attributes"] = {name: np.asarray(values) for name, values in self.attributes.items()}
@@ -105,6 +98,11 @@ class Records:
     def n_features(self) -> int:
         """Width of a row."""
         return int(self.rows.shape[1])
+
+    @property
+    def feature_kinds(self) -> tuple[str, ...]:
+        """One a feature: "number", "integer" (only whole numbers in the file) or "category" (one of zeros and ones)."""
+        return tuple(kind for column in self.columns for kind in column.feature_kinds) or ("number",) * self.n_features
 
     @property
     def label_kind(self) -> LabelKind:
@@ -138,15 +136,11 @@ class Records:
         )
 
     def _check_columns(self, width: int) -> None:
-        for what in ("feature_names", "feature_kinds", "centres", "scales"):
+        for what in ("feature_names", "centres", "scales"):
             values = getattr(self, what)
             if values is not None and len(values) != width:
                 expected, got = f"one entry for each of the {width} columns", f"{len(values)} entries"
                 raise InputError(what, expected=expected, got=got, cure="Give every column one, in order.")
-        unknown = set(self.feature_kinds) - set(FEATURE_KINDS)
-        if unknown:
-            expected, got = f"out of {', '.join(FEATURE_KINDS)}", ", ".join(sorted(unknown))
-            raise InputError("feature_kinds", expected=expected, got=got, cure="Use 'number' if in doubt.")
         if self.image_shape is not None and (len(self.image_shape) not in (2, 3) or np.prod(self.image_shape) != width):
             raise InputError(
                 "image_shape",
@@ -208,7 +202,6 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
         records,
         rows=records.rows[:, rest],
         feature_names=tuple(records.feature_names[k] for k in rest),
-        feature_kinds=tuple(records.feature_kinds[k] for k in rest),
         columns=_without(records.columns, column),
         centres=None if records.centres is None else records.centres[rest],
         scales=None if records.scales is None else records.scales[rest],

@@ -33,81 +33,30 @@ def read_records(
     size: int | tuple[int, int] | None = None,
     image_column: str | None = None,
 ) -> Records:
-    r"""Read a table or images, whichever there is.
+    r"""Read a table as rows of numbers, by a schema that is inferred from it; or images.
 
     Parameters
     ----------
     data : path or data frame
         A folder, an .npz archive, an IDX file, or a Parquet file with a column of bytes whose name starts with "image":
-        images. Any other .csv, .tsv, .data, .txt (also with .gz) or .parquet, and a data frame: a table.
-    label, group_by : str, optional
-        Columns of a table, or of a Parquet file with images.
-    drop, categorical, missing : sequence of str
-        For tables only: see `read_table`.
-    size, image_column
-        For images only: see `read_images`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "patients.csv"
-    ...     _ = path.write_text("age,ill\n40,no\n50,yes\n60,no\n")
-    ...     read_records(path, label="ill").label_kind
-    'classes'
-    """
-    for_tables = {"drop": tuple(drop), "categorical": tuple(categorical), "missing": tuple(missing)}
-    for_images = {"size": size, "image_column": image_column}
-    if not isinstance(data, str | Path):
-        _require_left_out(for_images, "a table")
-        return read_table(data, label=label, group_by=group_by, **for_tables)
-    path = Path(data)
-    if not path.exists():
-        raise InputError(
-            "path", expected="a file or a folder", got=f"{str(path)!r}, which is not there", cure="Check the spelling."
-        )
-    if image_column is not None or holds_images(path):
-        _require_left_out(for_tables, "images")
-        return read_images(path, label=label, group_by=group_by, size=size, image_column=image_column)
-    if not is_table_file(path):
-        raise InputError(
-            "data file",
-            expected="a table (.csv, .csv.gz, .parquet) or images (a folder, .npz, IDX, .parquet)",
-            got=f"a file that ends in {path.suffix!r}",
-            cure="Save it in one of these forms.",
-        )
-    _require_left_out(for_images, "a table")
-    return read_table(path, label=label, group_by=group_by, **for_tables)
-
-
-def read_table(
-    data: TableSource,
-    *,
-    label: str | None = None,
-    group_by: str | None = None,
-    drop: Sequence[str] = (),
-    categorical: Sequence[str] = (),
-    missing: Sequence[str] = (),
-) -> Records:
-    r"""Read a table as rows of numbers, by a schema that is inferred from it.
-
-    Parameters
-    ----------
-    data : path or data frame
-        A text file with separators (.csv, .tsv, .data, .txt, each also with .gz) or a Parquet file (.parquet). The
-        separator may be a comma, a semicolon or a tab. A first line that fits in with the rows beneath it and holds a
-        number is a row, and the columns are then named "column 1", "column 2", ... Of a data frame, columns of text are
-        categories, also where they read as numbers, and an index is ignored.
+        images. Any other text file with separators (.csv, .tsv, .data, .txt, each also with .gz) or Parquet file
+        (.parquet), and a data frame: a table. The separator may be a comma, a semicolon or a tab. A first line that fits
+        in with the rows beneath it and holds a number is a row, and the columns are then named "column 1", "column 2",
+        ... Of a data frame, columns of text are categories, also where they read as numbers, and an index is ignored.
     label : str, optional
-        The column to predict. Words, booleans and at most 20 different whole numbers are classes; other numbers are
-        numbers. Rows without a label are dropped.
+        The column to predict, of a table or of a Parquet file with images. Words, booleans and at most 20 different whole
+        numbers are classes; other numbers are numbers. Rows without a label are dropped.
     group_by : str, optional
         The column that says which participant, or which person, a row belongs to. It is no feature. Rows without a
         value there are dropped.
+    drop : sequence of str
+        For tables only, as the next two: columns to leave out.
     categorical : sequence of str
         Columns whose numbers are names of categories.
     missing : sequence of str
         What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all; "-9", for example.
+    size, image_column
+        For images only: see `read_images`.
 
     Returns
     -------
@@ -128,23 +77,32 @@ def read_table(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "patients.csv"
     ...     _ = path.write_text("age,smoker,ill\n40,yes,no\n50,no,yes\n60,no,no\n")
-    ...     records = read_table(path, label="ill")
+    ...     records = read_records(path, label="ill")
     >>> records.feature_names, records.label_names
     (('age', 'smoker=no', 'smoker=yes'), ('no', 'yes'))
     >>> records.rows.round(2).tolist()
     [[-1.22, 0.0, 1.0], [0.0, 1.0, 0.0], [1.22, 1.0, 0.0]]
     """
+    for_tables = {"drop": tuple(drop), "categorical": tuple(categorical), "missing": tuple(missing)}
+    path = Path(data) if isinstance(data, str | Path) else None
+    if path is not None and not path.exists():
+        raise InputError(
+            "path", expected="a file or a folder", got=f"{str(path)!r}, which is not there", cure="Check the spelling."
+        )
+    if path is not None and (image_column is not None or holds_images(path)):
+        _require_left_out(for_tables, "images")
+        return read_images(path, label=label, group_by=group_by, size=size, image_column=image_column)
+    if path is not None and not is_table_file(path):
+        raise InputError(
+            "data file",
+            expected="a table (.csv, .csv.gz, .parquet) or images (a folder, .npz, IDX, .parquet)",
+            got=f"a file that ends in {path.suffix!r}",
+            cure="Save it in one of these forms.",
+        )
+    _require_left_out({"size": size, "image_column": image_column}, "a table")
     file, table, notes = _read(data, missing)
-    inferred = infer_table(
-        table,
-        label=label,
-        group_by=group_by,
-        drop=drop,
-        categorical=categorical,
-        missing=missing,
-        is_text=file.schema is None,
-    )
-    records = inferred.records()
+    is_text = file.schema is None
+    records = infer_table(table, label=label, group_by=group_by, **for_tables, is_text=is_text).records()
     return replace(records, notes=(*notes, *records.notes))
 
 
@@ -163,14 +121,12 @@ class InferredTable:
     def records(self) -> Records:
         """The encoded rows."""
         columns, keys = self.schema.columns, self.keys
-        kinds = tuple(kind for column in columns for kind in column.feature_kinds)
         centres, scales = np.array(self.schema.feature_scales).T
         return Records(
             rows=encode_table(self.schema, self.columns),
             labels=keys.labels,
             columns=columns,
             feature_names=self.schema.feature_names,
-            feature_kinds=kinds,
             label_names=keys.label_names,
             groups=keys.groups,
             group_names=keys.group_names,
@@ -195,7 +151,7 @@ def infer_table(
     Parameters
     ----------
     label, group_by, drop, categorical, missing
-        As in `read_table`.
+        As in `read_records`.
     is_text : bool
         Whether it comes from a file of plain text, whose numbers are words.
     """
