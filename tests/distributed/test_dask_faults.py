@@ -90,7 +90,7 @@ def test_workers_that_do_not_see_a_folder_are_told(tmp_path: Path, monkeypatch: 
 
     (tmp_path / "elsewhere").mkdir()
     with raising(StorageError, "the work folder", reason="1 of 2 workers do not see it"):
-        require_shared(Elsewhere(), tmp_path, what="the work folder", cure="Mount it.")
+        require_shared(Elsewhere(), tmp_path)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 

@@ -74,9 +74,9 @@ class Column:
             expected = "a word without line breaks and control characters"
             raise InputError("name of a column", expected=expected, got=repr(self.name), cure="Name every column.")
         if self.kind == "category":
-            require_words(where, "categories", self.categories)
+            _require_words(where, "categories", self.categories)
         else:
-            require_range(where, self.low, self.high)
+            _require_range(where, self.low, self.high)
         require_shown(f"missing_words of {where}", self.missing_words)
         if self.is_date:
             require_day(f"day of {where}", self.day)
@@ -159,11 +159,11 @@ class Label:
             expected = "without line breaks and control characters"
             raise InputError("column of the label", expected=expected, got=repr(self.column), cure="Rename it.")
         if self.kind == "classes":
-            require_words("label", "classes", self.classes)
+            _require_words("label", "classes", self.classes)
             if len(self.classes) < 2:
                 raise InputError("label", expected="two classes or more", got="one", cure="Name every class.")
         elif self.kind == "number":
-            require_range("label", self.low, self.high)
+            _require_range("label", self.low, self.high)
             _require_single_precision(self.low, self.high)
 
     def as_dict(self) -> dict[str, Any]:
@@ -251,16 +251,8 @@ class Schema:
         require_shown("ids", self.ids)
 
 
-def require_range(where: str, low: float, high: float) -> None:
-    """Refuse a range that is empty or not finite.
-
-    Parameters
-    ----------
-    where : str
-        Column in the error.
-    low, high : float
-        Ends of the declared range.
-    """
+def _require_range(where: str, low: float, high: float) -> None:
+    """Refuse a declared range that is empty or not finite."""
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 0):
         expected, cure = "finite, with the lowest below the highest", "Declare the range that the values can take."
         raise InputError(f"range of {where}", expected=expected, got=f"[{low:g}, {high:g}]", cure=cure)
@@ -299,18 +291,8 @@ def require_shown(what: str, words: tuple[str, ...]) -> None:
         raise InputError(what, expected="words without control characters", got="others", cure="Take them out.")
 
 
-def require_words(where: str, what: str, words: tuple[str, ...]) -> None:
-    """Refuse categories or classes that are not different words.
-
-    Parameters
-    ----------
-    where : str
-        Column in the error.
-    what : str
-        "categories" or "classes", in the error.
-    words : tuple of str
-        As declared.
-    """
+def _require_words(where: str, what: str, words: tuple[str, ...]) -> None:
+    """Refuse categories or classes that are not different words."""
     fine = all(isinstance(word, str) and word and word == word.strip() and can_be_shown(word) for word in words)
     fine = fine and len(set(words)) == len(words)
     if not (fine and 1 <= len(words) <= _MOST_CATEGORIES):

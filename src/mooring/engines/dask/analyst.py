@@ -74,7 +74,7 @@ class DaskEngine:
         make_folder(folder, mode=0o700, what="the work folder")
         places = list_bundles(source)
         with explain_dask_errors():
-            require_shared(self.client, folder, what="the work folder", cure=SHARED_CURE)
+            require_shared(self.client, folder)
             if not is_url(source):
                 cure = f"{SHARED_CURE[:-1]}, or give the bundles' address in an object store."
                 require_seen(self.client, local_path(source).absolute(), what="the folder of bundles", cure=cure)

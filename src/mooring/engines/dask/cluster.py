@@ -107,21 +107,12 @@ def explain_dask_errors() -> Iterator[None]:
         raise
 
 
-def require_shared(client: Client, folder: Path, *, what: str, cure: str) -> None:
-    """Refuse a folder that some worker does not see: it would write somewhere else.
-
-    Parameters
-    ----------
-    client : Client
-    folder : Path
-        Seen by this process.
-    what, cure : str
-        In the error.
-    """
+def require_shared(client: Client, folder: Path) -> None:
+    """Refuse a work folder that some worker does not see: it would write somewhere else."""
     mark = folder / f"{_MARK}{secrets.token_hex(8)}"
     mark.touch()
     try:
-        require_seen(client, mark, what=what, cure=cure)
+        require_seen(client, mark, what="the work folder", cure=SHARED_CURE)
     finally:
         with suppress(OSError):
             mark.unlink()

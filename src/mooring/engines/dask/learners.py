@@ -41,7 +41,6 @@ from mooring.engines.dask.block_tasks import (
     start_chain,
 )
 from mooring.engines.dask.cluster import (
-    SHARED_CURE,
     Client,
     Future,
     explain_dask_errors,
@@ -157,7 +156,7 @@ def train_on_dask(
     """
     folder = Path(folder).absolute()
     if folder.is_dir():
-        require_shared(client, folder, what="the work folder", cure=SHARED_CURE)
+        require_shared(client, folder)
     kind = require_label(study)
     require_learner(learner, engine="dask")
     if passes is not None and passes < 1:

@@ -31,6 +31,7 @@ from mooring.typing import Matrix
 Stack = tuple[Matrix, Matrix]
 Rows = tuple[int, ...]
 _SUMMED_AT_ONCE = 16
+_MOST_ITERATIONS, _TOLERANCE = 500, 1e-7  # steps, and what maps may still move
 _MAPS_KEPT: dict[tuple[str, int], tuple[int, Matrix]] = {}
 """On a worker: of a run and a group, the step and the maps after it. Only a short cut: others are made again."""
 
@@ -103,7 +104,7 @@ class AnchorsOnWorkers:
             origin = np.zeros(found.weighted_sum.shape[1])
         p, h = len(bundles), origin.size
         sums = [share_with_workers(self._client, each) for each in (found.weighted_sum, found.total.sum)]
-        told = [self._client.submit(maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
+        told = [self._client.submit(_maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
         orthogonals, means, values = np.empty((p, h, h)), np.empty((p, h)), np.empty(p)
         for places, (own, mean, fits) in zip(order, self._client.gather(told), strict=True):
             orthogonals[places], means[places], values[places] = own, mean, fits
@@ -144,19 +145,8 @@ class AnchorsOnWorkers:
         return parts, [[place for _, place in by_group[k]] for k in groups]
 
 
-def reduce_over_workers(
-    client: Client, parts: Sequence[Part], *, max_iterations: int = 500, tolerance: float = 1e-7
-) -> Reduced:
-    """The generalized power method from the spectral start; here are only matrices of r × h, and one of r × r.
-
-    Parameters
-    ----------
-    client, parts
-        Where anchor representations are.
-    max_iterations : int, default 500
-    tolerance : float, default 1e-7
-        Most that maps may still move.
-    """
+def reduce_over_workers(client: Client, parts: Sequence[Part]) -> Reduced:
+    """The generalized power method from the spectral start; here are only matrices of r × h, and one of r × r."""
     start = sum_over_workers(client, [client.submit(outer, part.stack, part.rows, pure=False) for part in parts])
     h = start.n_components
     eigenvalues, eigenvectors = np.linalg.eigh(start.sum)
@@ -167,14 +157,14 @@ def reduce_over_workers(
     while True:
         # Step k makes R_k of the present sum, and the next sum; how far R_k is from R_{k−1} decides.
         total = _stepped(client, parts, S, before, run, iteration)
-        if iteration and total.moved <= tolerance:
+        if iteration and total.moved <= _TOLERANCE:
             converged = True
-        if converged or iteration == max_iterations:
+        if converged or iteration == _MOST_ITERATIONS:
             break
         before, S = S, total.sum
         iteration += 1
     gap = _stepped(client, parts, total.sum, S, run, iteration + 1).moved
-    converged = converged or gap <= tolerance
+    converged = converged or gap <= _TOLERANCE
     return Reduced(S, total, iteration, Termination.CONVERGED if converged else Termination.ITERATION_LIMIT, gap)
 
 
@@ -269,18 +259,8 @@ def add(*sums: Sum) -> Sum:
     )
 
 
-def maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Orthogonal parts, mean rows, and how each fits the sum of the others.
-
-    Parameters
-    ----------
-    stack, rows
-        Centred anchor representations, and which of them count.
-    S : array
-        Sum that maps are made from.
-    total : array
-        Σ B̄_j R_j over everybody.
-    """
+def _maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Orthogonal parts, made from S, mean rows, and how each fits the sum of the others, of `total` = Σ B̄_j R_j."""
     B = select_rows(stack, rows)
     maps = np.asarray(polar_factor(np.swapaxes(B, 1, 2) @ S))
     aligned = B @ maps

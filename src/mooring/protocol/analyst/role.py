@@ -78,30 +78,22 @@ class Analyst:
         certify: bool = True,
         progress: Progress | None = None,
     ) -> Aligned:
-        """Bring bundles into one space; see `mooring.protocol.analyst.alignment.align_bundles`.
+        """Bring bundles, from `collect`, into one space.
 
         Parameters
         ----------
-        bundles : sequence of Bundle
-            From `collect`.
-        mode : AlignMode, default "first"
-            Whether to align for the first time, to add late bundles, or to begin anew.
-        certify : bool, default True
-            Whether to try to prove that no better alignment exists.
-        progress : Progress, optional
+        bundles, mode, certify, progress
+            As for `mooring.protocol.analyst.alignment.align_bundles`.
         """
         return self.engine.align(self.study, bundles, self.folder, mode=mode, certify=certify, progress=progress)
 
     def train(self, learner: str = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
-        """Train and score; see `mooring.protocol.analyst.training.train`.
+        """Train and score.
 
         Parameters
         ----------
-        learner : str, default "auto"
-            A name in `mooring.learners.LEARNERS`, or "auto": the best across participants.
-        seed : int, default 0
-            For folds, and for what is random in the learner.
-        progress : Progress, optional
+        learner, seed, progress
+            As for `mooring.protocol.analyst.training.train`.
         """
         return self.engine.train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
 

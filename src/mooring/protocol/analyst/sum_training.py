@@ -166,7 +166,7 @@ def _to_range(model: SumModel, low: float, high: float) -> SumModel:
 def _require_agreement(study: Study, model: SumModel, data: bytes) -> None:
     """Compare the written model with the fitted one on invented rows: of everybody's there are none."""
     rng = np.random.default_rng(0)
-    rows = invent_rows(study, _ROWS_COMPARED, rng)
+    rows = _invent_rows(study, _ROWS_COMPARED, rng)
     features = study_features(study)
     low, high = study.label.low, study.label.high
     given = features.apply(rows)
@@ -177,16 +177,8 @@ def _require_agreement(study: Study, model: SumModel, data: bytes) -> None:
     require_agreement((values, model.probabilities(given)), found, spread=(high - low) or 1.0)
 
 
-def invent_rows(study: Study, n_rows: int, rng: np.random.Generator) -> Any:
-    """Rows that the study's columns allow: uniform in each.
-
-    Parameters
-    ----------
-    study : Study
-        With columns.
-    n_rows : int
-    rng : Generator
-    """
+def _invent_rows(study: Study, n_rows: int, rng: np.random.Generator) -> Any:
+    """Rows that the study's columns allow: uniform in each."""
     parts = []
     for column in study.columns:
         if column.kind == "category":

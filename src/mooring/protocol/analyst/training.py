@@ -149,6 +149,8 @@ def train(
         The analyst's work folder, after `align_bundles`.
     learner : str, default "auto"
         A name in `mooring.learners.LEARNERS`, or "auto": what `mooring.learners.choose_learner` chooses.
+    seed : int, default 0
+        For folds, and for what is random in the learner.
     most_rows : int
         Of more, an even share of each participant's rows is drawn.
     """

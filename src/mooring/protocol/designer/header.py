@@ -240,9 +240,7 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
     return tuple(_merge(name, headers, apart) for name in names)
 
 
-def draft_merged(
-    merged: Sequence[MergedColumn], *, name: str, label: str | None, settings: DraftSettings | None = None
-) -> str:
+def draft_merged(merged: Sequence[MergedColumn], *, name: str, label: str | None) -> str:
     """Draft a study from merged columns.
 
     Parameters
@@ -261,7 +259,7 @@ def draft_merged(
     entries = {"kind": "classes" if "categories" in own else "number", "column": label} if own else {"kind": "none"}
     entries |= {"classes": own["categories"]} if "categories" in own else {"range": own["range"]} if own else {}
     ids = [one.name for one in merged if "id" in one.sites.values()]
-    return _MERGED + render_draft(name, list(plain.values()), entries, ids, settings or DraftSettings())
+    return _MERGED + render_draft(name, list(plain.values()), entries, ids, DraftSettings())
 
 
 def _merge(name: str, headers: Sequence[Header], apart: Mapping[str, Sequence[str]]) -> MergedColumn:

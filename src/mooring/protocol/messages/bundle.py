@@ -149,14 +149,8 @@ def bundle_fields(study: Study, *, n_rows: int, anchor_digest: str) -> dict[str,
     return {"study": study.digest, "nonce": study.nonce, "rows": n_rows, "anchor": anchor_digest}
 
 
-def bundle_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]:
-    """Where each array begins in the file.
-
-    Parameters
-    ----------
-    study : Study
-    n_rows, data_start : int
-    """
+def _find_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]:
+    """Where each array begins in the file."""
     offsets, position = {}, data_start
     for name, spec in bundle_tensors(study, n_rows).items():
         offsets[name] = position
@@ -232,7 +226,7 @@ def verify_bundle(path: Path, study: Study) -> Bundle:
         str(fields["anchor"]),
         anchor,
         path,
-        bundle_offsets(study, n_rows, header.data_start),
+        _find_offsets(study, n_rows, header.data_start),
         study.n_components,
         study.label.kind,
     )

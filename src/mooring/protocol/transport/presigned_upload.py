@@ -39,7 +39,7 @@ from mooring.protocol.transport.object_stores import (
 from mooring.serialization import Serializable
 from mooring.typing import Progress
 
-TIMEOUT = 60.0
+TIMEOUT = 60.0  # seconds without a sign of life
 _BLOCK = 2**20
 _MOST_ANSWER = 2**14
 _MOST_REDIRECTS = 3
@@ -142,7 +142,6 @@ def put_file(
     size: int,
     digest: str,
     allow_http: bool = False,
-    timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Answer:
     """PUT a file once; a broken connection is a BrokenOffError, any answer is returned.
@@ -159,13 +158,11 @@ def put_file(
         Their SHA-256.
     allow_http : bool, default False
         Let the store send us on to http:// on another machine.
-    timeout : float
-        Seconds without a sign of life; a minute by default.
     """
     for _ in range(_MOST_REDIRECTS + 1):
         file.seek(0)
         body = _Body(file, size, progress)
-        answer = _exchange(parts, body, size, TIMEOUT if timeout is None else timeout)
+        answer = _exchange(parts, body, size)
         if answer.status in (307, 308) and "location" in answer.headers:
             parts = _follow_redirect(parts, answer.headers["location"], allow_http=allow_http)
             continue
@@ -175,11 +172,11 @@ def put_file(
     return answer
 
 
-def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Answer:
+def _exchange(parts: SplitResult, body: _Body, size: int) -> Answer:
     proxy = _find_proxy(parts)
     way = f" through the proxy that {parts.scheme.lower()}_proxy names" if proxy else ""
     try:
-        connection, target, headers = _connect(parts, proxy, timeout)
+        connection, target, headers = _connect(parts, proxy)
         try:
             broken: OSError | None = None
             try:
@@ -240,20 +237,18 @@ def _find_proxy(parts: SplitResult) -> SplitResult | None:
     return via
 
 
-def _connect(
-    parts: SplitResult, via: SplitResult | None, timeout: float
-) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+def _connect(parts: SplitResult, via: SplitResult | None) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
     """A connection, straight or through a proxy; what to ask it for, and headers for it."""
     host, secure = str(parts.hostname), parts.scheme.lower() == "https"
     make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if via is None:
-        return make(host, parts.port, timeout=timeout, blocksize=_BLOCK), target, {}
+        return make(host, parts.port, timeout=TIMEOUT, blocksize=_BLOCK), target, {}
     headers = {}
     if via.username is not None:
         who = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
         headers["Proxy-Authorization"] = f"Basic {base64.b64encode(who).decode()}"
-    connection = make(str(via.hostname), via.port or 80, timeout=timeout, blocksize=_BLOCK)
+    connection = make(str(via.hostname), via.port or 80, timeout=TIMEOUT, blocksize=_BLOCK)
     if secure:
         connection.set_tunnel(host, parts.port or 443, headers=headers)
         return connection, target, {}

@@ -76,16 +76,10 @@ class Parcel:
         suffix = _SUFFIXES[self.kind]
         return address.endswith(suffix) and address.rsplit("/", 1)[-1] != suffix
 
-    def report(self, to: str, *, tries: int, confirmed: bool, there_before: bool = False) -> SendResult:
-        """What was sent.
-
-        Parameters
-        ----------
-        to : str
-        tries : int
-        confirmed, there_before : bool
-        """
-        return SendResult(to, self.kind, self.size, self.digest, tries, confirmed, there_before)
+    @property
+    def told(self) -> tuple[str, int, str]:
+        """What a result tells of it: kind, size and digest."""
+        return self.kind, self.size, self.digest
 
 
 @dataclass(frozen=True)
@@ -213,7 +207,7 @@ def _put(
     except TransientError as problem:
         reason = f"{redact_address(address)} cannot be written: {problem.reason}"
         raise StorageError("the upload", reason=reason, cure=_AGAIN) from None
-    return parcel.report(answer.where, tries=tries, confirmed=bool(answer.checksum))
+    return SendResult(answer.where, *parcel.told, tries, bool(answer.checksum))
 
 
 def _upload(
@@ -226,7 +220,7 @@ def _upload(
     if is_folder:
         root, address = f"{root}/{parcel.name}", f"{address.rstrip('/')}/{parcel.name}"
     if _is_stored(system, root, parcel):
-        return parcel.report(redact_address(address), tries=0, confirmed=True, there_before=True)
+        return SendResult(redact_address(address), *parcel.told, 0, True, there_before=True)
     again = Path(f"/proc/self/fd/{parcel.file.fileno()}")  # the open file itself, where the system has a name for it
     source = again if again.exists() else parcel.path
 
@@ -238,7 +232,7 @@ def _upload(
     tries, confirmed = upload(
         source, system, root, address=address, what="the upload", intact=intact, waits=waits, progress=progress
     )
-    return parcel.report(redact_address(address), tries=tries, confirmed=confirmed)
+    return SendResult(redact_address(address), *parcel.told, tries, confirmed)
 
 
 def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> SendResult:
@@ -260,7 +254,7 @@ def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | No
                     progress(done, parcel.size)
             if digest.hexdigest() != parcel.digest:
                 raise report_change()
-    return parcel.report(str(target), tries=0 if there else 1, confirmed=True, there_before=there)
+    return SendResult(str(target), *parcel.told, 0 if there else 1, True, there_before=there)
 
 
 def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
