@@ -79,7 +79,7 @@ def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path
         data_noise_scale=0.0,
         map_new_rows=lambda i, rows, data_noise_scale: rows,
     )
-    chosen = {seed: measure_utility(simulation, partition, learner=AUTO, seed=seed).learner for seed in range(6)}
+    chosen = {seed: measure_utility(simulation, partition, learner=AUTO, seed=seed)["learner"] for seed in range(6)}
     assert set(chosen.values()) == set(CANDIDATES)
     assert {seed: train(study, tmp_path, seed=seed).learner for seed in chosen} == chosen
 
