@@ -90,6 +90,18 @@ def _field_types(kind: Any) -> dict[str, Any]:
     return {one.name: types[one.name] for one in fields(kind)}
 
 
+def drop_empty_columns(table: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """A table without the columns that are empty under their heading.
+
+    Examples
+    --------
+    >>> drop_empty_columns([("x", "y"), ("1", ""), ("2", "")])
+    [('x',), ('1',), ('2',)]
+    """
+    kept = [k for k in range(len(table[0])) if any(row[k] for row in table[1:])]
+    return [tuple(row[k] for k in kept) for row in table]
+
+
 def render_html(*sentences: str, tables: Sequence[Rows] = ()) -> str:
     """Paragraphs, the first in bold, and tables, as HTML; all text is escaped.
 
@@ -100,7 +112,7 @@ def render_html(*sentences: str, tables: Sequence[Rows] = ()) -> str:
     """
     first, *others = [escape(sentence) for sentence in sentences if sentence] or [""]
     lines = [f"<p><b>{first}</b></p>" if first else "", *(f"<p>{sentence}</p>" for sentence in others)]
-    for headings, *rows in tables:
+    for headings, *rows in map(drop_empty_columns, tables):
         cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
         top = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
         lines.append("<table>" + "".join(f"<tr>{line}</tr>" for line in (top, *cells)) + "</table>")

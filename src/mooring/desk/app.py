@@ -91,7 +91,8 @@ class DeskApplication:
     def show(self, request: Request) -> Response:
         """The page of steps; it loads itself again while a step runs, or where it is asked to watch the inbox."""
         found, job, place = self.look(), self.jobs.last, self.desk.workspace
-        following = next((one.name for one in found.steps if not (one.is_done or one.obstacle)), "")
+        left = [one for one in found.steps if not one.is_done and one.name != "report"]  # which is never waited for
+        following = next((one.name for one in sorted(left, key=lambda one: bool(one.obstacle))), "report")
         values = {
             "title": "desk",
             "found": found,

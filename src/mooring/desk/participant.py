@@ -19,6 +19,7 @@ from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.protocol.participant.membership import issue_card, read_check
 from mooring.protocol.participant.role import Participant, check_table_fit, describe_share
 from mooring.protocol.storage.vault import Vault
+from mooring.serialization import drop_empty_columns
 from mooring.typing import Progress
 
 _FLOORS = {
@@ -118,7 +119,7 @@ def _report(desk: Desk, study: Study, folder: Path, values: Values, progress: Pr
     summary = summarise(study, records)
     page = render_report(summary).encode()
     write_atomically(desk.workspace.root / "report.html", page, mode=0o600, what="the page")
-    command = spell_command("report", folder.relative_to(desk.workspace.root).parts[0])
+    command = spell_command("report", folder.relative_to(desk.workspace.root).parts[0], "--force")
     return Outcome((summary["decision"]["words"],), page="report.html", command=command)
 
 
@@ -196,8 +197,9 @@ def _fit(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcom
         (one.column, one.got, one.suggestion, one.expected, one.n_cells or "", ", ".join(map(str, one.first_rows)))
         for one in fit.problems
     )
+    head, *rest = drop_empty_columns([_PROBLEMS, *rows]) if rows else [()]
     command = spell_command("check", name, "--fit-only", *_ignored(ignore))
-    return Outcome((told, *stopped, *warnings), _PROBLEMS, rows, command=command, is_whole=fit.fits and not warnings)
+    return Outcome((told, *stopped, *warnings), head, tuple(rest), command=command, is_whole=fit.fits and not warnings)
 
 
 def _dealing(desk: Desk, person: Participant) -> Step:
@@ -305,7 +307,11 @@ def _predict(desk: Desk, person: Participant, values: Values, progress: Progress
     )
     found.write(output)
     words = ["predict", data.name, "--result", "result", *(["--beside", beside.name] if beside else [])]
-    words += [*(["--importance"] if scoring.importance else []), *_ignored(ignore)]
+    words += [
+        *(["--importance"] if scoring.importance else []),
+        *(["--force"] if values["force"] else []),
+        *_ignored(ignore),
+    ]
     person.keep_record("predict", found.as_dict(), command=spell_command(*words))
     lines = [f"Wrote {found.values.size} predictions to {output.name}.", *found.state_findings()]
     return Outcome((*lines, "All that was measured is on the report."), command=spell_command(*words))

@@ -143,7 +143,7 @@ def weigh_sums(
         answer = "do not share" if told is not None and told[1].value > _MUCH else "cannot tell"
         return _because(answer, f"the sums carry no noise, and nothing is promised{rate and '; '}{rate}")
     most = min(1.0, bound_odds(epsilon, delta) / 100)
-    bound = f"with ε = {epsilon:g} whoever is wrong about 1 % of others can tell at most {round_up(100 * most)}% of the rows"
+    bound = f"with ε = {epsilon:g} a test with 1 % false alarms finds at most {round_up(100 * most)}% of the rows"
     if most > _SOMETHING:
         kept = "the limit of ε is kept, but " if allowed else ""
         return _because("cannot tell", f"{kept}the guarantee is weak: {bound}")

@@ -194,14 +194,14 @@ def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
     Examples
     --------
     >>> state_odds(1, 1e-5)
-    'Any test for whether a given row is in the data that is wrong about 1% of absent ones finds at most 2.72% of present \
-ones, and its answer multiplies the odds by 2.72 at most.'
+    'Any test for whether a given row is in the data, with 1% false alarms, finds at most 2.72% of those that are, and its \
+answer multiplies the odds by 2.72 at most.'
     """
     factor = bound_odds(epsilon, delta)
     found = round_up(100 * min(1.0, factor * _FALSE_ALARMS))
     return (
-        f"Any test for whether a given {unit} is in the data that is wrong about {_FALSE_ALARMS:.0%} of absent ones finds "
-        f"at most {found}% of present ones, and its answer multiplies the odds by {round_up(factor)} at most."
+        f"Any test for whether a given {unit} is in the data, with {_FALSE_ALARMS:.0%} false alarms, finds at most {found}% "
+        f"of those that are, and its answer multiplies the odds by {round_up(factor)} at most."
     )
 
 

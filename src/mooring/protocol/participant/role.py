@@ -261,10 +261,14 @@ def describe_share(study: Study, shared: ShareResult) -> tuple[str, str]:
     if study.sums is None:
         to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
         return f"{shared.n_rows} rows, shuffled", to_whom
-    settings, in_all = study.sum_scheme.settings, shared.epsilon_in_all
+    settings, in_all = study.sum_scheme.settings, shared.epsilon_in_all or 0.0
     sums = f"sums over {shared.n_rows} rows, sealed to {len(study.sum_scheme.combiners)} combiners, "
     if settings.epsilon is None:
         return sums + "without noise and without a guarantee", "Send it to the analyst."
-    spent = "" if in_all is None else f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
+    spent = (
+        ""
+        if in_all <= settings.epsilon
+        else f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
+    )
     noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}{spent}"
     return sums + noise, "Send it to the analyst."
