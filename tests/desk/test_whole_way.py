@@ -125,7 +125,9 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
             shared = desks[name].take("share", data="patients.csv")
             assert "sealed to 3 combiners, with noise for epsilon = 2" in shared
             assert ("The check of these rows: " in shared) == (name == "south")
-        waiting = desks["south"].ask("GET", "/").text  # nobody is sent to the report while there is something to wait for
+        waiting = (
+            desks["south"].ask("GET", "/").text
+        )  # nobody is sent to the report while there is something to wait for
         assert re.findall(r'<details class="step[^>]* id="(\w+)" open>', waiting) == ["confirm"]
         copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
         (place / "analyst" / "inbox" / "x.bundle").write_text("none")
