@@ -5,15 +5,18 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import settings
 
 from mooring import InputError, RigidMap, make_anchor
+from mooring.protocol.crypto.keys import unlock_with_passphrase
 from mooring.protocol.messages import model_process
 from tests.raising import raising
 
@@ -67,6 +70,7 @@ def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+unlock_once = cache(unlock_with_passphrase)
 _IN_PROCESSES_OF_THEIR_OWN = ("tests.protocol.messages.test_model_process", "tests.fuzz.", "tests.distributed.")
 
 
@@ -74,8 +78,6 @@ class ModelHere(model_process.ModelProcess):
     """A model in the process of the tests."""
 
     def __init__(self, data: bytes, *, work: int, threads: int) -> None:
-        import onnxruntime
-
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 4
         try:
@@ -89,9 +91,13 @@ class ModelHere(model_process.ModelProcess):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def models_here(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run models in this process, except where their own is tested: to start one takes a quarter of a second."""
+def less_waiting(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Open once what a passphrase locks, and run models in this process, except where their own is tested.
+
+    A process takes a quarter of a second of processor time to start, and a passphrase at least as much to open anything.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mooring.protocol.storage.vault.unlock_with_passphrase", unlock_once)
         if not request.module.__name__.startswith(_IN_PROCESSES_OF_THEIR_OWN):
             patch.setattr("mooring.protocol.messages.model.ModelProcess", ModelHere)
         yield

@@ -166,10 +166,14 @@ def test_a_batch_needs_views_one_anchor_and_what_the_attack_uses(refused: Callab
 # ------------------------------------------------------------------------------------------- moments of many draws
 
 
-@pytest.mark.parametrize("options", [{}, {"with_labels": False}, {"colluders": (0, 2)}], ids=["plain", "blind", "two"])
-def test_moments_of_many_draws_are_those_of_each(options: dict[str, Any], on_backend: Callable) -> None:
-    simulation = simulated(on=on_backend)
-    views = draws_of(simulation, on=on_backend, **options)
+@pytest.mark.parametrize(
+    ("library", "options"),
+    [("numpy", {}), ("torch", {}), ("numpy", {"with_labels": False}), ("numpy", {"colluders": (0, 2)})],
+    ids=["plain", "torch", "blind", "two"],
+)
+def test_moments_of_many_draws_are_those_of_each(library: str, options: dict[str, Any], torch: ModuleType) -> None:
+    on = torch.as_tensor if library == "torch" else np.asarray
+    views = draws_of(simulated(on=on), SCALES[::2] if library == "torch" else SCALES, on=on, **options)
     together = moments_batch(views, rng=np.random.default_rng(0))
     alone = [moments(view, rng=np.random.default_rng(0)) for view in views]
     for got, expected in zip(together, alone, strict=True):

@@ -74,25 +74,32 @@ def simulated(method: str, *, library: str = "numpy", seed: int = 1, width: int 
     )
 
 
-def attacked(name: str, view: CollusionView, **options: Any) -> Reconstruction | DoesNotApply:
+def attacked(name: str, view: CollusionView) -> Reconstruction | DoesNotApply:
     try:
-        return run(name, view, rng=np.random.default_rng(0), **options)
+        return run(name, view, rng=np.random.default_rng(0))
     except DoesNotApply as refusal:
         return refusal
 
 
-@cache
 def outcome_of(
     name: str, method: str, view_name: str, *, denoiser: str | None = None, library: str = "numpy"
+) -> Reconstruction | DoesNotApply:
+    return _outcome_of(name, method, view_name, denoiser, library)
+
+
+@cache  # which takes a default that is written out for another argument
+def _outcome_of(
+    name: str, method: str, view_name: str, denoiser: str | None, library: str
 ) -> Reconstruction | DoesNotApply:
     view = simulated(method, library=library).view(**VIEWS[view_name])
     if denoiser is None:
         return attacked(name, view)
-    plain = outcome_of(name, method, view_name, library=library)
+    return denoised(_outcome_of(name, method, view_name, None, library), view, denoiser)
+
+
+def denoised(plain: Reconstruction | DoesNotApply, view: CollusionView, name: str) -> Reconstruction | DoesNotApply:
     try:
-        return (
-            plain if isinstance(plain, DoesNotApply) else DENOISERS[denoiser](plain, view, rng=np.random.default_rng(0))
-        )
+        return plain if isinstance(plain, DoesNotApply) else DENOISERS[name](plain, view, rng=np.random.default_rng(0))
     except DoesNotApply as refusal:
         return refusal
 
@@ -196,8 +203,10 @@ def test_an_attack_is_as_strong_as_on_record(attack: str) -> None:
     for method in METHODS:
         truth = simulated(method).private_data[TARGET]
         for view, denoiser in [(view, None) for view in VIEWS] + list(product(denoised_views(attack), DENOISERS)):
+            if hangs_on_rounding(attack, method, view):
+                continue
             outcome = outcome_of(attack, method, view, denoiser=denoiser)
-            if isinstance(outcome, Reconstruction) and not hangs_on_rounding(attack, method, view):
+            if isinstance(outcome, Reconstruction):
                 expected = None if outcome.row_error is None else float(np.sqrt(np.trace(outcome.row_error)))
                 name = f"{method}, {view}" if denoiser is None else f"{method}, {view}, {denoiser}"
                 found[name] = [centred_error(truth, outcome.rows), expected]
@@ -215,8 +224,9 @@ def test_no_attack_changes_what_it_is_given(method: str) -> None:
     before = [array.copy() for array in arrays]
     assert len(arrays) > 15
     for attack in CONTRACT:
+        found = attacked(attack, view)
         for denoiser in DENOISERS:
-            attacked(attack, view, denoiser=denoiser)
+            denoised(found, view, denoiser)
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
 
 
@@ -228,7 +238,7 @@ def test_without_noise_or_anchor_the_secret_does_not_matter(attack: str, method:
     Moments comes to rest within its descent's tolerance of one optimum, from one start or another.
     """
     rebuilt = []
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         simulation = simulated(method, seed=seed)
         known = simulation.private_data[TARGET][[4, 11, 17, 23, 30, 42]]
         view = replace(simulation.view(), known_rows=known)
@@ -236,8 +246,7 @@ def test_without_noise_or_anchor_the_secret_does_not_matter(attack: str, method:
     assert not np.allclose(
         simulation.secrets[TARGET].orthogonal, simulated(method).secrets[TARGET].orthogonal, atol=0.1
     )
-    for rows in rebuilt[1:]:
-        assert np.allclose(rows, rebuilt[0], rtol=0, atol=tolerance)
+    assert np.allclose(*rebuilt, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("method", ["c-gdp-data-noise", "i-gdp"])
@@ -273,8 +282,9 @@ def one_thread(torch: ModuleType) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("method", ["c-gdp", "aa-i-gdp-both-noise", "i-gdp"])
-@pytest.mark.parametrize("attack", CONTRACT)
+@pytest.mark.parametrize(
+    ("attack", "method"), [*product(CONTRACT, ("aa-i-gdp-both-noise", "i-gdp")), ("known-secret", "c-gdp")]
+)
 def test_torch_gives_torch_and_the_same_error(attack: str, method: str, torch: ModuleType) -> None:
     view_name, truth = VIEW_OF.get(attack, "plain"), simulated(method).private_data[TARGET]
     view = simulated(method, library="torch").view(**VIEWS[view_name])

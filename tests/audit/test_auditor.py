@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +18,7 @@ import mooring
 from mooring import METHODS, public_svd_projection
 from mooring.attacks import REGISTRY
 from mooring.attacks.decoding import learn_decoder
-from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, OperatingPoint, PointResult
+from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, OperatingPoint, PointResult, checkpoints
 from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
@@ -114,6 +113,7 @@ def test_attackers_and_the_control_have_the_public_rows() -> None:
     options = {
         "projection": projection,
         "attacks": ["moments"],
+        "learner": "linear",
         "targets": [1, 2, 3],
         "evaluation": EvaluationSpec(attribute=attribute),
     }
@@ -342,49 +342,49 @@ def without_figures(whole: bytes) -> bytes:
     return json.dumps({**plain, "outcomes": [{**plain["outcomes"][0], "figures": None}]}).encode()
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        *(lambda _, s=s: s for s in (b"", b"null", b"[]", b"{}", b'{"point": {"method": "x"}}', b"\xff\xfe")),
-        lambda whole: whole[: len(whole) // 2],
-        without_figures,
-    ],
+HARM: tuple[Callable[[bytes], bytes], ...] = (
+    *(lambda _, s=s: s for s in (b"", b"null", b"[]", b"{}", b'{"point": {"method": "x"}}', b"\xff\xfe")),
+    lambda whole: whole[: len(whole) // 2],
+    without_figures,
 )
-def test_a_damaged_file_is_computed_again(two_points: Audit, tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+
+
+def test_a_damaged_file_is_computed_again(two_points: Audit, tmp_path: Path) -> None:
     first = two_points(folder=tmp_path)
     path = sorted(tmp_path.iterdir())[0]
     whole = path.read_bytes()
-    path.write_bytes(harm(whole))
-    assert two_points(folder=tmp_path).to_json() == first.to_json()
-    assert path.read_bytes() == whole
-    assert len(list(tmp_path.iterdir())) == 2
+    for harm in HARM:
+        path.write_bytes(harm(whole))
+        assert two_points(folder=tmp_path).to_json() == first.to_json()
+        assert path.read_bytes() == whole
+        assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"seed": 1},
-        {"attacks": ["procrustes", "known-secret"]},
-        {"learner": "svm"},
-        {"targets": [2]},
-        {"colluders": [0, 3]},
-        {"n_known_rows": 3},
-        {"n_repeated_uploads": 1},
-        {"evaluation": EvaluationSpec(n_examples=0)},
-        {"evaluation": EvaluationSpec(n_candidates=5)},
-        {"evaluation": EvaluationSpec(attribute=np.arange(320) % 2)},
-        {"evaluation": EvaluationSpec(embedding=np.sign)},
-        {"n_components": 4},
-        {"n_anchor_rows": 11},
-    ],
+OTHER: tuple[dict[str, Any], ...] = (
+    {"seed": 1},
+    {"attacks": ["procrustes", "known-secret"]},
+    {"learner": "svm"},
+    {"targets": [2]},
+    {"colluders": [0, 3]},
+    {"n_known_rows": 3},
+    {"n_repeated_uploads": 1},
+    {"evaluation": EvaluationSpec(n_examples=0)},
+    {"evaluation": EvaluationSpec(n_candidates=5)},
+    {"evaluation": EvaluationSpec(attribute=np.arange(320) % 2)},
+    {"evaluation": EvaluationSpec(embedding=np.sign)},
+    {"n_components": 4},
+    {"n_anchor_rows": 11},
 )
+
+
 def test_other_settings_do_not_load_what_was_found_with_these(
-    two_points: Audit, tmp_path: Path, other: dict[str, Any], no_more_simulations: Any
+    two_points: Audit, tmp_path: Path, no_more_simulations: Any
 ) -> None:
     two_points(folder=tmp_path)
     no_more_simulations()
-    with pytest.raises(ComputedAgainError):
-        two_points(folder=tmp_path, **other)
+    for other in OTHER:
+        with pytest.raises(ComputedAgainError):
+            two_points(folder=tmp_path, **other)
 
 
 def test_other_rows_labels_lenses_and_seeds_do_not_load_what_was_found_with_these(
@@ -412,13 +412,14 @@ def test_other_rows_labels_lenses_and_seeds_do_not_load_what_was_found_with_thes
             two_points(*data, **{"folder": tmp_path, "evaluation": lens, **options})
 
 
-def test_the_code_counts_wherever_it_is_installed(tmp_path: Path) -> None:
-    shutil.copytree(Path(mooring.__file__).parent, tmp_path / "apps" / "mooring")
-    digest = "from mooring.audit.checkpoints import code_digest; print(code_digest())"
-    found = subprocess.run(
-        [sys.executable, "-c", digest], cwd=tmp_path / "apps", capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == mooring.audit.checkpoints.code_digest()
+def test_the_code_counts_wherever_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, found = checkpoints.code_digest(), checkpoints.code_digest.__wrapped__
+    copy = shutil.copytree(Path(mooring.__file__).parent, tmp_path / "cli" / "mooring")
+    monkeypatch.setattr(checkpoints, "__file__", str(copy / "audit" / "checkpoints.py"))
+    assert found() == here
+    for name, counts in (("cli/app.py", False), ("metrics/linkage.py", True)):
+        (copy / name).write_text("")
+        assert (found() != here) is counts
 
 
 def test_a_folder_that_cannot_be_made_is_refused(two_points: Audit, tmp_path: Path, refused: Refused) -> None:

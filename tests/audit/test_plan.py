@@ -58,8 +58,8 @@ def small_search() -> Any:
 
 @pytest.fixture(scope="module")
 def many_small() -> Partition:
-    """Twelve participants with twelve rows each: joining pays."""
-    return study(12, 12, 40, 6, 4, 1.2)
+    """Eight participants with twelve rows each: joining pays."""
+    return study(8, 12, 60, 6, 4, 1.2)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
 def test_no_row_is_both_searched_and_reported_on(many_small: Partition) -> None:
     searcher, reporter = planner._halve(many_small, None, AuditSettings(seed=3))
     rows = [np.concatenate([*one.partition.train_indices, *one.partition.test_indices]) for one in (searcher, reporter)]
-    assert sorted(np.concatenate(rows)) == list(range(12 * (12 + 40)))
+    assert sorted(np.concatenate(rows)) == list(range(8 * (12 + 60)))
     assert {part.shape for part in (*searcher.partition.train, *reporter.partition.train)} == {(6, 6)}
     assert searcher.settings.seed == 3 != reporter.settings.seed
 

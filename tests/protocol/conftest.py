@@ -139,3 +139,26 @@ def exit_code(start: Callable[[Callable[[], object]], int]) -> Callable[[Callabl
         return os.waitstatus_to_exitcode(os.waitpid(start(action), 0)[1])
 
     return run
+
+
+@pytest.fixture
+def at_once(start: Callable[[Callable[[], object]], int]) -> Callable[[list[Callable[[], object]]], list[int]]:
+    """Run actions in as many processes that begin together, and return their exit codes."""
+
+    def run(actions: list[Callable[[], object]]) -> list[int]:
+        reading, writing = os.pipe()
+
+        def waiting(action: Callable[[], object]) -> Callable[[], None]:
+            def wait() -> None:
+                os.close(writing)
+                os.read(reading, 1)  # ends when the parent closes its end
+                action()
+
+            return wait
+
+        pids = [start(waiting(action)) for action in actions]
+        os.close(reading)
+        os.close(writing)
+        return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+
+    return run

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from mooring.metrics.validation import BLOCK_NUMBERS, Integers
 from mooring.typing import Matrix
@@ -83,7 +83,7 @@ class RebuiltRows:
         for own, places in self._classes(codes):
             for part in _blocks(places, own.size):
                 ratios = self._ratios(own, candidates[part])
-                scores[part] = logsumexp(ratios, axis=0) - np.log(own.size)
+                scores[part] = _log_sum_exp(ratios, axis=0) - np.log(own.size)
         return scores
 
     def search_register(self, register: Matrix, codes: Integers, answers: Integers) -> RegisterSearch:
@@ -108,7 +108,7 @@ class RebuiltRows:
                 found.n_better[rows] = (ratios > right + slack).sum(axis=1)
                 found.n_tied[rows] = (np.abs(ratios - right) <= slack).sum(axis=1) - is_there
                 found.n_others[rows] = places.size - is_there
-                evidence = np.logaddexp(logsumexp(ratios, axis=1), np.log(places.size))  # or in none of these places
+                evidence = np.logaddexp(_log_sum_exp(ratios, axis=1), np.log(places.size))  # or in none of these places
                 found.posterior[rows] = np.exp(ratios.max(axis=1) - evidence)
                 found.is_right[rows] = is_there & (ratios.argmax(axis=1) == place)
         return found
@@ -183,3 +183,9 @@ def _blocks(places: Integers, width: int) -> Iterator[Integers]:
     """The places, so many at once that they fit beside `width` others."""
     size = max(1, BLOCK_NUMBERS // max(1, width))
     return (places[start : start + size] for start in range(0, places.size, size))
+
+
+def _log_sum_exp(finite: Matrix, axis: int) -> Matrix:
+    """The logarithm of the sum of exponentials; SciPy's takes ten times as long for a hundred numbers."""
+    largest = finite.max(axis=axis)
+    return np.asarray(largest + np.log(np.exp(finite - np.expand_dims(largest, axis)).sum(axis=axis)))

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
-from scipy.stats import rankdata
 
 from mooring.errors import InputError
 from mooring.metrics.intervals import LEVEL, Figure, Interval, clopper_pearson, clopper_pearson_bounds
@@ -73,10 +72,14 @@ class Membership:
 
         With fewer than 1/`false_positive_rate` others, above all of them.
         """
-        allowed = math.floor(false_positive_rate * self.others.size)
-        threshold = np.sort(self.others)[-1 - min(allowed, self.others.size - 1)]
-        found = int((self.members > threshold).sum())
+        found = int(self._found(np.array([false_positive_rate]))[0])
         return found / self.members.size, clopper_pearson(found, self.members.size)
+
+    def _found(self, rates: Matrix) -> NDArray[np.int64]:
+        """How many members score above all but so large a share of the others, for each rate."""
+        allowed = np.minimum(np.floor(rates * self.others.size).astype(np.int64), self.others.size - 1)
+        thresholds = np.sort(self.others)[-1 - allowed]
+        return np.asarray(self.members.size - np.searchsorted(np.sort(self.members), thresholds, "right"))
 
     def figures(self, control: Membership | None = None) -> dict[str, Figure]:
         """The area and the true-positive rates as figures, beside those of an attacker without the upload."""
@@ -93,7 +96,7 @@ class Membership:
         found = {}
         for measure, rate in FALSE_POSITIVE_RATES.items():
             name, (value, interval) = prefix + measure, self.true_positive_rate(rate)
-            before = None if control is None else control.true_positive_rate(rate)[0]
+            before = None if control is None else control._found(np.array([rate]))[0] / control.members.size
             chance = max(rate, 1 / (self.others.size + 1))  # of one row to score above so few others
             found[name] = Figure(name, value, interval, chance, before, None, self.members.size, True)
         return found
@@ -101,14 +104,19 @@ class Membership:
     def curve(self) -> tuple[tuple[float, float], ...]:
         """The ROC at false-positive rates spread evenly on a log scale, from 1/n of the others to all: pairs of rates."""
         rates = np.geomspace(1 / self.others.size, 1.0, _N_ON_CURVE)
-        return tuple((float(f"{rate:.4g}"), float(f"{self.true_positive_rate(rate)[0]:.4g}")) for rate in rates)
+        found = self._found(rates) / self.members.size
+        return tuple((float(f"{rate:.4g}"), float(f"{share:.4g}")) for rate, share in zip(rates, found, strict=True))
 
     def _wins(self) -> tuple[Matrix, Matrix]:
         """How often each member scores above another, and each other below a member."""
-        m, n = self.members.size, self.others.size
-        ranks = rankdata(np.concatenate([self.members, self.others]))
-        above = (ranks[:m] - rankdata(self.members)) / n
-        return above, 1 - (ranks[m:] - rankdata(self.others)) / m
+        return _share_below(self.members, self.others), 1 - _share_below(self.others, self.members)
+
+
+def _share_below(scores: Matrix, others: Matrix) -> Matrix:
+    """The share of others below each score; a tie counts half."""
+    ordered = np.sort(others)
+    below, not_above = (np.searchsorted(ordered, scores, side) for side in ("left", "right"))
+    return np.asarray((below + not_above) / (2 * others.size))
 
 
 @dataclass(frozen=True)

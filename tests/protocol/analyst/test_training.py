@@ -40,7 +40,7 @@ def uploaded(folder: Path, rows: np.ndarray, labels: np.ndarray, *, noise: float
     return study
 
 
-def rows_of(n: int = 600, h: int = 4) -> np.ndarray:
+def rows_of(n: int, h: int = 4) -> np.ndarray:
     return np.random.default_rng(0).uniform(-1, 1, (n, h))
 
 
@@ -55,7 +55,7 @@ TASKS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 @pytest.mark.parametrize("task", TASKS)
 def test_audit_and_train_choose_the_same_learner(task: str, tmp_path: Path) -> None:
     label, expected = TASKS[task]
-    rows = rows_of()
+    rows = rows_of(300)
     labels = label(rows)
     study = uploaded(tmp_path, rows, labels)
     assert train(study, tmp_path).learner == expected

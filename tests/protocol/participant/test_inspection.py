@@ -68,6 +68,14 @@ def looked_at(rows: np.ndarray, labels: np.ndarray | None, agreed: Study) -> Ins
     return inspect(agreed, encoded(rows, labels), attacks=["procrustes"])
 
 
+@pytest.fixture
+def not_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without self-attack and model, which no hazard depends on."""
+    monkeypatch.setattr(inspection, "_self_attack", lambda study, rows, *_: inspection._not_run(study, rows, "a test"))
+    monkeypatch.setattr(inspection, "measure_local_only", lambda *_: None)
+
+
+@pytest.mark.usefixtures("not_attacked")
 def test_a_clean_table_has_no_hazard() -> None:
     for seed in range(3):
         assert looked_at(gaussian(seed=seed), classes(), study()).hazards == ()
@@ -90,6 +98,7 @@ def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
     return rows, labels, agreed
 
 
+@pytest.mark.usefixtures("not_attacked")
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -109,6 +118,7 @@ def test_each_planted_hazard_is_found_and_no_other(kind: str, words: str) -> Non
     assert not any("projection" in one or "With noise" in one for one in found)
 
 
+@pytest.mark.usefixtures("not_attacked")
 def test_a_class_without_rows_and_one_with_just_enough_are_no_hazard() -> None:
     labels = np.zeros(400, dtype=np.int64)
     assert looked_at(gaussian(), labels, study()).hazards == ()
@@ -118,6 +128,7 @@ def test_a_class_without_rows_and_one_with_just_enough_are_no_hazard() -> None:
     assert found.class_counts == {"no": 397, "yes": 3}
 
 
+@pytest.mark.usefixtures("not_attacked")
 def test_hazards_say_what_projection_and_noise_do() -> None:
     rows = gaussian()
     rows[:, 1] = np.round(10 * rows[:, 1]) / 10
@@ -152,6 +163,7 @@ def test_known_rows_and_noise_are_always_spoken_of(method: str) -> None:
     assert "here 16 rows of yours" in odd.verdict  # the other 21 are attacked
 
 
+@pytest.mark.usefixtures("not_attacked")
 def test_many_columns_are_named_in_part() -> None:
     rows = np.random.default_rng(0).integers(-3, 4, (100, 20)) / 3.0
     words = next(one for one in looked_at(rows, classes(100), study(20)).hazards if "grid" in one)

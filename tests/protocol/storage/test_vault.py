@@ -63,21 +63,16 @@ def test_a_vault_is_never_overwritten(folder):
     assert Vault.open(folder / "vault") == made
 
 
-def test_of_many_that_join_in_one_folder_at_once_one_has_the_vault(folder, start):
+def test_of_many_that_join_in_one_folder_at_once_one_has_the_vault(folder, at_once):
     """Whoever is told that it joined must hold keys that the vault keeps."""
     for attempt in range(5):
-        shared, go = folder / f"vault-{attempt}", folder / f"go-{attempt}"
+        shared = folder / f"vault-{attempt}"
 
-        def join(shared: Path = shared, go: Path = go) -> None:
-            while not go.exists():
-                pass
+        def join(shared: Path = shared) -> None:
             vault = Vault.create(shared)
             (folder / f"{shared.name}-{os.getpid()}.card").write_text(vault.signing_key.public)
 
-        pids = [start(join) for _ in range(6)]
-        go.touch()
-        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-        assert sorted(codes) == [0, 5, 5, 5, 5, 5]
+        assert sorted(at_once([join] * 6)) == [0, 5, 5, 5, 5, 5]
         (card,) = folder.glob(f"{shared.name}-*.card")
         assert card.read_text() == Vault.open(shared).signing_key.public
 
