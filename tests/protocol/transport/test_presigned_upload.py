@@ -282,10 +282,10 @@ def test_where_a_store_may_send_us_on_to() -> None:
 
 def test_a_connection_goes_straight_or_through_a_proxy() -> None:
     parts = urlsplit("http://store.example:8080/k?sig=1")
-    straight, target, headers = _connect(parts, None, 5.0)
+    straight, target, headers = _connect(parts, None)
     assert (straight.host, straight.port, target, headers) == ("store.example", 8080, "/k?sig=1", {})
-    through, target, headers = _connect(parts, urlsplit("http://u:p%40@proxy.example"), 5.0)
+    through, target, headers = _connect(parts, urlsplit("http://u:p%40@proxy.example"))
     assert (through.host, through.port, target) == ("proxy.example", 80, "http://store.example:8080/k?sig=1")
     assert headers == {"Proxy-Authorization": "Basic dTpwQA=="}
-    secure, target, _ = _connect(urlsplit("https://store.example"), urlsplit("http://proxy.example:3128"), 5.0)
+    secure, target, _ = _connect(urlsplit("https://store.example"), urlsplit("http://proxy.example:3128"))
     assert (secure.port, secure._tunnel_host, secure._tunnel_port, target) == (3128, "store.example", 443, "/")
