@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,60 @@ def decode_cells(column: Column, cells: Matrix) -> list[str]:
     return ["missing" if blank else word for blank, word in zip(missing, words, strict=True)]
 
 
+def encode_plain(
+    columns: Sequence[Column],
+    batch: Sequence[Mapping[str, Any]],
+    missing_words: frozenset[str],
+    rows: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64],
+) -> set[int]:
+    """Encode columns of floats that all are there and fit, those that stand side by side at once.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        In the order of `values`.
+    batch : sequence of mapping
+        Arrow arrays by the name of their column, piece after piece.
+    missing_words : set of str
+        The schema's, which stand for a missing value.
+    rows, values : arrays of shape (n, number of features), (n, number of columns)
+        Are written to, as by `encode_column`.
+
+    Returns
+    -------
+    set of int
+        Which columns are done; the others are for `encode_column`, which knows what to say of them.
+    """
+
+    def is_plain(column: Column) -> bool:
+        if column.kind != "number" or column.missing == "indicate" or column.missing_words:
+            return False
+        cells = [part[column.name] for part in batch]
+        return all(one.null_count == 0 and one.type in (pa.float32(), pa.float64()) for one in cells)
+
+    done, first, at = set[int](), 0, 0
+    for plain, run in groupby(() if missing_numbers(missing_words) else columns, is_plain):
+        side_by_side = list(run)
+        which, start = range(first, first := first + len(side_by_side)), 0
+        scaled = rows[:, at : (at := at + sum(column.width for column in side_by_side))]
+        if not plain:
+            continue
+        own = values[:, which.start : which.stop]
+        for part in batch:
+            for k, column in enumerate(side_by_side):
+                numbers = part[column.name].to_numpy()
+                own[start : start + numbers.size, k] = widen(numbers) if numbers.dtype == np.float32 else numbers
+            start += numbers.size
+        own += 0.0  # no negative zero: it would be another record
+        low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in side_by_side]).T
+        if (own.min(axis=0) >= low).all() and (own.max(axis=0) <= high).all():
+            np.subtract(own, centre, out=scaled)
+            scaled /= spread
+            done.update(which)
+    return done
+
+
 def read_cells(name: str, found: Sequence[Any], values: Vector) -> list[InvalidCells]:
     """Write to `values` what tells the cells of a column apart, whatever they hold: see `cell_value`.
 
@@ -117,8 +172,6 @@ def read_cells(name: str, found: Sequence[Any], values: Vector) -> list[InvalidC
 def _encode_number(
     column: Column, found: Sequence[Any], missing_words: frozenset[str], rows: npt.NDArray[np.float64], values: Vector
 ) -> list[InvalidCells]:
-    if _encode_plain(column, found, missing_words, rows[:, 0], values):
-        return []
     n, start = values.shape[0], 0
     invalid: list[InvalidCells] = []
     numbers = np.empty(n)
@@ -150,27 +203,6 @@ def _encode_number(
     if column.missing == "indicate":
         rows[:, 1] = 0.0 if missing is None else missing
     return []
-
-
-def _encode_plain(
-    column: Column, found: Sequence[Any], missing_words: frozenset[str], scaled: Vector, values: Vector
-) -> bool:
-    """Encode a column of floats that all are there and fit, a piece at a time while the cache holds it; else say so."""
-    if column.kind != "number" or column.missing == "indicate" or missing_numbers(missing_words):
-        return False
-    start = 0
-    for chunk in found:
-        if not pa.types.is_floating(chunk.type) or chunk.null_count:
-            return False
-        here = slice(start, start + len(chunk))
-        start += len(chunk)
-        numbers = widen(chunk.to_numpy()) if pa.types.is_float32(chunk.type) else as_plain(chunk).to_numpy()
-        own = np.add(numbers, 0.0, out=values[here])  # no negative zero: it would be another record
-        if not (column.low <= own.min(initial=column.high) and own.max(initial=column.low) <= column.high):
-            return False
-        np.subtract(own, column.centre, out=scaled[here])
-        scaled[here] /= column.spread
-    return True
 
 
 def _at(start: int, invalid: Sequence[InvalidCells]) -> list[InvalidCells]:

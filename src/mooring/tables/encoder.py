@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.serialization import render_html
 from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, describe_type, is_number, is_readable
-from mooring.tables.column_encoder import encode_column, read_cells
+from mooring.tables.column_encoder import encode_column, encode_plain, read_cells
 from mooring.tables.files import OpenTable, no_rows, open_table
 from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
 from mooring.tables.reader import table_batches
@@ -311,11 +311,14 @@ def _encode(
     values = np.empty((n, len(columns)), order="F")
     invalid: list[tuple[int, InvalidCells]] = []
     labels: Any = None
-    at = 0
+    at, parts = 0, [dict(zip(part.schema.names, part.columns, strict=True)) for part in batch]
+    done = encode_plain(schema.columns, parts, schema.all_missing_words, rows, values)
     for k, column in enumerate(columns):
         own = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
         at += column.width
-        missing, cells = schema.missing_words_of(column), [part.column(column.name) for part in batch]
+        if k in done:
+            continue
+        missing, cells = schema.missing_words_of(column), [part[column.name] for part in parts]
         found = encode_column(column, cells, missing, own, values[:, k])
         invalid += [(k, one) for one in found]
         if column is label and not found:
