@@ -30,7 +30,7 @@ from mooring.geometry.rigid import RigidMap
 from mooring.protocol.crypto.keys import Secret
 from mooring.typing import Matrix
 
-_CHUNK = 2**16
+_CHUNK, _AT_ONCE = 2**16, 2**14  # numbers of a chunk, and as many as the processor's cache holds
 
 
 def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any], *, version: int = 2) -> Secret:
@@ -80,10 +80,10 @@ class Stream:
 
     def normals(self, start: int, count: int) -> Matrix:
         """Standard normal numbers `start` to `start + count` of the stream."""
-        found = np.empty(count)
-        for chunk in range(start // _CHUNK, -(-(start + count) // _CHUNK)):
-            begin, end = max(start, chunk * _CHUNK), min(start + count, (chunk + 1) * _CHUNK)
-            found[begin - start : end - start] = self._part(chunk, begin - chunk * _CHUNK, end - chunk * _CHUNK)
+        found, step = np.empty(count), _CHUNK if self.version == 1 else _AT_ONCE
+        for first in range(start - start % step, start + count, step):
+            begin, end, before = max(start, first), min(start + count, first + step), first - first % _CHUNK
+            found[begin - start : end - start] = self._part(before // _CHUNK, begin - before, end - before)
         return found
 
     def permutation(self, count: int) -> npt.NDArray[np.int64]:
