@@ -11,8 +11,6 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
-from sklearn.decomposition import FastICA
-from sklearn.exceptions import ConvergenceWarning
 
 from mooring.attacks.principal_axes import translation_for
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
@@ -50,6 +48,9 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
 
 def _directions(Y: Matrix, rng: np.random.Generator) -> Matrix:
     """Unit directions (columns) in the upload's space along which the independent components vary."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
     chosen = Y if Y.shape[0] <= _MOST_ROWS else Y[rng.choice(Y.shape[0], _MOST_ROWS, replace=False)]
     values = np.linalg.eigvalsh(np.cov(chosen.T).reshape(Y.shape[1], Y.shape[1]))
     if values[0] <= 1e-12 * values[-1]:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
-from scipy.signal import correlate
 
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
@@ -284,6 +283,8 @@ def _likelihoods(
     margin, size = int(counted.max()), int(wanted.max()) + 1
     length = size + 2 * margin
     bandwidth = float(wanted.std()) * wanted.size**-0.2
+    from scipy.signal import correlate  # loads scipy.stats
+
     overall = np.bincount(wanted + margin, minlength=length).astype(np.float64)
     if bandwidth > 1:
         overall = overall / 2 + gaussian_filter1d(overall, bandwidth, mode="constant") / 2

@@ -12,9 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
-from sklearn.inspection import permutation_importance
-from sklearn.metrics import confusion_matrix
 
 from mooring.errors import InputError
 from mooring.learners.registry import Kind
@@ -174,6 +171,8 @@ def measure_importance(
     importances : tuple of Importance
         The column that matters most first.
     """
+    from sklearn.inspection import permutation_importance
+
     most = min(_MOST_ROWS, max(_FEWEST_ROWS, _MOST_PREDICTIONS // (_REPEATS * max(1, len(widths)))))
     drawn = np.random.default_rng(seed).permutation(len(rows))[:most]
     rows, truth = rows[drawn], truth[drawn]
@@ -219,7 +218,9 @@ def _evaluate(
         values = (shares[:, 1] >= threshold).astype(np.int64) if two else values
         brier = float(((shares - np.eye(n_classes)[truth]) ** 2).sum(axis=1).mean()) / (2 if two else 1)
         calibration = _calibrate(*((shares[:, 1], truth == 1) if two else (shares.max(axis=1), values == truth)))
-    confusion = confusion_matrix(truth, values, labels=np.arange(n_classes)).tolist()
+    counts = np.zeros((n_classes, n_classes), dtype=np.int64)
+    np.add.at(counts, (truth, values), 1)
+    confusion = counts.tolist()
     first, second = (_share(confusion[k][k], sum(confusion[k])) if two else None for k in (0, 1))
     auc = None if curve is None else _estimate(*curve, least=0.0)
     return ModelEvaluation(tuple(map(tuple, confusion)), auc, second, first, brier, calibration)
@@ -247,6 +248,8 @@ def _share(successes: int, trials: int) -> Estimate | None:
 
 def _auc(truth: Labels, shares: Matrix) -> tuple[float, Matrix] | None:
     """The AUC and every row's influence on it (DeLong et al. 1988); None where no class has rows in it and outside."""
+    from scipy.stats import rankdata
+
     n, K = shares.shape
     values, influences = [], []
     for k in (1,) if K == 2 else range(K):

@@ -2,7 +2,7 @@
 
 `auto` is no learner: it chooses one of `CANDIDATES` by its score across participants (`choose_learner`). Commands, audits,
 plans and engines all look names up here, so that each means the same everywhere. `mooring.learners.onnx_export` writes the
-models of all of them.
+models of all of them. scikit-learn, which takes a second to load, is loaded when an estimator is made.
 """
 
 from __future__ import annotations
@@ -13,14 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.kernel_approximation import Nystroem, RBFSampler
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
 
 from mooring.errors import InputError
 
@@ -56,6 +48,9 @@ class LinearModel:
         seed : int
             For random features.
         """
+        from sklearn.linear_model import LogisticRegression, Ridge
+        from sklearn.pipeline import make_pipeline
+
         last = LogisticRegression(C=self.C, max_iter=self.max_iter) if kind == "classes" else Ridge(alpha=self.alpha)
         return last if self.features is None else make_pipeline(self.features(seed), last)
 
@@ -94,6 +89,10 @@ class Learner:
         seed : int
             For what is random in it.
         """
+        from sklearn.compose import TransformedTargetRegressor
+        from sklearn.dummy import DummyClassifier, DummyRegressor
+        from sklearn.preprocessing import StandardScaler
+
         if kind == "classes":
             return self._made(kind, labels, seed) if np.unique(labels).size > 1 else DummyClassifier()
         if labels.size < 2 or np.ptp(labels) == 0:
@@ -106,21 +105,29 @@ class Learner:
 
 
 def _svm(kind: Kind, *, n_rows: int, seed: int) -> Any:
+    from sklearn.svm import SVC, SVR
+
     return SVC(C=10.0, gamma="scale") if kind == "classes" else SVR(C=3.0, gamma="scale")
 
 
 def _forest(kind: Kind, *, n_rows: int, seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
     forest = RandomForestClassifier if kind == "classes" else RandomForestRegressor
     # A limit on leaves makes scikit-learn grow trees best first, which is another forest: only where there is need.
     most_leaves = _MOST_LEAVES if n_rows > _MOST_LEAVES else None
     return forest(n_estimators=200, random_state=seed, max_depth=_DEEPEST, max_leaf_nodes=most_leaves)
 
 
-def _random_fourier(seed: int) -> RBFSampler:
+def _random_fourier(seed: int) -> Any:
+    from sklearn.kernel_approximation import RBFSampler
+
     return RBFSampler(gamma="scale", n_components=_N_FOURIER, random_state=seed)
 
 
-def _nystroem(seed: int) -> Nystroem:
+def _nystroem(seed: int) -> Any:
+    from sklearn.kernel_approximation import Nystroem
+
     return Nystroem(n_components=_N_NYSTROEM, random_state=seed)  # γ = 1/h by default
 
 

@@ -14,10 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from mooring.errors import InputError, require_choice
 from mooring.metrics.intervals import N_RESAMPLES, Figure, percentile_interval, resampled_sums
@@ -115,6 +111,8 @@ def infer_attribute(
         chance, measure, make_columns = 1.0 / np.unique(known).size, _balanced_accuracies, _recall_columns
     else:
         truth, known = finite_vector("attribute", truth), finite_vector("population.attribute", known)
+        from sklearn.linear_model import Ridge
+
         guess, otherwise = _learn(Ridge(), known_rows, known, rows), known.mean()
         by_label = np.bincount(label_codes, weights=known) / np.bincount(label_codes)
         chance, measure, make_columns = 0.0, _determinations, _square_columns
@@ -130,6 +128,9 @@ def _infer_category(
     known_rows: Matrix, known: NDArray[Any], rows: Matrix, label_codes: NDArray[np.intp]
 ) -> tuple[NDArray[Any], NDArray[Any], Any]:
     """The category of each row, that of each label alone, and that of a label which is not known."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     categories, codes, counts = np.unique(known, return_inverse=True, return_counts=True)
     if len(categories) < 2:
         expected, cure = "of at least two categories", "Pass rows of a colluder that knows more than one category."
@@ -144,6 +145,9 @@ def _infer_category(
 
 
 def _learn(learner: Any, known_rows: Matrix, known: NDArray[Any], rows: Matrix) -> NDArray[Any]:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     return np.asarray(make_pipeline(StandardScaler(), learner).fit(known_rows, known).predict(rows))
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.model_selection import train_test_split
 
 from mooring.errors import InputError, MissingExtraError
 from mooring.metrics.validation import finite_rows, image_rows, require_length, require_minimum, unit_rows
@@ -85,6 +84,8 @@ def train_digit_auditor(
     validation_fraction : float
         The share of the images held out to choose the checkpoint.
     """
+    from sklearn.model_selection import train_test_split
+
     torch = _torch()
     rows = finite_rows("images", images)
     side = math.isqrt(rows.shape[1])

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, hypergeom
 
 from mooring.metrics.intervals import LEVEL, Figure, Interval, wilson
 from mooring.metrics.reconstruction import feature_r2
@@ -125,6 +124,8 @@ def find_exposed_value(
         for different, rows_of_value in zip(chosen, np.packbits(np.concatenate(ranked), axis=0).T, strict=True):
             different.add(rows_of_value.tobytes())
     n_questions = sum(map(len, chosen))
+    from scipy.stats import hypergeom
+
     best: tuple[float, int, str, int, float] | None = None
     for attack, found in tries:
         luck = hypergeom.sf(np.floor(found) - 1, n_rows, counts, counts) * n_questions
@@ -314,6 +315,8 @@ def _commonest(truth: Matrix) -> float:
 
 def _order_interval(errors: Matrix, share: float) -> Interval:
     """The interval of a quantile between order statistics, whatever the distribution."""
+    from scipy.stats import binom
+
     n = len(errors)
     low, high = binom.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], n, share).astype(int)
     return Interval(float(errors[max(low - 1, 0)]), float(errors[min(high, n - 1)]))

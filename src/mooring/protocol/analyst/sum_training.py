@@ -14,7 +14,6 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.coefficients import Coefficient, fit_coefficients
-from mooring.learners.sum_export import sums_to_onnx
 from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
 from mooring.protocol.analyst.alignment_state import keep_model
@@ -120,6 +119,8 @@ def train_sums(
     model = fit(total.sums, shrink=scheme.settings.features == "columns")
     if kind == "number":
         model = _to_range(model, study.label.low, study.label.high)
+    from mooring.learners.sum_export import sums_to_onnx  # scikit-learn and onnx, which only training needs
+
     data = sums_to_onnx(model, study_features(study), limits=(study.label.low, study.label.high))
     _require_agreement(study, model, data)
     settings = scheme.settings

@@ -28,7 +28,6 @@ from mooring.learners import (
     train_learner,
 )
 from mooring.learners.fitting import MOST_ALONE, MOST_ROWS, draw_rows, group_folds, row_folds, screening_rows
-from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.analyst.alignment_state import AlignmentState, keep_model, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.outliers import find_disagreeing
@@ -329,6 +328,8 @@ def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, see
     seed : int
         For which.
     """
+    from mooring.learners.onnx_export import to_onnx  # scikit-learn and onnx, which only training needs
+
     data = to_onnx(fitted, n_classes=len(study.label.classes))
     if len(data) > MOST_MODEL_BYTES:
         raise InputError(
