@@ -8,18 +8,23 @@ import pytest
 
 from .object_store import moto
 
+PRELOADED = ["distributed", "mooring.engines.dask.learners", "mooring.engines.dask.xgboost_training"]
+METHOD = "distributed.worker.multiprocessing-method"
+
 
 @contextmanager
 def two_workers() -> Iterator[Any]:
-    """A client of two workers, each a process with one thread."""
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-        ) as workers,
-        distributed.Client(workers) as client,
-    ):
-        yield client
+    """A client of two workers, each a process with one thread, forked from one that has loaded what they need."""
+    dask, distributed = (pytest.importorskip(name) for name in ("dask", "distributed"))
+    with dask.config.set({METHOD: "forkserver"}):
+        distributed.utils.get_mp_context().set_forkserver_preload(PRELOADED)
+        with (
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+            ) as workers,
+            distributed.Client(workers) as client,
+        ):
+            yield client
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,14 @@ import pytest
 pytest.importorskip("distributed")
 pytest.importorskip("s3fs")
 
+import dask
+
 from mooring.engines.dask import connect
 from mooring.engines.dask.intake import list_bundles
 from mooring.errors import StorageError
 from tests.raising import raising
 
+from .conftest import METHOD
 from .dask_study import align_on_dask, aligned_locally, make, matrix
 from .object_store import SECRET, amazons_own, settings
 
@@ -43,7 +46,7 @@ def test_workers_download_for_themselves_and_let_go(moto_port: int, tmp_path: Pa
         for k, path in enumerate(paths, start=1):
             others.upload_file(str(path), "dask", f"bundles/{path.name}")
             assert [place.shown for place in list_bundles(BUNDLES)] == [each.name for each in paths[:k]]
-    with connect(workers=1) as client:
+    with dask.config.set({METHOD: "spawn"}), connect(workers=1) as client:  # with the environment of this test
         align_on_dask(client, made.study, BUNDLES, work, rows_at_once=9, certify=False)
         left = client.run(
             lambda dask_worker: [str(path) for path in Path(dask_worker.local_directory).rglob("*.bundle")]

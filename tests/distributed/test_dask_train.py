@@ -27,13 +27,26 @@ from tests.sites import KEYS, rewrite_bundle
 
 from .dask_study import Made, align_on_dask, make
 
+Prepared = tuple[Made, Path, Path]
 
-def prepared(client: Client, tmp_path: Path, **settings: Any) -> tuple[Made, Path, Path]:
-    made = make(tmp_path, **settings)
-    here, there = tmp_path / "here", tmp_path / "there"
+
+def prepared(client: Client, folder: Path, kind: str) -> Prepared:
+    """A study, and the folders in which this process and the cluster have aligned it."""
+    made = make(folder, kind=kind)
+    here, there = folder / "here", folder / "there"
     align_bundles(made.study, collect(made.study, made.inbox, here).bundles, here, certify=False)
     align_on_dask(client, made.study, made.inbox, there, rows_at_once=23, certify=False)
     return made, here, there
+
+
+@pytest.fixture(scope="module")
+def number(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepared(cluster, tmp_path_factory.mktemp("number"), "number")
+
+
+@pytest.fixture(scope="module")
+def classes(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepared(cluster, tmp_path_factory.mktemp("classes"), "classes")
 
 
 def rows_and_labels(made: Made, folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -47,9 +60,9 @@ def model(made: Made, folder: Path) -> Model:
     return Model.load((folder / "model.onnx").read_bytes(), n_components=6, kind=kind, n_classes=classes)
 
 
-@pytest.mark.parametrize("learner", ["linear", "random-fourier", "auto"])
-def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, tmp_path: Path, learner: str) -> None:
-    made, here, there = prepared(client, tmp_path, kind="number")
+@pytest.mark.parametrize("learner", ["linear", "random-fourier"])
+def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, number: Prepared, learner: str) -> None:
+    made, here, there = number
     told: list[tuple[float, float]] = []
     found = train_on_dask(
         client, made.study, there, learner=learner, progress=lambda done, total: told.append((done, total))
@@ -69,9 +82,9 @@ def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, t
 
 @pytest.mark.parametrize("learner", ["linear", "random-fourier", "auto"])
 def test_classes_are_predicted_nearly_as_well_as_by_the_local_learner(
-    client: Client, tmp_path: Path, learner: str
+    client: Client, classes: Prepared, learner: str
 ) -> None:
-    made, here, there = prepared(client, tmp_path)
+    made, here, there = classes
     found = train_on_dask(client, made.study, there, learner=learner)
     expected = train(made.study, here, learner=learner)
     assert found.learner == expected.learner
@@ -106,8 +119,8 @@ def test_one_class_only_is_what_is_predicted(client: Client, tmp_path: Path) -> 
     assert set(model(made, tmp_path / "work").predict(np.zeros((3, 6), dtype=np.float32))) == {1}
 
 
-def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, tmp_path: Path) -> None:
-    made, here, there = prepared(client, tmp_path)
+def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, classes: Prepared, tmp_path: Path) -> None:
+    made, here, there = classes
     with raising(InputError, "learner"):
         train_on_dask(client, made.study, there, learner="forest")
     with raising(InputError, "the collaboration matrix", got="one file"):
@@ -122,10 +135,10 @@ def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, tmp_path: Path)
 
 
 def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, number: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 2,000 rows, a training locally draws 1,000 and then chooses by 150; the cluster must find these in its parts."""
-    made, here, there = prepared(client, tmp_path, kind="number")
+    made, here, there = number
     monkeypatch.setattr("mooring.learners.fitting.MOST_ROWS", 1000)
     monkeypatch.setattr("mooring.learners.fitting._CHOICE_ROWS", 150)
     seen: list[tuple[np.ndarray, np.ndarray]] = []
@@ -142,12 +155,12 @@ def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
     assert np.array_equal(folds, same_folds)
 
 
-def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
+def test_sums_are_those_of_all_rows(number: Prepared) -> None:
     from mooring.engines.dask.block_tasks import Features
     from mooring.learners import train_learner
     from mooring.protocol.analyst.collaboration_matrix import list_parts
 
-    made, _, there = prepared(client, tmp_path, kind="number")
+    made, _, there = number
     rows, labels = rows_and_labels(made, there)
     pieces = [Piece(path, 0, 0) for paths in list_parts(there).values() for path in paths]
     moments = moments_of(made.study, pieces)
@@ -164,11 +177,11 @@ def test_sums_are_those_of_all_rows(client: Client, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["classes", "number"])
 def test_what_every_task_needs_is_sent_once(
-    client: Client, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    client: Client, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mooring.engines.dask.block_tasks import Features
 
-    made, _, there = prepared(client, tmp_path, kind=kind)
+    made, _, there = request.getfixturevalue(kind)
     sent: list[str] = []
     submit = client.submit
 
