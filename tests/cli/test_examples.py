@@ -22,9 +22,17 @@ def environment(tmp_path: Path) -> dict[str, str]:
     command = programs / "mooring"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mooring "$@"\n')
     command.chmod(0o755)
+    (programs / "pandas.py").write_text("raise ImportError")  # which only tests install; loading it takes half a second
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MOORING_")}
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    calm = {"PATH": path, "PYTHON": sys.executable, "COLUMNS": "120", "OPENBLAS_NUM_THREADS": "1"}
+    modules = os.pathsep.join(filter(None, [str(programs), os.environ.get("PYTHONPATH")]))
+    calm = {
+        "PATH": path,
+        "PYTHONPATH": modules,
+        "PYTHON": sys.executable,
+        "COLUMNS": "120",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     return inherited | calm
 
 

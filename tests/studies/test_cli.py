@@ -73,10 +73,10 @@ class FakeStudy:
         for method, kind in PARTS:
             count = sum(one.count for one in getattr(spec.noise, kind))
             self.part(spec, method, count, kind, store, progress)
-        images = np.full((10, 28, 28), 200, np.uint8)
+        images = np.full((2, 28, 28), 200, np.uint8)
         store.keep(
             "pictures",
-            {"sources": images, "projected": images, "labels": np.arange(10), "rows": np.array(["i-gdp|moments"])}
+            {"sources": images, "projected": images, "labels": np.arange(2), "rows": np.array(["i-gdp|moments"])}
             | {"row0_images": images[None], "row0_noise": np.zeros(1), "row0_linkage": np.full(1, 0.36)},
         )
         store.keep("facts", {"n_train": 6000, "phase_transition": {"10": 0.0977}, "notes": ["from the runner"]})
@@ -103,9 +103,12 @@ def study(monkeypatch: pytest.MonkeyPatch) -> FakeStudy:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_resamples() -> Iterator[None]:
-    """Bands from fewer resamples: what they look like is not tested here."""
+def few_figures() -> Iterator[None]:
+    """Two figures and pictures, with bands from few resamples: what they look like is tested in test_figures."""
+    few = tuple(one for one in draw._IMAGES if one.__name__ in ("draw_linkage", "draw_tradeoff"))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "_IMAGES", few)
+        patch.setattr(draw, "_STUDIES", {**draw._STUDIES, "mnist": few, "celeba": few})
         patch.setattr(draw, "draw_figures", lambda *given: DRAW(*given, n_resamples=FEW_RESAMPLES))
         yield
 
@@ -117,7 +120,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, few_resamples: None) -> tuple[Result, Path]:
+def finished(tmp_path_factory: pytest.TempPathFactory, few_figures: None) -> tuple[Result, Path]:
     """One whole run, and its folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "run_study", FakeStudy())
@@ -147,7 +150,12 @@ def test_the_folder_holds_what_is_promised(finished: tuple[Result, Path]) -> Non
     folder = finished[1]
     names = {path.name for path in folder.iterdir()}
     assert names >= {"results.parquet", "facts.json", "pictures.npz", "figures", "index.html", "claims.json", "store"}
-    assert {path.stem for path in (folder / "figures").iterdir()} >= {"linkage", "utility", "tradeoff", "solver"}
+    assert {path.stem for path in (folder / "figures").iterdir()} >= {
+        "linkage",
+        "tradeoff",
+        "reconstructions",
+        "digit-1",
+    }
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     assert (facts["study"], facts["spec"]["quick"], facts["n_train"]) == ("mnist", True, 6000)
     assert facts["notes"] == ["from the runner", "a note of the study"]
@@ -173,7 +181,7 @@ def test_the_page_is_self_contained_and_says_what_it_must(finished: tuple[Result
     for told in ("lower bound", "local only", "pooled raw", "a note of the study", "mooring reproduce mnist --quick"):
         assert told in text
     figures = list((finished[1] / "figures").iterdir())
-    assert len(re.findall("<figure ", text)) == len(figures) > 8
+    assert len(re.findall("<figure ", text)) == len(figures) > 4
     assert len(re.findall("<figcaption><b>[^<]+</b> [^<]{20,}", text)) == len(figures)
 
 
