@@ -159,8 +159,7 @@ def strongest(audit: dict[str, Any], measure: str) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "quoted"),
-    [("age <5 | x & _y_", "`age <5 | x & _y_`"), ("<i>|[a](http://b)`", "`` <i>|[a](http://b)` ``")],
+    ("name", "quoted"), [("age <5 | x & _y_", "`age <5 | x & _y_`"), ("<i>|[a](http://b)`", "`` <i>|[a](http://b)` ``")]
 )
 def test_what_others_wrote_is_quoted_in_a_draft_and_no_markup(name: str, quoted: str) -> None:
     """Markdown decodes nothing in a code span, and takes | for the edge of a cell in a table alone."""
