@@ -36,7 +36,7 @@ def test_projections_undo_themselves_on_their_column_space(n_features: int, n_co
         inside = projection.decode(rng.standard_normal((5, n_components)))
         assert np.allclose(projection.decode(projection.encode(inside)), inside, rtol=1e-9 * scale, atol=1e-12 * scale)
         rows = rng.standard_normal((5, n_features))
-        left_over = rows - projection.projection_only(rows)
+        left_over = rows - projection.decode(projection.encode(rows))
         assert np.allclose(projection.encode(left_over), 0.0, atol=1e-11 * scale)
 
 

@@ -64,7 +64,9 @@ def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolera
     solution = BatchSolution(
         optimiser.points[0], _terminations(optimiser), optimiser.iterations, optimiser.step, final.gap
     )
-    _refine(problem, solution, optimiser.converged & (_relative_misfits(problem, optimiser.value) < _LITTLE_NOISE))
+    # the share of the centred uploads' squares that maps of these values, −‖S‖², do not explain
+    misfits = 1.0 + optimiser.value / (problem.n_participants**2 * problem.n_components)
+    _refine(problem, solution, optimiser.converged & (misfits < _LITTLE_NOISE))
     return solution
 
 
@@ -95,11 +97,6 @@ def _in_better_basins(
     iterations = spent.copy()
     iterations[doubtful] = optimiser.iterations
     return trace_optimiser(problem.in_precision(maps.dtype), maps, iterations=iterations)
-
-
-def _relative_misfits(problem: ProcrustesProblem, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Share of the centred uploads' squares that is not explained by maps of these values, −‖S‖²."""
-    return 1.0 + values / (problem.n_participants**2 * problem.n_components)
 
 
 def _refine(problem: ProcrustesProblem, solution: BatchSolution, chosen: npt.NDArray[np.bool_]) -> None:

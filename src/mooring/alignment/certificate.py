@@ -78,16 +78,14 @@ def prove_optimal(problem: ProcrustesProblem, maps: Array, *, index: int = 0) ->
 
 def seems_optimal(problem: ProcrustesProblem, maps: Array) -> npt.NDArray[np.bool_]:
     """Say of each problem whether L is positive definite outside the gauge; for maps that are only roughly at rest."""
-    return np.array([_is_positive_outside_the_gauge(problem, maps[i], i) for i in range(problem.n_problems)])
-
-
-def _is_positive_outside_the_gauge(problem: ProcrustesProblem, maps: Array, index: int) -> bool:
-    dual = _Dual.at(problem, maps, index)
-    if not are_positive_definite(dual.P).all():
-        return False
-    S = dual.weighted_sum
-    gauge = S @ namespace_of(S).linalg.solve(S.T @ S, S.T)
-    return bool(are_positive_definite(dual.schur_complement(dual.P, roughly=True) + gauge))
+    found = np.zeros(problem.n_problems, dtype=np.bool_)
+    for index in range(problem.n_problems):
+        dual = _Dual.at(problem, maps[index], index)
+        if are_positive_definite(dual.P).all():
+            S = dual.weighted_sum
+            gauge = S @ namespace_of(S).linalg.solve(S.T @ S, S.T)
+            found[index] = are_positive_definite(dual.schur_complement(dual.P, roughly=True) + gauge)
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ among records of this label and how well the model then predicts the label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -37,7 +37,11 @@ def invert_columns(
         counts = np.ones((int(codes.max()) + 1, len(values)))
         np.add.at(counts, (codes, truth), 1)
         priors = np.log(counts)[codes]
-        likelihoods = np.column_stack([log_likelihood(one) for one in _put_values(rows, group, values)])
+        likelihoods = np.empty_like(priors)
+        for column, value in zip(likelihoods.T, values, strict=True):
+            changed = rows.copy()
+            changed[:, group] = value
+            column[:] = log_likelihood(changed)
         found[:, k] = (priors + likelihoods).argmax(axis=1) == truth
         guessed[:, k] = priors.argmax(axis=1) == truth
     return found, guessed
@@ -53,10 +57,3 @@ def _list_values(cells: Matrix) -> tuple[Matrix, Indices]:
     ends = np.unique(np.quantile(present, np.arange(1, _N_BINS) / _N_BINS))
     truth = np.unique(flags * _N_BINS + np.searchsorted(ends, cells[:, 0]), return_inverse=True)[1]
     return np.array([np.median(cells[truth == k], axis=0) for k in range(int(truth.max()) + 1)]), truth
-
-
-def _put_values(rows: Matrix, group: Indices, values: Matrix) -> Iterator[Matrix]:
-    for value in values:
-        changed = rows.copy()
-        changed[:, group] = value
-        yield changed

@@ -8,6 +8,8 @@ attack on many small participants, where joining pays most.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
@@ -40,10 +42,10 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     n_classes = 1 + max(int(part.max()) for part in codes.values())
     own = ClassMoments.of(view.reference_rows, codes[-1], n_classes).with_noise(view.data_noise_scale**2)
     seen = {i: ClassMoments.of(view.uploads[i].representation, codes[i], n_classes) for i in (*others, view.target)}
-    evidence = {i: _evidence(view, i) for i in seen}
+    evidence = {i: found for i in seen if (found := anchor_evidence([view], i)) is not None}
     maps = {i: RigidMap(polar_factor(e.cross[0, ...]), e.mean[0, ...]) for i, e in evidence.items()}
     if view.anchor_noise_scale == 0:
-        population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
+        population = reduce(ClassMoments.merged, [_mapped_back(seen[i], maps[i]) for i in others], own)
         return reconstruct(
             view, maps[view.target], population=population, notes=("the anchor alone gives the map exactly",)
         )
@@ -51,9 +53,9 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     for _ in range(_ROUNDS):
         back = {i: _mapped_back(seen[i], maps[i]) for i in others}
         for i in others:
-            rest = _merged(own, [back[j] for j in others if j != i])
+            rest = reduce(ClassMoments.merged, [back[j] for j in others if j != i], own)
             maps[i], _error = _matched(rest, seen[i], evidence[i], maps[i], _ITERATIONS)
-    population = _merged(own, [_mapped_back(seen[i], maps[i]) for i in others])
+    population = reduce(ClassMoments.merged, [_mapped_back(seen[i], maps[i]) for i in others], own)
     first_guess = moments(view, rng=rng).rigid_map
     estimate, row_error = _matched(
         population, seen[view.target], evidence[view.target], None, _LAST_ITERATIONS, also=first_guess
@@ -78,18 +80,6 @@ def _codes(view: CollusionView, others: list[int]) -> dict[int, Codes]:
     if np.intersect1d(codes[-1], codes[view.target]).size == 0:
         codes = {i: np.zeros_like(part) for i, part in codes.items()}
     return codes
-
-
-def _evidence(view: CollusionView, participant: int) -> AnchorEvidence:
-    evidence = anchor_evidence([view], participant)
-    assert evidence is not None  # the caller has seen that there is an anchor
-    return evidence
-
-
-def _merged(own: ClassMoments, parts: list[ClassMoments]) -> ClassMoments:
-    for part in parts:
-        own = own.merged(part)
-    return own
 
 
 def _mapped_back(seen: ClassMoments, map: RigidMap) -> ClassMoments:

@@ -70,15 +70,6 @@ class LatticeRows:
     simplices: tuple[Simplex, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class BasisMatching:
-    """Orthonormal frames, row k of one being the image of row k of the other, and the first uploaded row within them."""
-
-    frame: Matrix
-    image: Matrix
-    first: Matrix
-
-
 def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     """Find the turned grid of the columns in the upload, and undo the turn."""
     Y = np.asarray(to_numpy(view.target_upload.representation), dtype=np.float64)
@@ -98,8 +89,8 @@ def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     chosen = rng.permutation(X.shape[0])[:_MOST_ROWS]
     known = _side_of(X[chosen], codes[chosen], _parts(X[chosen], rng))
     Y, codes = Y[:_MOST_ROWS], view.codes_of([view.target])[:_MOST_ROWS]
-    matching = _match_parts(known, _side_of(Y, codes, _parts(Y, rng)), _anchored(view))
-    return _turned_back(view, matching, elsewhere=X.mean(axis=0))
+    frames = _match_parts(known, _side_of(Y, codes, _parts(Y, rng)), _anchored(view))
+    return _turned_back(view, *frames, elsewhere=X.mean(axis=0))
 
 
 def _parts(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
@@ -132,17 +123,20 @@ def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Rec
     values = signs * values
     whole = np.abs(steps - 1) < 1e-6  # standardised columns have mean nought, whole numbers a least of nought
     first = np.where(whole, values[0] - values.min(axis=0), values[0] - values.mean(axis=0))
-    matching = BasisMatching(np.eye(h), (signs[:, None] * directions)[order], first[order])
-    return _turned_back(view, matching, elsewhere=np.zeros(h), notes=("columns are in order of variance",))
+    image, note = (signs[:, None] * directions)[order], "columns are in order of variance"
+    return _turned_back(view, np.eye(h), image, first[order], elsewhere=np.zeros(h), notes=(note,))
 
 
 def _turned_back(
-    view: CollusionView, matching: BasisMatching, *, elsewhere: Matrix, notes: tuple[str, ...] = ()
+    view: CollusionView, frame: Matrix, image: Matrix, first: Matrix, *, elsewhere: Matrix, notes: tuple[str, ...] = ()
 ) -> Reconstruction:
-    """The map that takes one frame to the other; rows that the frame does not reach stay where `elsewhere` is."""
+    """The map that takes an orthonormal frame to its image, row by row, and so the first uploaded row, which is `first`.
+
+    Rows that the frame does not reach stay where `elsewhere` is.
+    """
     reference = view.target_upload.representation
-    orthogonal = svd_polar_factor(matching.frame.T @ matching.image)
-    place = matching.first + elsewhere - (elsewhere @ matching.frame.T) @ matching.frame
+    orthogonal = svd_polar_factor(frame.T @ image)
+    place = first + elsewhere - (elsewhere @ frame.T) @ frame
     translation = to_numpy(reference)[0] - place @ orthogonal
     return reconstruct(view, RigidMap(like(orthogonal, reference), like(translation, reference)), notes=notes)
 
@@ -155,8 +149,10 @@ def _side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> LatticeRows:
     return LatticeRows(rows, codes, tuple(Line(v / u, u) for v, u in zip(lines, norms, strict=True)), tuple(simplices))
 
 
-def _match_parts(known: LatticeRows, found: LatticeRows, anchored: AnchorStatistics | None) -> BasisMatching:
-    """Pair every part of the upload's lattice with one of the colluders'."""
+def _match_parts(
+    known: LatticeRows, found: LatticeRows, anchored: AnchorStatistics | None
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Pair every part of the upload's lattice with one of the colluders': a frame, its image, and the first row in it."""
     if len(found.lines) > len(known.lines) or len(found.simplices) != len(known.simplices):
         raise DoesNotApply("The upload's lattice falls into other parts than the colluders' rows do.")
     h = known.rows.shape[1]
@@ -172,7 +168,7 @@ def _match_parts(known: LatticeRows, found: LatticeRows, anchored: AnchorStatist
         frames.append(own_line.direction[None])
         images.append(sign * seen_line.direction[None])
         first += place * own_line.direction
-    return BasisMatching(np.vstack(frames), np.vstack(images), first)
+    return np.vstack(frames), np.vstack(images), first
 
 
 def _simplex(rows: Matrix, part: Matrix) -> Simplex:

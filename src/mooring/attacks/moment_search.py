@@ -51,20 +51,12 @@ class Minima:
     """Of shape (n,)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Matches:
-    """The best match of every draw."""
-
-    match: MomentMatch
-    """In its finest form, of all draws."""
-    found: Minima
-    """Where the descents ended."""
-    starts: tuple[str, ...]
-    """Which start won."""
-
-
-def best_matches(population: MomentRows, target: MomentRows, anchor: AnchorEvidence | None) -> Matches:
+def best_matches(
+    population: MomentRows, target: MomentRows, anchor: AnchorEvidence | None
+) -> tuple[MomentMatch, Minima, list[str]]:
     """Descend from several starts in a smoothed landscape, from the best of them in ever finer ones, settling signs.
+
+    Returns the match in its finest form, where the descents of all draws ended, and which start won.
 
     Parameters
     ----------
@@ -85,7 +77,7 @@ def best_matches(population: MomentRows, target: MomentRows, anchor: AnchorEvide
         found = minimise(match, found.orthogonal, found.shift, limit)
         found = _with_better_signs(match, signs, found, limit)
     names = list(starts)
-    return Matches(match, found, tuple(names[int(winner)] for winner in winners))
+    return match, found, [names[int(winner)] for winner in winners]
 
 
 def plain_starts(match: MomentMatch) -> dict[str, Array]:

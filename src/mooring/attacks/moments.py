@@ -42,23 +42,23 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
     if first.anchor is not None and any(view.anchor_noise_scale == 0 for view in views):
         exact = [view.anchor_noise_scale == 0 for view in views]
         noisy = [view for view, known in zip(views, exact, strict=True) if not known]
-        found = iter(moments_batch(noisy, rng=rng) if noisy else ())
+        others = iter(moments_batch(noisy, rng=rng) if noisy else ())
         return tuple(
             replace(procrustes(view, rng=rng), notes=("the anchor alone gives the map exactly",))
             if known
-            else next(found)
+            else next(others)
             for view, known in zip(views, exact, strict=True)
         )
     population, target = both_sides(first, noise_variance=first.data_noise_scale**2)
-    matches = best_matches(population, target, anchor_evidence(views))
-    errors = matches.match.row_error(matches.found.orthogonal)
+    match, found, starts = best_matches(population, target, anchor_evidence(views))
+    errors = match.row_error(found.orthogonal)
     draws = range(len(views)) if _has_anchor(first) else [0] * len(views)
     return tuple(
         reconstruct(
             view,
-            matches.match.to_map(matches.found.orthogonal[draw, ...], matches.found.shift[draw, ...]),
+            match.to_map(found.orthogonal[draw, ...], found.shift[draw, ...]),
             row_error=errors[draw, ...],
-            notes=(f"start: {matches.starts[draw]}",),
+            notes=(f"start: {starts[draw]}",),
         )
         for view, draw in zip(views, draws, strict=True)
     )

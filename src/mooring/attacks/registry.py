@@ -99,7 +99,8 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoiser: s
     require_generator(rng)
     if denoiser is not None:
         require_choice("denoiser", denoiser, DENOISERS)
-    reconstruction = _attack_named(name)(view, rng=rng)
+    require_choice("attack", name, REGISTRY)
+    reconstruction = REGISTRY[name](view, rng=rng)
     return reconstruction if denoiser is None else DENOISERS[denoiser](reconstruction, view, rng=rng)
 
 
@@ -125,14 +126,10 @@ def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Gener
         If one of the views gives this attack nothing to work with.
     """
     require_generator(rng)
-    attack = _attack_named(name)
+    require_choice("attack", name, REGISTRY)
+    attack = REGISTRY[name]
     if not views:
         raise InputError("views", expected="one or more", got="none", cure="Pass at least one view.")
     if attack.batch is None:
         return tuple(attack(view, rng=rng) for view in views)
     return attack.batch(views, rng=rng)
-
-
-def _attack_named(name: str) -> Attack:
-    require_choice("attack", name, REGISTRY)
-    return REGISTRY[name]

@@ -26,6 +26,7 @@ from mooring.typing import Array
 Codes = npt.NDArray[np.intp]
 _LABEL_BINS = 5
 _FEW_VALUES = 20
+_PUBLIC = -1  # the place of public rows among participants
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,13 +145,8 @@ class CollusionView:
 
     def reference_codes(self) -> Codes:
         """Codes of `reference_rows`."""
-        own = self.codes_of([colluder.index for colluder in self.colluders])
-        public = self._references[len(self.colluders) :]
-        if not public:
-            return own
-        codes = self._all_codes()
-        n, known = public[0].rows.shape[0], codes[-1]
-        return np.concatenate([own, known if self._compares_classes(codes) else np.zeros(n, dtype=np.intp)])
+        public = [_PUBLIC] * (len(self._references) - len(self.colluders))
+        return self.codes_of([*(colluder.index for colluder in self.colluders), *public])
 
     @property
     def _references(self) -> tuple[Colluder | PublicRows, ...]:
@@ -187,10 +183,11 @@ class CollusionView:
         All zero unless the labels of these, of the target and of every colluder are known: otherwise there is nothing to
         compare class by class.
         """
-        codes = self._all_codes()
+        codes, public = self._all_codes(), self.public_rows
         chosen = [codes[i] for i in participants]
         if not self._compares_classes(codes) or any(part is None for part in chosen):
-            return np.zeros(sum(self.uploads[i].representation.shape[0] for i in participants), dtype=np.intp)
+            parts = [upload.representation for upload in self.uploads] + ([] if public is None else [public.rows])
+            return np.zeros(sum(parts[i].shape[0] for i in participants), dtype=np.intp)
         return np.concatenate([np.zeros(0, dtype=np.intp), *(part for part in chosen if part is not None)])
 
     def _compares_classes(self, codes: tuple[Codes | None, ...]) -> bool:

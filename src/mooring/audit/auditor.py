@@ -180,11 +180,11 @@ class Auditor:
     def audit(self, point: OperatingPoint) -> PointResult:
         """Simulate, attack, train and score at one point, or load what was found there before."""
         settings = self.settings
-        folder = None if settings.folder is None else Path(settings.folder)
-        store = PointStore(folder, self._key(), keep_examples=settings.evaluation.n_examples > 0)
-        stored = store.load(point)
-        if stored is not None:
-            return stored
+        store = None
+        if settings.folder is not None:
+            store = PointStore(Path(settings.folder), self._key(), keep_examples=settings.evaluation.n_examples > 0)
+            if (stored := store.load(point)) is not None:
+                return stored
         simulation = self._simulate(point)
         outcomes, examples = measure_leakage(simulation, self.partition, settings)
         found = measure_utility(
@@ -198,7 +198,8 @@ class Auditor:
         alignment = None if simulation.alignment is None else str(simulation.alignment.termination)
         found |= {"alignment": alignment, "examples": examples, "epsilon": audit_row_noise(simulation)}
         result = PointResult(point, simulation.data_noise_scale, outcomes, **found)
-        store.save(result)
+        if store is not None:
+            store.save(result)
         return result
 
     def audit_release(self, result: PointResult) -> PointResult:
@@ -302,8 +303,6 @@ class Auditor:
     def _key(self) -> str:
         """A digest of all that a point's result depends on, but for the point."""
         partition, settings, spec = self.partition, self.settings, self.settings.evaluation
-        if settings.folder is None:
-            return ""
         plain = {
             "code": code_digest(),
             "attacks": settings.attack_names,

@@ -22,35 +22,29 @@ class PointStore:
 
     Parameters
     ----------
-    folder : Path or None
-        None keeps nothing.
+    folder : Path
     key : str
         Digest of everything that the results depend on, but for the point.
     keep_examples : bool
         Whether files may hold examples of rows; if not, they are taken out of every file that is there.
     """
 
-    def __init__(self, folder: Path | None, key: str, *, keep_examples: bool = True) -> None:
+    def __init__(self, folder: Path, key: str, *, keep_examples: bool) -> None:
         self.folder, self.key = folder, key
-        if folder is not None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as problem:
-                raise InputError(
-                    "folder",
-                    expected="a folder that can be made and written to",
-                    got=str(problem.strerror),
-                    cure="Choose another place for the audit's files.",
-                ) from None
-
-        if folder is not None and not keep_examples:
-            for path in folder.glob("point-*.json"):
-                _take_examples_out(path)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise InputError(
+                "folder",
+                expected="a folder that can be made and written to",
+                got=str(problem.strerror),
+                cure="Choose another place for the audit's files.",
+            ) from None
+        for path in () if keep_examples else folder.glob("point-*.json"):
+            _take_examples_out(path)
 
     def load(self, point: OperatingPoint) -> PointResult | None:
         """The point's result, if it was finished before; a file that cannot be read counts as not there."""
-        if self.folder is None:
-            return None
         try:
             return PointResult.from_dict(json.loads(self._path(point).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -58,12 +52,9 @@ class PointStore:
 
     def save(self, result: PointResult) -> None:
         """Keep a result."""
-        if self.folder is None:
-            return
         write_atomically(self._path(result.point), json.dumps(result.as_dict(), allow_nan=False).encode())
 
     def _path(self, point: OperatingPoint) -> Path:
-        assert self.folder is not None
         text = self.key + json.dumps(point.as_dict(), sort_keys=True)
         return self.folder / f"point-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
 

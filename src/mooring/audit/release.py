@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import (
@@ -32,6 +31,7 @@ from mooring.audit.utility import find_label_kind
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Fitted, Kind, train_learner
 from mooring.metrics import Figure, Interval, Membership, clopper_pearson, wilson
+from mooring.metrics.intervals import student_interval
 from mooring.serialization import Serializable
 from mooring.tables import Column, Partition
 from mooring.typing import Indices, Matrix
@@ -270,9 +270,9 @@ def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:
     found = Membership(scores[included], scores[~included]).figures(Membership(scores[elsewhere], scores[~elsewhere]))
     pairs = scores.reshape(-1, 2 * n_rows), included.reshape(-1, 2 * n_rows)
     areas = np.array([Membership(one[mask], one[~mask]).auc for one, mask in zip(*pairs, strict=True)])
-    half = float(stdtrit(areas.size - 1, 0.975)) * float(areas.std(ddof=1)) / math.sqrt(areas.size)
-    area = found["membership_auc"]
-    intervals = {"membership_auc": Interval(max(0.0, area.value - half), min(1.0, area.value + half))}
+    error = float(areas.std(ddof=1)) / math.sqrt(areas.size)
+    around = student_interval(found["membership_auc"].value, error, n=areas.size)
+    intervals = {"membership_auc": Interval(max(0.0, around.low), min(1.0, around.high))}
     return {
         name: replace(
             figure,

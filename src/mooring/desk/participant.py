@@ -42,10 +42,8 @@ def joining(desk: Desk) -> Step:
         *numbers,
         Field("without_noise", "Accept methods without any noise", "tick", is_optional=True, is_rare=True),
     )
-    explanation = (
-        "Makes keys and secrets in the folder's vault, which stays with you, and a public card for the roster."
-    )
-    return Step("join", "Join", explanation, partial(_join, desk), fields)
+    told = "Makes keys and secrets in the folder's vault, which stays with you, and a public card for the roster."
+    return Step("join", "Join", told, partial(_join, desk), fields)
 
 
 def _join(desk: Desk, values: Values, progress: Progress) -> Outcome:
@@ -79,11 +77,9 @@ def _unlock(desk: Desk, values: Values, progress: Progress) -> Outcome:
 def enrolling(desk: Desk) -> Step:
     """Enter cards in a draft's roster."""
     cards = tuple(desk.workspace.list_files(CARD_FILES))
-    explanation = (
-        "For whoever keeps the study's file: enters members' cards in the roster. The fingerprint changes with each."
-    )
+    told = "For whoever keeps the study's file: enters members' cards in the roster. The fingerprint changes with each."
     fields = (Field("cards", "Cards", "many", cards),)
-    return Step("enrol", "Enrol members", explanation, partial(_enrol, desk), fields)
+    return Step("enrol", "Enrol members", told, partial(_enrol, desk), fields)
 
 
 def _enrol(desk: Desk, values: Values, progress: Progress) -> Outcome:
@@ -144,16 +140,8 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
     look = "Your own rows attack each other at the study's noise, with every attack that mooring knows. Nothing leaves."
     if not is_rotated:
         look = "What attackers would get of your sums, with the study's noise and without any. Nothing leaves."
-    steps.append(
-        Step(
-            "check",
-            "See what would be given away",
-            look,
-            partial(_check, desk, person),
-            (table, _IGNORE),
-            is_done=done["check"],
-        )
-    )
+    check, fields = partial(_check, desk, person), (table, _IGNORE)
+    steps.append(Step("check", "See what would be given away", look, check, fields, is_done=done["check"]))
     steps.append(_sharing(desk, person, table, is_done=done["share"]))
     if not is_rotated and name in study.sum_scheme.combiners:
         steps += _combining(desk, person)
@@ -179,11 +167,9 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
 def fitting(desk: Desk, study: Study) -> Step:
     """See whether a table fits; needs neither a vault nor a roster."""
     tables = tuple(desk.workspace.list_files(TABLE_FILES))
-    explanation = (
-        "Reads your table and lists everything that does not fit the study. Nothing is kept, and nothing leaves."
-    )
+    told = "Reads your table and lists everything that does not fit the study. Nothing is kept, and nothing leaves."
     fields = (Field("data", "Your table", "choice", tables), _IGNORE)
-    return Step("fit", "Fit your table", explanation, partial(_fit, desk, study), fields)
+    return Step("fit", "Fit your table", told, partial(_fit, desk, study), fields)
 
 
 def _fit(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
@@ -210,10 +196,8 @@ def _dealing(desk: Desk, person: Participant) -> Step:
         told = f"Wrote {path.name}, sealed to {len(person.study.participants)} participants. Send it to each of them."
         return Outcome((told,), command=spell_command("deal"))
 
-    explanation = (
-        "You are the dealer: make the secret anchor, sealed to every participant. Dealing again gives the same."
-    )
-    return Step("deal", "Deal the anchor", explanation, run, is_done=path.exists())
+    told = "You are the dealer: make the secret anchor, sealed to every participant. Dealing again gives the same."
+    return Step("deal", "Deal the anchor", told, run, is_done=path.exists())
 
 
 def _check(desk: Desk, person: Participant, values: Values, progress: Progress) -> Outcome:

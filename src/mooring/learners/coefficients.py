@@ -12,20 +12,20 @@ classes it follows from the number of rows, of a number it is bounded by the dec
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.sums import Sums, centre_sums, find_ridge
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.serialization import Serializable
 from mooring.tables.schema import Column
 from mooring.typing import Matrix
 
 
 @dataclass(frozen=True)
-class Coefficient:
+class Coefficient(Serializable):
     """What the prediction changes by."""
 
     name: str
@@ -38,10 +38,6 @@ class Coefficient:
     """Over other rows and other noise."""
     noise_error: float
     """The part of it that the study's noise makes."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def fit_coefficients(sums: Sums, features: TableFeatures, *, spread: float = 1.0) -> tuple[Coefficient, ...]:
@@ -86,9 +82,7 @@ def fit_coefficients(sums: Sums, features: TableFeatures, *, spread: float = 1.0
 def _units(features: TableFeatures) -> tuple[Matrix, list[str]]:
     """What a change of each column by one of its units changes φ by, and that unit in words."""
     scale = math.sqrt(1 - features.constant_share) / features.largest_norm
-    found: list[tuple[float, str]] = []
-    for column in features.schema.columns:
-        found += _units_of(column, scale)
+    found = [one for column in features.schema.columns for one in _units_of(column, scale)]
     return np.array([unit for unit, _ in found]), [words for _, words in found]
 
 

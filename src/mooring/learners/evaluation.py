@@ -17,6 +17,7 @@ from mooring.errors import InputError
 from mooring.learners.registry import Kind
 from mooring.learners.scores import METRICS, score_value
 from mooring.metrics.intervals import student_interval, wilson
+from mooring.metrics.membership import Membership
 from mooring.serialization import Rows, Serializable
 from mooring.typing import Matrix
 
@@ -248,8 +249,6 @@ def _share(successes: int, trials: int) -> Estimate | None:
 
 def _auc(truth: Labels, shares: Matrix) -> tuple[float, Matrix] | None:
     """The AUC and every row's influence on it (DeLong et al. 1988); None where no class has rows in it and outside."""
-    from scipy.stats import rankdata
-
     n, K = shares.shape
     values, influences = [], []
     for k in (1,) if K == 2 else range(K):
@@ -257,9 +256,8 @@ def _auc(truth: Labels, shares: Matrix) -> tuple[float, Matrix] | None:
         m = int(inside.sum())
         if m in (0, n):
             continue
-        ranks, above = rankdata(own), np.empty(n)
-        above[inside] = (ranks[inside] - rankdata(own[inside])) / (n - m)  # the share of others below this one
-        above[~inside] = 1 - (ranks[~inside] - rankdata(own[~inside])) / m
+        above = np.empty(n)
+        above[inside], above[~inside] = Membership(own[inside], own[~inside]).wins()
         value = float(above[inside].mean())
         values.append(value)
         influences.append((above - value) * n / np.where(inside, m, n - m))

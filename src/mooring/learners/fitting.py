@@ -14,8 +14,8 @@ from mooring.learners.scores import score_value
 from mooring.typing import Indices, Matrix
 
 MOST_ROWS = 50_000
-MOST_ALONE = 12  # participants whose own models are trained, to compare with
 """Rows that `mooring train` draws where there are more."""
+MOST_ALONE = 12  # participants whose own models are trained, to compare with
 ROW_FOLDS = 5
 _MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600
 _SCREENED_AT_LEAST, _SCREENED_EACH, _SCREENED = 10, 500, 10_000
@@ -181,22 +181,12 @@ def group_folds(n_groups: int, seed: int, *, most: int = _MOST_GROUPS) -> Indice
     return folds
 
 
-def row_folds(labels: Labels, seed: int, *, n_folds: int = ROW_FOLDS) -> Indices:
-    """The fold in which each row is left out: random folds with about the same labels each.
-
-    Parameters
-    ----------
-    labels : array of shape (n,)
-        Classes, or numbers, which are spread by rank.
-    seed : int
-        For the order within equal labels.
-    n_folds : int, optional
-        Fewer where there are fewer rows.
-    """
+def row_folds(labels: Labels, seed: int) -> Indices:
+    """The fold in which each row is left out: random folds with about the same labels each; numbers are spread by rank."""
     order = np.random.default_rng(seed).permutation(len(labels))
     ranked = order[np.argsort(labels[order], kind="stable")]
     folds = np.empty(len(labels), dtype=np.int64)
-    folds[ranked] = np.arange(len(labels)) % n_folds
+    folds[ranked] = np.arange(len(labels)) % ROW_FOLDS
     return folds
 
 

@@ -131,17 +131,13 @@ def _nystroem(seed: int) -> Any:
     return Nystroem(n_components=_N_NYSTROEM, random_state=seed)  # γ = 1/h by default
 
 
-def _listed(*learners: Learner) -> dict[str, Learner]:
-    return {one.name: one for one in learners}
-
-
 def _linear(name: str, description: str, model: LinearModel, *, automatic: bool) -> Learner:
     return Learner(name, description, model.estimator, linear=model, automatic=automatic)
 
 
 # Candidates of `auto` are learners whose predictions do not depend on how the coordinates are turned, so that they mean the
 # same on raw rows and in the common space, and which every engine can train.
-LEARNERS: dict[str, Learner] = _listed(
+_ALL = (
     _linear("linear", "logistic or ridge regression", LinearModel(), automatic=True),
     _linear(
         "random-fourier",
@@ -159,6 +155,7 @@ LEARNERS: dict[str, Learner] = _listed(
     Learner("forest", "a random forest of 200 trees", _forest),
     Learner("xgboost", "boosted trees, by XGBoost on a Dask cluster", None),
 )
+LEARNERS: dict[str, Learner] = {one.name: one for one in _ALL}
 """Every learner by name."""
 CANDIDATES = tuple(name for name, one in LEARNERS.items() if one.automatic)
 """The learners that `auto` chooses from, the simplest first."""

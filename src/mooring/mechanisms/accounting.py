@@ -102,9 +102,7 @@ def calibrate_gaussian(
     from dp_accounting.pld.accountant import get_smallest_gaussian_noise
     from dp_accounting.pld.common import DifferentialPrivacyParameters
 
-    sensitivity = {NeighboringRelation.REPLACE_ONE: 2.0, NeighboringRelation.ZERO_OUT_ONE: 1.0}[
-        neighboring
-    ] * clipping_norm
+    sensitivity = (2.0 if neighboring is NeighboringRelation.REPLACE_ONE else 1.0) * clipping_norm
     scale = float(get_smallest_gaussian_noise(DifferentialPrivacyParameters(epsilon, delta), sensitivity=sensitivity))
     return Guarantee(epsilon, delta, neighboring, clipping_norm, scale)
 

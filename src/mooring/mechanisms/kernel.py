@@ -245,7 +245,11 @@ def represent(
     noise = UploadNoise.drawn(noise) if isinstance(noise, np.random.Generator) else noise
     sigma = _stated_scale("data_noise_scale", data_noise_scale, used=method.data_noise, method=method)
     v = _stated_scale("anchor_noise_scale", anchor_noise_scale, used=method.anchor_noise, method=method)
-    rows = _checked_rows(private_data)
+    rows = as_float64(private_data)
+    if len(rows.shape) != 2 or rows.shape[0] < 1:
+        expected = "a matrix with at least one row"
+        raise InputError("private_data", expected=expected, got=f"shape {tuple(rows.shape)}", cure="One record a row.")
+    require_finite("private_data", rows, cure="Fill or drop missing values first.")
     representation = represent_rows(rows, secret, sigma, noise.data, precision=precision)
     if not method.uses_anchor:
         return Upload(representation, None)
@@ -279,15 +283,6 @@ def coupled_noise(noise: Array, *, own: RigidMap, reference: RigidMap) -> Array:
 def _rounded(array: Array, precision: Precision) -> Array:
     xp = namespace_of(array)
     return xp.astype(array, getattr(xp, precision), copy=False)
-
-
-def _checked_rows(private_data: Array) -> Array:
-    rows = as_float64(private_data)
-    if len(rows.shape) != 2 or rows.shape[0] < 1:
-        expected = "a matrix with at least one row"
-        raise InputError("private_data", expected=expected, got=f"shape {tuple(rows.shape)}", cure="One record a row.")
-    require_finite("private_data", rows, cure="Fill or drop missing values first.")
-    return rows
 
 
 def _stated_scale(name: str, scale: float | None, *, used: bool, method: Method) -> float:

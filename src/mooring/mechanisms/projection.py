@@ -23,6 +23,8 @@ from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
 _BLOCK_NUMBERS = 2**24
+_N_PASSES = 4  # over public rows: more make the last components sharper
+_OVERSAMPLING = 16  # directions carried along and dropped at the end
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +68,6 @@ class Projection:
         """X̃ F†, the least-squares way back."""
         return self._checked(projected, self.decoder) @ self.decoder
 
-    def projection_only(self, rows: Array) -> Array:
-        """X F F†: what the pseudoinverse makes of the rows when nothing but the projection stands before them."""
-        return self.decode(self.encode(rows))
-
     def moved_to(self, reference: Array) -> Projection:
         """Return this projection on the array library and device of `reference`, in float64."""
         xp = namespace_of(reference)
@@ -111,8 +109,6 @@ def public_svd_projection(
     n_components: int,
     *,
     rng: np.random.Generator,
-    n_passes: int = 4,
-    oversampling: int = 16,
 ) -> Projection:
     """Project onto the top right singular vectors of public data, uncentred.
 
@@ -121,10 +117,6 @@ def public_svd_projection(
     public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
         Public data: never a participant's. An array may be a `numpy.memmap`; a function is called anew for every pass,
         and once more to check the data, and may read its blocks from anywhere, so the data can be larger than memory.
-    n_passes : int, default 4
-        Passes over the data; more make the last components sharper.
-    oversampling : int, default 16
-        Extra directions carried along and dropped at the end.
 
     Notes
     -----
@@ -145,13 +137,9 @@ def public_svd_projection(
     if n_rows < n_components:
         got, cure = f"{n_rows} rows", "Use more public data, or ask for fewer components."
         raise InputError("public_rows", expected=f"at least n_components = {n_components} rows", got=got, cure=cure)
-    if n_passes < 1:
-        raise InputError("n_passes", expected="at least 1", got=str(n_passes), cure="4 is the default.")
-    if oversampling < 0:
-        raise InputError("oversampling", expected="zero or more", got=str(oversampling), cure="16 is the default.")
-    width = min(n_components + oversampling, n_features)
+    width = min(n_components + _OVERSAMPLING, n_features)
     Q = np.linalg.qr(rng.standard_normal((n_features, width)))[0]
-    for _ in range(n_passes - 1):
+    for _ in range(_N_PASSES - 1):
         image = np.zeros((n_features, width))
         for block in blocks():
             image += block.T @ (block @ Q)

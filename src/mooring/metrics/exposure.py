@@ -157,27 +157,15 @@ def find_exposed_column(
         Words for a column.
     """
     control = np.min([_column_errors(truth, rows) for rows in guessed], axis=0)
-    best: tuple[float, str, int, float] | None = None
-    for attack, rows in rebuilt:
-        errors = _column_errors(truth, rows)
-        ratios = np.where(np.isfinite(errors) & (control > 0), errors / np.where(control > 0, control, 1.0), np.inf)
-        k = int(ratios.argmin())
-        if np.isfinite(ratios[k]) and (best is None or ratios[k] < best[0]):
-            best = (float(ratios[k]), attack, k, float(errors[k]))
-    if best is None:
+    tries = [(attack, _column_errors(truth, rows)) for attack, rows in rebuilt]
+    ratios = np.full((len(tries), control.size), np.inf)
+    for ratio, (_, errors) in zip(ratios, tries, strict=True):
+        np.divide(errors, control, out=ratio, where=np.isfinite(errors) & (control > 0))
+    if not np.isfinite(ratios).any():
         return None
-    _, attack, k, error = best
-    figure = Figure(
-        f"column {names(k)}",
-        error,
-        Interval.unknown(),
-        None,
-        float(control[k]),
-        None,
-        len(truth),
-        higher_is_worse=False,
-    )
-    return attack, figure
+    which, k = np.unravel_index(int(ratios.argmin()), ratios.shape)
+    (attack, errors), level, n = tries[which], float(control[k]), len(truth)
+    return attack, Figure(f"column {names(int(k))}", float(errors[k]), Interval.unknown(), None, level, None, n, False)
 
 
 def find_exposed_rows(

@@ -40,26 +40,17 @@ class Galleries:
             )
 
 
-def build_galleries(
-    labels: ArrayLike | None,
-    *,
-    n_candidates: int = 10,
-    n_queries: int | None = None,
-    n_rows: int | None = None,
-    seed: int,
-) -> Galleries:
+def build_galleries(labels: ArrayLike, *, n_candidates: int = 10, n_queries: int | None = None, seed: int) -> Galleries:
     """Build galleries of a row itself and distinct others of its label, the same ones whenever the seed is the same.
 
     Parameters
     ----------
-    labels : array of shape (n,) or None
-        Labels of the rows; None lets any row stand beside any other, and asks for `n_rows`.
+    labels : array of shape (n,)
+        Labels of the rows; where they are all alike, any row may stand beside any other.
     n_candidates : int
         Candidates in a gallery, the true one included.
     n_queries : int, optional
         At most this many queries, drawn among the rows that can have a gallery; all of them by default.
-    n_rows : int, optional
-        How many rows there are, where there are no labels.
     seed : int
         Decides queries, candidates and the place of the true match.
 
@@ -71,11 +62,7 @@ def build_galleries(
     require_minimum("n_candidates", n_candidates, 2)
     if n_queries is not None:
         require_minimum("n_queries", n_queries, 1)
-    if labels is None:
-        if n_rows is None:
-            raise InputError("n_rows", expected="given without labels", got="None", cure="Say how many rows there are.")
-        labels = np.zeros(n_rows, dtype=np.int64)
-    groups = _Groups.of(require_length("labels", labels, n_rows=n_rows))
+    groups = _Groups.of(require_length("labels", labels))
     rng = _generator(seed)
     fits = np.flatnonzero(groups.counts[groups.codes] >= n_candidates)
     if len(fits) == 0:

@@ -110,7 +110,7 @@ def link(queries: ArrayLike, candidates: ArrayLike, galleries: Galleries, *, met
     --------
     >>> from mooring.metrics import build_galleries
     >>> rows = np.arange(20.0)[:, None]
-    >>> linkage = link(rows, rows, build_galleries(None, n_rows=20, n_candidates=5, seed=0))
+    >>> linkage = link(rows, rows, build_galleries(np.zeros(20), n_candidates=5, seed=0))
     >>> linkage.value, linkage.chance
     (1.0, 0.2)
     """

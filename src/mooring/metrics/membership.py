@@ -52,11 +52,11 @@ class Membership:
     @property
     def auc(self) -> float:
         """The area under the ROC: how often a member scores higher than another row; a tie counts half."""
-        return float(self._wins()[0].mean())
+        return float(self.wins()[0].mean())
 
     def auc_interval(self) -> Interval:
         """DeLong's interval of the area; for a perfect separation, of which it has none, that of the smaller sample."""
-        of_members, of_others = self._wins()
+        of_members, of_others = self.wins()
         m, n = of_members.size, of_others.size
         if min(m, n) < 2:
             return Interval.unknown()
@@ -107,7 +107,7 @@ class Membership:
         found = self._found(rates) / self.members.size
         return tuple((float(f"{rate:.4g}"), float(f"{share:.4g}")) for rate, share in zip(rates, found, strict=True))
 
-    def _wins(self) -> tuple[Matrix, Matrix]:
+    def wins(self) -> tuple[Matrix, Matrix]:
         """How often each member scores above another, and each other below a member."""
         return _share_below(self.members, self.others), 1 - _share_below(self.others, self.members)
 

@@ -18,7 +18,7 @@ from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
 from mooring.report.decision import decide_audit
 from mooring.report.frame import render_page, render_sentence
-from mooring.report.numbers import describe_figure, describe_gain, describe_score
+from mooring.report.numbers import describe_figure, describe_score
 from mooring.report.verdict import state_leakage
 
 _MEMBERSHIP = ("membership_at_1_percent", "membership_at_0.1_percent")
@@ -121,7 +121,7 @@ def describe_point(one: PointResult) -> dict[str, Any]:
         "linkage": _strongest(one, "linkage"),
         "told": _strongest(one, "membership_at_1_percent"),
         "deployed": describe_score(one.deployed),
-        "gain": describe_gain(one.gain),
+        "gain": describe_score(one.gain),
         "noisy_test": describe_score(one.noisy_test),
     }
 
@@ -149,7 +149,7 @@ def describe_sums(sums: SumAudit) -> dict[str, Any]:
                 if one.epsilon is None
                 else {"value": f"{one.epsilon.measured.gaussian:.2g}", "holds": one.epsilon.holds},
                 "deployed": describe_score(one.deployed),
-                "gain": describe_gain(one.gain),
+                "gain": describe_score(one.gain),
             }
             for one in sums.results
         ],

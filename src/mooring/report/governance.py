@@ -18,7 +18,6 @@ from mooring.report.numbers import describe_figure
 if TYPE_CHECKING:
     from mooring.audit import PointResult, SumResult
     from mooring.protocol.messages.study import Study
-    from mooring.tables import Label
 
 DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")
 _MOST_COLUMNS = 40
@@ -52,8 +51,9 @@ def _describe_study(study: Study) -> dict[str, Any]:
     columns = [
         {"name": _Code(one.name), "kind": one.kind, "values": one.described} for one in study.columns[:_MOST_COLUMNS]
     ]
-    analyst = study.analyst
+    analyst, label = study.analyst, study.label
     assert analyst is not None
+    values = f"{label.low:g} to {label.high:g}" if label.kind == "number" else ", ".join(label.classes)
     return {
         "name": _Code(study.name),
         "fingerprint": study.fingerprint,
@@ -63,17 +63,13 @@ def _describe_study(study: Study) -> dict[str, Any]:
         "columns": columns,
         "n_columns": len(study.columns),
         "ids": [_Code(one) for one in study.ids],
-        "label": {"column": _Code(study.label.column), "kind": study.label.kind, "values": _state_values(study.label)},
-        "has_model": study.label.kind != "none",
+        "label": {"column": _Code(label.column), "kind": label.kind, "values": values},
+        "has_model": label.kind != "none",
         "upload_limits": list(study.upload_limits),
         "model_limit": study.model_limit,
         "rows": None if study.sums is not None else _describe_mechanism(study),
         "sums": None if study.sums is None else _describe_sums(study),
     }
-
-
-def _state_values(label: Label) -> str:
-    return f"{label.low:g} to {label.high:g}" if label.kind == "number" else ", ".join(label.classes)
 
 
 def _describe_mechanism(study: Study) -> dict[str, Any]:

@@ -20,15 +20,11 @@ def describe_figure(figure: Figure) -> dict[str, Any]:
         """A share as a percentage, decibels with one digit, the rest with two."""
         if value is None or math.isnan(value):
             return None
-        digits = (
-            ".0%"
-            if "linkage" in figure.name or figure.name in _SHARES
-            else ".2%"
-            if figure.name.startswith(("carriers of", "membership_at", "outlying_", "register", "claims", "rows well"))
-            else ".1f"
-            if figure.name == "psnr"
-            else ".2f"
-        )
+        digits = ".1f" if figure.name == "psnr" else ".2f"
+        if "linkage" in figure.name or figure.name in _SHARES:
+            digits = ".0%"
+        elif figure.name.startswith(("carriers of", "membership_at", "outlying_", "register", "claims", "rows well")):
+            digits = ".2%"
         return f"{value:{digits}}"
 
     interval = [written(figure.interval.low), written(figure.interval.high)] if figure.interval.known else None
@@ -36,20 +32,12 @@ def describe_figure(figure: Figure) -> dict[str, Any]:
     return {"value": written(figure.value) or "–", "interval": interval, **levels}
 
 
-def describe_score(score: Score | None) -> dict[str, Any] | None:
-    """A score and its interval as text; the interval is None where it is not known."""
+def describe_score(score: Score | Gain | None) -> dict[str, Any] | None:
+    """A score, or a gain over training alone, and its interval as text; the interval is None where it is not known."""
     if score is None:
         return None
     interval = None if math.isnan(score.low) else [score.written(score.low), score.written(score.high)]
-    return {"value": str(score), "interval": interval, "metric": score.metric}
-
-
-def describe_gain(gain: Gain | None) -> dict[str, Any] | None:
-    """A gain over training alone and its interval as text; the interval is None where it is not known."""
-    if gain is None:
-        return None
-    interval = None if math.isnan(gain.low) else [gain.written(gain.low), gain.written(gain.high)]
-    return {"value": gain.written(gain.value), "interval": interval, "metric": gain.metric}
+    return {"value": score.written(score.value), "interval": interval, "metric": score.metric}
 
 
 def score_from(plain: Mapping[str, Any] | None) -> Score | None:

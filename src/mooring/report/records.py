@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +18,7 @@ from mooring.report.charts import describe_images, draw_audit
 from mooring.report.numbers import describe_evaluation
 
 _MOST_BYTES = 64 * 2**20
+_NO_AUDIT = "something that cannot be an audit's result"
 _NUMBER = (int, float, type(None))
 _WORD = (str, type(None))
 _FLAG = (bool, type(None))
@@ -142,16 +144,15 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
             if wrong is not None:
                 raise _damaged(f"the record {name}.json", wrong, f"Run '{command}' again.")
             found[name] = record
-    try:
+    with _refusing("the record predict.json", "no evaluation of a model", "Run 'mooring predict' again."):
         describe_evaluation(found.get("predict", {}))
-    except (LookupError, TypeError, ValueError):
-        raise _damaged("the record predict.json", "no evaluation of a model", "Run 'mooring predict' again.") from None
-    if found.get("check", {}).get("sums"):
-        _require_sum_audit(found["check"]["sums"])
-    attack = found.get("check", {}).get("self_attack")
-    if attack:
-        _require_audit(attack, "the self-attack", "Run 'mooring check' again.")
-        found["check"]["self_attack"] = attack if examples else _without_examples(attack)
+    check, what, cure = found.get("check", {}), "the self-attack", "Run 'mooring check' again."
+    if check.get("sums"):
+        with _refusing(what, _NO_AUDIT, cure):
+            describe_sums(SumAudit.from_dict(check["sums"]))
+    if attack := check.get("self_attack"):
+        _require_audit(attack, what, cure)
+        check["self_attack"] = attack if examples else _without_examples(attack)
     return found
 
 
@@ -235,28 +236,25 @@ def read_plan_method(path: Path) -> dict[str, Any]:
 
 def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
     """Refuse plain values that are no audit which can be drawn."""
-    try:
+    with _refusing(what, _NO_AUDIT, cure):
         result = AuditResult.from_json(json.dumps(plain))
         result.headline(), result.joining(), state_setting(result), draw_audit(result), describe_images(result)
         for one in result.points:
             describe_rows(one), state_exposure(one)
         if result.sums is not None:
             describe_sums(result.sums)
-        if not all(
-            isinstance(text, str) for text in (*result.warnings, *(o.attack for p in result.points for o in p.outcomes))
-        ):
+        attacks = (outcome.attack for point in result.points for outcome in point.outcomes)
+        if not all(isinstance(text, str) for text in (*result.warnings, *attacks)):
             raise TypeError
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        raise _damaged(what, "something that cannot be an audit's result", cure) from None
 
 
-def _require_sum_audit(plain: dict[str, Any]) -> None:
-    """Refuse plain values that are no self-attack on sums."""
+@contextmanager
+def _refusing(what: str, got: str, cure: str) -> Iterator[None]:
+    """Take whatever goes wrong with the values of a file for damage to it."""
     try:
-        describe_sums(SumAudit.from_dict(plain))
+        yield
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        what, cure = "the self-attack", "Run 'mooring check' again."
-        raise _damaged(what, "something that cannot be an audit's result", cure) from None
+        raise _damaged(what, got, cure) from None
 
 
 def _without_examples(audit: dict[str, Any]) -> dict[str, Any]:
@@ -284,11 +282,8 @@ def _misfit(value: Any, shape: Any, where: str) -> str | None:
 
 
 def _misfit_entry(entry: Any, shape: Any, where: str) -> str | None:
-    if entry is None or (
-        isinstance(shape, Mapping)
-        and "name" in shape
-        and not (isinstance(entry, dict) and entry.get("name") is not None)
-    ):
+    is_named = isinstance(entry, dict) and entry.get("name") is not None
+    if entry is None or (isinstance(shape, Mapping) and "name" in shape and not is_named):
         return f"an entry without a name at '{where}'"
     return _misfit(entry, shape, where)
 

@@ -41,7 +41,11 @@ def describe_report(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
     scores = [_describe_entry(entry) for entry in summary["utility"] if entry["score"]]
     own = _describe_own_rows(summary["own_rows"])
-    audits = [_describe_audit(audit) for audit in summary["audits"]]
+    audits = []
+    for audit in summary["audits"]:
+        result = read_result(audit)
+        best = None if audit["point"] is None else result.points[audit["point"]["index"]]
+        audits.append({"title": audit["title"], "source": audit["source"], **describe_audit(result, best=best)})
     of_rows = [*(own["hazards"] or ()), *(own["warnings"] or ())] if own is not None else []
     return {
         **summary,
@@ -83,9 +87,3 @@ def _describe_own_rows(own: Mapping[str, Any] | None) -> dict[str, Any] | None:
     noise = own["noise"]
     written = {name: significant(noise.get(name)) for name in ("data_noise_scale", "level", "rms")} if noise else None
     return {**own, "noise": written, "has_noise": bool(noise and noise.get("data_noise_scale"))}
-
-
-def _describe_audit(audit: Mapping[str, Any]) -> dict[str, Any]:
-    result = read_result(audit)
-    best = None if audit["point"] is None else result.points[audit["point"]["index"]]
-    return {"title": audit["title"], "source": audit["source"], **describe_audit(result, best=best)}

@@ -28,16 +28,10 @@ _STATES = {
 }
 
 
-def describe_sum_study(study: Study) -> dict[str, Any]:
-    """What was agreed, in plain values."""
+def describe_scheme(study: Study) -> dict[str, Any]:
+    """What was agreed of secure sums, in plain values."""
     scheme, settings = study.sum_scheme, study.sum_scheme.settings
     return {
-        "name": study.name,
-        "fingerprint": study.fingerprint,
-        "digest": study.digest,
-        "method": study.method,
-        "analyst": None if study.analyst is None else study.analyst.name,
-        "columns": len(study.columns),
         "features": scheme.layout.n_features,
         "feature_map": settings.features,
         "sums": scheme.layout.size,
@@ -84,7 +78,11 @@ def state_promise(study: Study) -> list[str]:
 
 def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the page of a study of secure sums shows."""
-    scores = [_describe_entry(entry) for entry in summary["utility"] if entry["score"]]
+    scores = [
+        {"name": one["name"], "source": one["source"], "score": describe_score(score_from(one["score"]))}
+        for one in summary["utility"]
+        if one["score"]
+    ]
     attacked = [_describe_attacked(title, audit) for title, audit in summary["attacked"].items()]
     took_part = any(one["delivered"] is not None or one["state"] != _STATES[None] for one in summary["participants"])
     charts = {"calibration": draw_calibration(summary["evaluation"])}
@@ -148,7 +146,3 @@ def list_attention(records: Records) -> list[str]:
     if closing and not closing.get("confirmed_by"):
         found.append("Combiners did not confirm the bundles before the list was closed.")
     return found + state_attention(limits_not_kept(records))
-
-
-def _describe_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": entry["name"], "source": entry["source"], "score": describe_score(score_from(entry["score"]))}

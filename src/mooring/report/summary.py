@@ -16,7 +16,7 @@ from mooring.report.decision import decide, weigh_audit, weigh_sums
 from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
-from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_sum_study, list_attention, state_promise
+from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_scheme, list_attention, state_promise
 from mooring.report.verdict import judge, read_own_result
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _summarise_sums(
     weighed = [weigh_sums(one, settings.epsilon, settings.delta, study.upload_limits) for one in found]
     return {
         **_frame(records, made),
-        "study": describe_sum_study(study),
+        "study": _described(study),
         "decision": _decide(records, weighed, verdict, "sums over these rows"),
         "verdict": verdict | {"sentences": sentences, "leakage_measured": True, "attention": {}},
         "participants": describe_contributors(study, records),
@@ -143,21 +143,25 @@ def _role(records: Records) -> str:
 
 
 def _described(study: Study) -> dict[str, Any]:
-    return {
+    common = {
         "name": study.name,
         "fingerprint": study.fingerprint,
         "digest": study.digest,
         "method": study.method,
+        "analyst": None if study.analyst is None else study.analyst.name,
+        "columns": len(study.columns),
+    }
+    if study.sums is not None:
+        return common | describe_scheme(study)
+    return common | {
         "method_title": METHODS[study.method].title,
         "components": study.n_components,
         "features": study.n_features,
-        "columns": len(study.columns),
         "anchor_rows": study.n_anchor_rows,
         "data_noise_scale": float(study.data_noise_scale),
         "anchor_noise_scale": float(study.anchor_noise_scale),
         "projection": study.projection,
         "label": study.label.kind,
-        "analyst": None if study.analyst is None else study.analyst.name,
     }
 
 
@@ -170,16 +174,11 @@ def _participants(study: Study | None, records: Records) -> list[dict[str, Any]]
     delivered = None if "delivery" not in records else set(records["delivery"].get("delivered") or ())
     roster = [] if study is None else [member.name for member in study.participants]
     known = "intake" in records or "alignment" in records
+    states = dict.fromkeys(missing, "missing") | dict.fromkeys([*accepted, *aligned], "accepted")
     return [
         {
             "name": name,
-            "state": "not known"
-            if not known
-            else "accepted"
-            if name in aligned or name in accepted
-            else "missing"
-            if name in missing
-            else "not recorded",
+            "state": states.get(name, "not recorded") if known else "not known",
             "rows": (accepted.get(name) or aligned.get(name) or {}).get("rows"),
             "fit": aligned.get(name, {}).get("fit"),
             "late": bool(aligned.get(name, {}).get("late")),
@@ -265,17 +264,14 @@ def _point_of(study: Study | None, result: AuditResult) -> PointResult | None:
     """The audited point that has the study's own settings, if there is one."""
     if study is None:
         return None
+    sizes = (study.method, study.n_components, study.n_anchor_rows)
     for one in result.points:
-        same = (one.point.method, one.point.n_components, one.point.n_anchor_rows) == (
-            study.method,
-            study.n_components,
-            study.n_anchor_rows,
+        noises = (
+            (one.point.anchor_noise_scale, study.anchor_noise_scale),
+            (one.data_noise_scale, study.data_noise_scale),
         )
-        if (
-            same
-            and math.isclose(one.point.anchor_noise_scale, study.anchor_noise_scale, rel_tol=0.02)
-            and math.isclose(one.data_noise_scale, study.data_noise_scale, rel_tol=0.02)
-        ):
+        same = (one.point.method, one.point.n_components, one.point.n_anchor_rows) == sizes
+        if same and all(math.isclose(*pair, rel_tol=0.02) for pair in noises):
             return one
     return None
 

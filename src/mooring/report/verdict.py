@@ -49,7 +49,7 @@ def judge(
         `joining` (facts, each of a `kind`), `attention`, and `sentences` of both and of leakage.
     """
     results = [(audit, read_own_result(audit)) for audit in audits]
-    joining = [*_of_uploads(records, noisy=noisy), *_of_new_rows(records), *_of_own_rows(records)]
+    joining = _list_joining(records, noisy=noisy)
     for audit, result in results:
         one = result.headline_point
         if audit["source"] == "audit" and result.references.local_only is not None and one is not None:
@@ -86,50 +86,35 @@ def read_own_result(audit: Mapping[str, Any]) -> AuditResult:
     return result if own is None else replace(result, points=(result.points[own["index"]],), chosen=0)
 
 
-def _gain(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says of joining over training alone on the same rows; older records do not."""
-    gain = None if record.get("gain") is None else Gain.from_dict(record["gain"])
-    return {"gain": None if gain is None else gain.sentence(), "answer": None if gain is None else gain.answer}
-
-
 def state_attention(facts: Mapping[str, Any]) -> list[str]:
     """A sentence for each kind of fact that there is."""
     found = [{"kind": kind, "found": found} for kind, found in facts.items() if found]
     return [render_sentence("verdict.txt.jinja", "attention", one) for one in found]
 
 
-def _of_uploads(records: Records, *, noisy: bool) -> list[Fact]:
-    """Models of the other uploads beside models of one upload alone; neither is what a participant gets or has.
+def _list_joining(records: Records, *, noisy: bool) -> list[Fact]:
+    """What records say of joining: of uploads, and of a participant's new rows, or else of its own.
 
-    The delivered model has the participant's own rows as well, and alone it has rows without noise: no answer follows.
+    Models of the other uploads stand beside models of one upload alone; neither is what a participant gets or has. The
+    delivered model has the participant's own rows as well, and alone it has rows without noise: no answer follows.
     """
-    training = records.get("training", {})
-    joint = score_from(training.get("score"))
-    if joint is None:
-        return []
-    difference = None
-    if training.get("gain") is not None:
-        gain = Gain.from_dict(training["gain"])
-        difference = {"words": str(gain), "rows": f"{gain.n:,}", "participants": len(training.get("alone") or ())}
-    uploads = {"kind": "uploads", "score": describe_score(joint), "noisy": noisy, "difference": difference}
-    return [uploads | {"answer": None}]
-
-
-def _of_new_rows(records: Records) -> list[Fact]:
-    """The joint model on a participant's new rows, beside the participant's own."""
-    predict = records.get("predict", {})
-    joint, local = score_from(predict.get("score")), score_from(predict.get("local_only"))
-    if joint is None:
-        return []
-    scores = {"score": describe_score(joint), "local": describe_score(local)}
-    return [{"kind": "new rows", "rows": predict.get("rows"), **scores, **_gain(predict)}]
-
-
-def _of_own_rows(records: Records) -> list[Fact]:
-    own = score_from(records.get("check", {}).get("local_only"))
-    if own is None or score_from(records.get("predict", {}).get("score")) is not None:
-        return []
-    return [{"kind": "own rows", "score": describe_score(own), "answer": None}]
+    training, predict, check = (records.get(name, {}) for name in ("training", "predict", "check"))
+    gains = [None if one.get("gain") is None else Gain.from_dict(one["gain"]) for one in (training, predict)]
+    found: list[Fact] = []
+    if (joint := score_from(training.get("score"))) is not None:
+        uploads = {"kind": "uploads", "score": describe_score(joint), "noisy": noisy, "difference": None}
+        if (gain := gains[0]) is not None:
+            n_alone = len(training.get("alone") or ())
+            uploads["difference"] = {"words": str(gain), "rows": f"{gain.n:,}", "participants": n_alone}
+        found.append(uploads | {"answer": None})
+    if (joint := score_from(predict.get("score"))) is not None:
+        local, gain = describe_score(score_from(predict.get("local_only"))), gains[1]
+        said = {"gain": None if gain is None else gain.sentence(), "answer": None if gain is None else gain.answer}
+        scores = {"score": describe_score(joint), "local": local}
+        found.append({"kind": "new rows", "rows": predict.get("rows"), **scores, **said})
+    elif (own := score_from(check.get("local_only"))) is not None:
+        found.append({"kind": "own rows", "score": describe_score(own), "answer": None})
+    return found
 
 
 def state_leakage(result: AuditResult) -> list[str]:

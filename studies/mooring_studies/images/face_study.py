@@ -135,10 +135,7 @@ class FaceStudy:
             references=self.embed(on_device(self.faces.rows(partition.references), self.device, "float32")),
             galleries=face_galleries(partition, target=TARGET, seed=seed),
             match_galleries=build_galleries(
-                smiling[queries] if few >= 10 else None,
-                n_rows=len(queries),
-                n_candidates=min(10, len(queries)),
-                seed=seed,
+                smiling[queries] if few >= 10 else np.zeros(len(queries)), n_candidates=min(10, len(queries)), seed=seed
             ),
             shown=np.arange(min(_SHOWN, len(queries))),
             works_beside=self.device != "cpu" and not isinstance(self.embed, FaceModelOnGpu),

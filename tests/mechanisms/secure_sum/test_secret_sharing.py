@@ -24,7 +24,6 @@ from mooring.mechanisms.secure_sum.prime_field import (
 from mooring.mechanisms.secure_sum.secret_sharing import (
     Threshold,
     check_value,
-    expand,
     find_wrong,
     find_wrong_values,
     lagrange_weights,
@@ -91,7 +90,7 @@ THRESHOLD = Threshold(7, 5, 0)
 def shares_of(secret: Elements, threshold: Threshold, seed: int = 0) -> dict[int, Elements]:
     t = threshold.threshold
     made = split(secret, threshold, [words_of(100 * seed + j) for j in range(1, t)])
-    seeded = {j: expand(words_of(100 * seed + j), secret.size) for j in range(1, t)}
+    seeded = {j: draw_elements(words_of(100 * seed + j), secret.size) for j in range(1, t)}
     return seeded | dict(enumerate(made, start=t))
 
 

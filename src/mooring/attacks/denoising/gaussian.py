@@ -77,7 +77,12 @@ def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple
     codes, population = view.codes_of([view.target]), reconstruction.population
     variance = view.data_noise_scale**2
     if population is None:
-        population, variance = _from_references(view, codes), 0.0
+        rows = view.reference_rows
+        if rows is None or rows.shape[0] < 2:
+            raise DoesNotApply("Without a colluder's or public rows nothing is known of the population.")
+        own = view.reference_codes()
+        population = ClassMoments.of(rows, own, 1 + int(max(own.max(), codes.max())))
+        variance = 0.0  # these are known without the noise
     elif codes.max() >= population.counts.size:
         codes = np.zeros_like(codes)
     return codes, *class_priors(population, variance)
@@ -90,15 +95,6 @@ def class_priors(population: ClassMoments, noise_variance: float) -> tuple[Array
     known = like(population.counts > 0, population.means)
     means = xp.where(known[:, None] > 0, population.means, population.overall_mean)
     return means, xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
-
-
-def _from_references(view: CollusionView, codes: Codes) -> ClassMoments:
-    rows = view.reference_rows
-    if rows is None or rows.shape[0] < 2:
-        raise DoesNotApply("Without a colluder's or public rows nothing is known of the population.")
-    own = view.reference_codes()
-    n_classes = 1 + int(max(own.max(), codes.max()))
-    return ClassMoments.of(rows, own, n_classes)  # known without the noise
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:

@@ -108,7 +108,7 @@ def _fit(
     groups = tuple(
         make_atoms(view.columns, known[0], sigma, noisy[0] @ _plain(view.projection.decoder) if mixed else noisy[0])
     )
-    own = _one_hot(groups, known[0])
+    own = [np.eye(len(group.atoms))[group.nearest(known[0])] for group in groups]
     n_classes = 1 + max(int(part.max()) for part in (known[1], noisy[1], view.codes_of([view.target])))
 
     def fitted(likelihoods: Sequence[Matrix], codes: Codes) -> LatentClasses:
@@ -126,10 +126,6 @@ def _fit(
             drawn = CellSampler(model, F, variance).draw(rows, codes, _SHORT, rng)[1]
             model = fitted([np.eye(len(group.atoms))[cell] for group, cell in zip(groups, drawn, strict=True)], codes)
     return model
-
-
-def _one_hot(groups: Sequence[AtomGroup], records: Matrix) -> list[Matrix]:
-    return [np.eye(len(group.atoms))[group.nearest(records)] for group in groups]
 
 
 def _likelihoods(groups: Sequence[AtomGroup], rows: Matrix, variance: float) -> list[Matrix]:

@@ -31,7 +31,7 @@ from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising.gaussian import error_covariance, fit_population, fit_to_noisy_rows
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import device_of, indices_beside, like, namespace_of
+from mooring.geometry.backend import identity_like, indices_beside, like, namespace_of
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
@@ -250,7 +250,7 @@ class KernelPrior:
     @property
     def _has_same_noise(self) -> bool:
         xp = namespace_of(self.noise)
-        return float(xp.max(xp.abs(self.noise - _identity(self.noise)))) < 1e-6
+        return float(xp.max(xp.abs(self.noise - identity_like(self.noise)))) < 1e-6
 
     def _gaussian(self, k: int, rows: Array, fold: int = _TARGET) -> Density:
         mean, covariance = (part[k, ...] for part in self.populations[fold])
@@ -281,7 +281,7 @@ def _sum(first: Density | None, second: Density | None) -> Density | None:
 def _mixture(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> Density:
     """A Gaussian of this covariance at every atom, with noise of unit covariance."""
     xp = namespace_of(rows)
-    S = kernel + _identity(kernel)
+    S = kernel + identity_like(kernel)
     inverse = xp.linalg.inv(S)
     scaled = atoms.rows @ inverse
     squares = xp.sum(scaled * atoms.rows, axis=1) / 2
@@ -320,7 +320,3 @@ def _by_class(rows: Array, codes: Codes, owners: Codes, classes: Codes) -> dict[
         if members.size:
             found[int(k)] = Atoms(rows[indices_beside(members, rows), :], owners[members])
     return found
-
-
-def _identity(matrix: Array) -> Array:
-    return namespace_of(matrix).eye(matrix.shape[0], dtype=matrix.dtype, device=device_of(matrix))

@@ -129,10 +129,7 @@ class TableFeatures:
         """Of u without hats."""
         squares = 0.0
         for column in self.schema.columns:
-            if column.kind != "category":
-                squares += 1.0
-            else:
-                squares += 0.25 if len(column.categories) == 2 else 1.0
+            squares += 0.25 if column.kind == "category" and len(column.categories) == 2 else 1.0
             squares += 0.25 * (column.missing == "indicate")
         return math.sqrt(squares)
 

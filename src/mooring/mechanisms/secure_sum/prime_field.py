@@ -39,7 +39,7 @@ def encode_signed(numbers: npt.NDArray[np.int64]) -> Elements:
 
 def decode_signed(elements: Elements) -> npt.NDArray[np.int64]:
     """Return the signed numbers that elements stand for."""
-    numbers = _checked(elements).astype(np.int64)
+    numbers = require_elements("elements", elements).astype(np.int64)
     return np.where(numbers > LARGEST, numbers - PRIME, numbers)
 
 
@@ -87,7 +87,3 @@ def _reduced(words: Elements) -> Elements:
     """Return words below 2⁶⁴ modulo the prime."""
     folded = (words & _PRIME) + (words >> _BITS)
     return folded - np.where(folded >= _PRIME, _PRIME, _ZERO)
-
-
-def _checked(elements: Elements) -> Elements:
-    return require_elements("elements", elements)

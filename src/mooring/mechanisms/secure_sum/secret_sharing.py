@@ -68,7 +68,7 @@ class Threshold:
 
 
 def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> list[Elements]:
-    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `expand` of the seeds.
+    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `draw_elements` of the seeds.
 
     Parameters
     ----------
@@ -79,17 +79,8 @@ def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> lis
     k, t = threshold.n_combiners, threshold.threshold
     if len(seeds) != t - 1:
         raise InputError("seeds", expected=f"{t - 1}, one below the threshold", got=str(len(seeds)), cure="Draw them.")
-    given = [secret, *(expand(seed, secret.size) for seed in seeds)]
-    shares = []
-    for point in range(t, k + 1):
-        weights = lagrange_weights(range(t), at=point)
-        shares.append(combine(given, weights))
-    return shares
-
-
-def expand(words: Words, size: int) -> Elements:
-    """Return the share that a seed's stream stands for."""
-    return draw_elements(words, size)
+    given = [secret, *(draw_elements(seed, secret.size) for seed in seeds)]
+    return [combine(given, lagrange_weights(range(t), at=point)) for point in range(t, k + 1)]
 
 
 def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
@@ -122,10 +113,8 @@ def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Word
     t + b answers tell that b are wrong, t + 2b tell whose.
     """
     _require_shares(shares, threshold)
-    points = sorted(shares)
-    size = next(iter(shares.values())).size
-    weights = draw_elements(words, size)
-    return find_wrong_values({x: int(total(multiply(shares[x], weights))) for x in points}, threshold)
+    weights = draw_elements(words, next(iter(shares.values())).size)
+    return find_wrong_values({x: check_value(share, 0, weights) for x, share in shares.items()}, threshold)
 
 
 def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[int] | None:

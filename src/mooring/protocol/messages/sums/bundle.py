@@ -21,7 +21,7 @@ import numpy as np
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
 from mooring.mechanisms.secure_sum.prime_field import PRIME, Elements, Words, draw_elements, require_elements
-from mooring.mechanisms.secure_sum.secret_sharing import check_value, expand, split
+from mooring.mechanisms.secure_sum.secret_sharing import check_value, split
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal
 from mooring.protocol.messages.card import Member
@@ -160,7 +160,7 @@ def open_share(bundle: SumBundle, study: Study, combiner: int, key: SealingKey) 
     if len(payload) != (_SEED_BYTES if name == "seeds" else 8 * length):
         raise _refuse("a box of it holds something else than a share")
     if name == "seeds":
-        return expand(words_of(Secret(payload)), length)
+        return draw_elements(words_of(Secret(payload)), length)
     try:
         return require_elements("share", np.frombuffer(payload, dtype="<u8").astype(np.uint64))
     except ValueError:
