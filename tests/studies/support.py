@@ -83,7 +83,7 @@ def stand_in_for_moments(patch: pytest.MonkeyPatch, attack: Callable[..., Any]) 
     one, many = leakage.run_attack, leakage.run_attack_batch
 
     def run_one(name: str, view: Any, *, rng: Any) -> Any:
-        return iter([Attempt(name, False, attack(view, rng=rng))]) if name == "moments" else one(name, view, rng=rng)
+        return Attempt(name, False, attack(view, rng=rng)) if name == "moments" else one(name, view, rng=rng)
 
     def run_many(name: str, views: Any, *, rng: Any) -> Any:
         if name != "moments":

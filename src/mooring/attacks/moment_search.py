@@ -60,7 +60,6 @@ def best_matches(
 
     Parameters
     ----------
-    population, target : MomentRows
     anchor : AnchorEvidence or None
     """
     match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])

@@ -327,10 +327,7 @@ def make_projection(
 
     Parameters
     ----------
-    partition : Partition
     kind : {"auto", "none", "gaussian", "public-svd"}
-    n_components : int
-    rng : numpy.random.Generator
     """
     m = partition.n_features
     if kind == "auto":

@@ -115,13 +115,10 @@ class LeakageEvaluator:
 
         Parameters
         ----------
-        simulation : Simulation
         views : sequence of CollusionView
             One a target.
         partition : Partition
             What the simulation was made from; its test rows fill galleries and stand for known persons.
-        spec : EvaluationSpec
-        seed : int
         """
         targets = [view.target for view in views]
         truth = np.concatenate([to_numpy(simulation.private_data[t]) for t in targets])

@@ -76,7 +76,7 @@ def hazards_of_columns(
         Of private-data noise.
     """
     found, width = [], rows.shape[1]
-    grids, constant = find_grids(rows), constant_columns(rows)
+    grids, constant = find_grids(rows), np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
     if grids:
         gridded = [names[grid.column] for grid in grids] if names else []
         reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
@@ -95,9 +95,9 @@ def hazards_of_columns(
             f"{_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, however "
             f"large the error over all of them{words}. What helps: wider categories or ranges, or leaving these rows out."
         )
-    if constant.size:
+    if constant:
         found.append(
-            f"{constant.size} of {width} columns are constant, which ties a direction of a secret map down"
+            f"{len(constant)} of {width} columns are constant, which ties a direction of a secret map down"
             f"{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
         )
     return found
@@ -303,11 +303,6 @@ def warn_of_linkage(share: float, chance: float) -> str | None:
         f"This does not hide whose row is whose: {share:.0%} of the rows are linked, {share / chance:.1f} times chance "
         f"({chance:.0%}). An error at the limit says how far rebuilt rows are off, and no more."
     )
-
-
-def constant_columns(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Which columns have one value only."""
-    return np.flatnonzero(np.ptp(rows, axis=0) == 0)
 
 
 def count_duplicates(rows: npt.NDArray[np.float64]) -> int:

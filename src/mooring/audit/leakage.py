@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -42,31 +42,16 @@ class Attempt:
         return self.attack if self.denoiser is None else f"{self.attack} + {self.denoiser}"
 
 
-def run_attack(
-    name: str, view: CollusionView, *, rng: np.random.Generator, denoisers: Sequence[str] = tuple(DENOISERS)
-) -> Iterator[Attempt]:
-    """Run an attack on a view; where it gives rows, denoise them as well.
+def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> Attempt:
+    """Run an attack on a view.
 
     Parameters
     ----------
     name : str
         A name in `mooring.attacks.REGISTRY`.
-    view : CollusionView
-    rng : numpy.random.Generator
-    denoisers : sequence of str
-        Names in `mooring.attacks.DENOISERS`; all by default.
-
-    Yields
-    ------
-    Attempt
-        The attack as it is; and if it gave rows, each denoiser's.
     """
     require_generator(rng)
-    (plain,) = _attempted(name, None, lambda: (REGISTRY[name](view, rng=rng),))
-    yield plain
-    if plain.found is not None:
-        for denoiser in denoisers:
-            yield run_denoising(name, plain.found, view, denoiser, rng=rng)
+    return _attempted(name, None, lambda: (REGISTRY[name](view, rng=rng),))[0]
 
 
 def run_attack_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Attempt, ...]:
@@ -76,8 +61,6 @@ def run_attack_batch(name: str, views: Sequence[CollusionView], *, rng: np.rando
     ----------
     name : str
         A name in `mooring.attacks.REGISTRY`.
-    views : sequence of CollusionView
-    rng : numpy.random.Generator
 
     Returns
     -------
@@ -97,11 +80,8 @@ def run_denoising(
     ----------
     name : str
         The attack's.
-    found : Reconstruction
-    view : CollusionView
     denoiser : str
         A name in `mooring.attacks.DENOISERS`.
-    rng : numpy.random.Generator
     """
     require_generator(rng)
     return _attempted(name, denoiser, lambda: (DENOISERS[denoiser](found, view, rng=rng),))[0]
@@ -240,7 +220,7 @@ class AttemptLog:
     def run(self, name: str) -> list[list[Attempt]]:
         """The attack by itself on every view, and then through each denoiser that applies wherever the attack does."""
         rngs = [np.random.default_rng([self.seed, 3, k]) for k in range(len(self.views))]
-        plain = [next(run_attack(name, view, rng=rng)) for view, rng in zip(self.views, rngs, strict=True)]
+        plain = [run_attack(name, view, rng=rng) for view, rng in zip(self.views, rngs, strict=True)]
         self.plain[name] = [one.found for one in plain if one.found is not None]
         attempts = [plain]
         for denoiser in DENOISERS if any(one.found is not None for one in plain) else ():

@@ -127,7 +127,6 @@ def measure_trained_release(
         As they were uploaded and aligned.
     labels : array of shape (n,)
     kind : {"classes", "number"}
-    seed : int
     queries : array of shape (n, h), optional
         The same rows as their owners would have them predicted, without noise.
     on_model : callable, optional
@@ -163,11 +162,8 @@ def measure_point_release(
 
     Parameters
     ----------
-    simulation : Simulation
-    partition : Partition
     learner : str or None
         What the joint model is.
-    seed : int
     columns : sequence of Column
         The table's, in the order of the encoded rows; empty where rows are not of a table.
     """

@@ -104,7 +104,6 @@ class Simulation:
 
         Parameters
         ----------
-        participant : int
         records : array of shape (n, d)
             Before the projection.
         data_noise_scale : float, default 0.0
@@ -130,7 +129,6 @@ class Simulation:
         ----------
         colluders : sequence of int, default (0,)
             Empty for an analyst on its own.
-        target : int, default 1
         with_labels : bool, default True
             False hides the participants' labels, as if the study had none.
         n_known_rows : int, default 0
@@ -214,7 +212,6 @@ def simulate(
         its noise from "participant/i/noise". Two methods run with the same streams are therefore matched: C-GDP uses the
         reference's map, and its private-data noise is coupled to AA-I-GDP's as in the equivalence corollary, so that their
         collaboration matrices coincide.
-    settings : SimulationSettings, optional
 
     Examples
     --------

@@ -86,11 +86,8 @@ def measure_utility(
 
     Parameters
     ----------
-    simulation : Simulation
-    partition : Partition
     learner : str
         A name in `mooring.learners.LEARNERS`, or "auto".
-    seed : int
     alone : array of shape (n_alone, n_test_rows), optional
         What participants' own models predict, from `measure_references`; without it nothing is compared.
     groups : array of int, optional

@@ -77,7 +77,6 @@ class Workspace:
         ----------
         name : str
             As its sender calls it.
-        content : binary file
         replace : bool
             Whether it may take the place of another file of that name.
         """

@@ -80,7 +80,6 @@ def calibrate_gaussian(
         ε > 0 and 0 < δ < 1; δ well below one over the number of records.
     clipping_norm : float
         The norm that `clip_rows` enforces. Choose it from public knowledge: chosen from the data it leaks.
-    neighboring : NeighboringRelation, default REPLACE_ONE
 
     Notes
     -----

@@ -77,7 +77,6 @@ def describe_audit(
 
     Parameters
     ----------
-    result : AuditResult
     drawn : AuditResult, Plan or None
         What the charts are of; `result`, if None.
     best : PointResult or None

@@ -47,7 +47,6 @@ class Axis:
 
         Parameters
         ----------
-        title : str
         low, high : float
             Ends.
         digits : str, default ".3g"
@@ -109,7 +108,6 @@ class Area:
         ----------
         points : iterable of tuple
             (x, y) in the axes' units.
-        colour : str
         dash, width
             SVG's; "" is solid.
         title : str, optional
@@ -125,7 +123,6 @@ class Area:
         ----------
         x, y : float
             In the axes' units.
-        colour : str
         outline : {"circle", "dot", "square", "diamond", "ring"}, default "circle"
         title : str, optional
             Shown where a mouse rests on it.
@@ -142,7 +139,6 @@ class Area:
             Place of the name, from 0.
         value : float
             Length, in the axis's unit.
-        colour : str
         title : str, optional
             Shown where a mouse rests on it.
         """
@@ -157,7 +153,6 @@ class Area:
         ----------
         x, y : float
             In the axes' units.
-        words, colour : str
         before : bool, default False
             Whether to write above and before the point.
         """

@@ -161,7 +161,6 @@ def read_json(path: Path, what: str, cure: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    path : Path
     what, cure : str
         In the error.
     """

@@ -236,7 +236,7 @@ class Attacker:
     @staticmethod
     def _run(attack: str, view: CollusionView, rng: np.random.Generator) -> Reconstruction | None:
         """What an attack finds in one draw, not denoised; None where it does not apply, or fails."""
-        return next(run_attack(attack, view, rng=rng)).found
+        return run_attack(attack, view, rng=rng).found
 
     def _view(self, method: str, places: npt.NDArray[np.int64]) -> CollusionView:
         """What the audit shows an attacker before noise, if the target has the rows in these places.

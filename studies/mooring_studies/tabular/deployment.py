@@ -24,6 +24,7 @@ from mooring.audit import (
     make_linkage_test,
     root_mean_square,
     run_attack,
+    run_denoising,
     simulate,
 )
 from mooring.geometry import to_numpy
@@ -164,7 +165,10 @@ def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable
             why = "A noiseless anchor gives the map exactly: it would say what known-anchor says."
             reasons[name] = f"{LEFT_OUT}: {why}"
             continue
-        for attempt in run_attack(name, view, rng=np.random.default_rng([seed, 3]), denoisers=["gaussian"]):
+        rng = np.random.default_rng([seed, 3])
+        plain = run_attack(name, view, rng=rng)
+        denoised = [] if plain.found is None else [run_denoising(name, plain.found, view, "gaussian", rng=rng)]
+        for attempt in (plain, *denoised):
             column = name if attempt.denoiser is None else f"{name}+denoised"
             if attempt.found is None:
                 reasons[column] = f"{attempt.outcome}: {attempt.reason}"

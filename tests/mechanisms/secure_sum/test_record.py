@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mooring.mechanisms.secure_sum.feature_map import RowFeatures, TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import SumPrivacy, calibrate_sums, promised_epsilon
+from mooring.mechanisms.secure_sum.guarantee import SumPrivacy, calibrate_sums
 from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
-from tests.mechanisms.secure_sum.test_sums import SCHEMA
+from tests.mechanisms.secure_sum.test_sums import SCHEMA, promised_epsilon
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums, promised_epsilon
+from mooring.mechanisms.secure_sum.guarantee import _ORDERS, SumNoise, SumPrivacy, calibrate_sums
 from mooring.mechanisms.secure_sum.sums import Outcome, PersonCounts, SumAccumulator, SumLayout, quantise
 from mooring.tables.schema import Column, Schema
 from tests.mechanisms.secure_sum.test_secret_sharing import words_of
@@ -25,6 +27,15 @@ SCHEMA = Schema(
     )
 )
 FEATURES = TableFeatures(SCHEMA, log_scaled=frozenset({"income"}))
+
+
+def promised_epsilon(layout: SumLayout, noise: SumNoise, privacy: SumPrivacy) -> float:
+    """The ε at the promise's δ that this noise carries by ρ = ½ m² (B⁴/σ_S² + B² Y²/σ_T²), for the least honest ones."""
+    honest, squared = privacy.quorum - privacy.n_colluders, (privacy.rows_per_person * layout.resolution) ** 2
+    moved = layout.resolution**2 / noise.on_products + layout.outcome.largest_norm_squared / noise.on_outcomes
+    accountant = RdpAccountant(_ORDERS)
+    accountant.compose(GaussianDpEvent(1 / math.sqrt(squared * moved / honest)))
+    return float(accountant.get_epsilon(privacy.delta))
 
 
 @st.composite

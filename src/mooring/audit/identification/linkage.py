@@ -119,7 +119,6 @@ def make_linkage_test(
 
     Parameters
     ----------
-    name : str
     galleries : Galleries
         Queries count rebuilt rows; candidates count rows of `candidates`.
     candidates : array of shape (r, m)
@@ -145,12 +144,10 @@ def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: in
 
     Parameters
     ----------
-    spec : EvaluationSpec
     labels : array of shape (n,)
         Classes of the targets' rows first, then of further rows that fill the galleries.
     n_targets : int
         How many rows are the targets'.
-    seed : int
     """
     try:
         built = build_galleries(labels, n_candidates=spec.n_candidates, seed=seed)

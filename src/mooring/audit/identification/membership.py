@@ -67,7 +67,6 @@ class MembershipTest:
 
         Parameters
         ----------
-        outcome : AttackOutcome
         found : sequence of Reconstruction
             Before denoising.
         evidence : sequence of arrays of shape (n_i,), optional
@@ -259,14 +258,12 @@ def make_membership_test(
 
     Parameters
     ----------
-    simulation : Simulation
     views : sequence of CollusionView
         One a target.
     partition : Partition
         Its test rows, but for the colluders', are rows that nobody uploaded.
     spec : EvaluationSpec
         May bring more such rows.
-    seed : int
     """
     colluders = [colluder.index for colluder in views[0].colluders]
     honest = [i for i in range(partition.n_participants) if i not in colluders]

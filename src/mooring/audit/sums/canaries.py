@@ -33,7 +33,6 @@ def audit_epsilon(
 
     Parameters
     ----------
-    outcome : Outcome
     privacy : SumPrivacy
         What is claimed.
     rng : numpy.random.Generator

@@ -97,7 +97,6 @@ def simulate_sums(
         Every participant's encoded rows.
     labels : sequence of arrays of shape (n_i,)
         Codes of classes, or numbers in [−1, 1].
-    feature_map : FeatureMap
     n_classes : int
         0 for a number.
     privacy : SumPrivacy or None

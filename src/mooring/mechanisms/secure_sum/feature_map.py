@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -249,16 +249,12 @@ class RowFeatures:
     """Numbers of an encoded row."""
     constant_share: float = 0.3
     """c₀."""
+    unit_length: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:
         """Length of φ."""
         return self.n_inputs + 1
-
-    @property
-    def unit_length(self) -> bool:
-        """Whether φ is of length one."""
-        return True
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""

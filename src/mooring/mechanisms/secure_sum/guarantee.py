@@ -126,9 +126,8 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     >>> from mooring.mechanisms.secure_sum.sums import Outcome
     >>> privacy = SumPrivacy(epsilon=1, delta=1e-5, quorum=20, n_colluders=1)
     >>> layout = SumLayout(65, Outcome(10))
-    >>> noise = calibrate_sums(layout, privacy)
-    >>> round(promised_epsilon(layout, noise, privacy), 3)
-    1.0
+    >>> [round(scale, 2) for scale in calibrate_sums(layout, privacy).scales(layout, 19)]
+    [6.4, 4.95]
     """
     from dp_accounting import GaussianDpEvent
     from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
@@ -148,28 +147,6 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
             cure="Raise it: with less, the sum of everybody's discrete noise is no discrete Gaussian.",
         )
     return noise
-
-
-def promised_epsilon(layout: SumLayout, noise: SumNoise, privacy: SumPrivacy) -> float:
-    """Return the ε at the promise's δ that this noise carries, for the least number of honest contributions.
-
-    Parameters
-    ----------
-    layout : SumLayout
-        Of the sums, which have the sensitivity.
-    noise : SumNoise
-        Variances that each participant adds.
-    privacy : SumPrivacy
-        δ, quorum and colluders; its own ε is not used.
-    """
-    from dp_accounting import GaussianDpEvent
-
-    products, outcomes = _sensitivities(layout, privacy)
-    honest = privacy.quorum - privacy.n_colluders
-    rho = (Fraction(products, noise.on_products) + Fraction(outcomes, noise.on_outcomes)) / (2 * honest)
-    accountant = _accountant()
-    accountant.compose(GaussianDpEvent(1 / math.sqrt(2 * float(rho))))
-    return float(accountant.get_epsilon(privacy.delta))
 
 
 def _accountant() -> Any:

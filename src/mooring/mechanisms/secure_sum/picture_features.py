@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import eigh
@@ -76,6 +77,10 @@ class PictureFeatures:
     """Public, of the synthetic glyphs."""
     fitted: PictureProjection | None = field(default=None, repr=False, compare=False)
     """Of public pictures, by `fit_to_public`; without it, of glyphs."""
+    constant_share: ClassVar[float] = CONSTANT_SHARE
+    """c₀."""
+    unit_length: ClassVar[bool] = True
+    """Of any picture that is not blank."""
 
     def __post_init__(self) -> None:
         for name, least, most in (("height", 4, 256), ("width", 4, 256), ("n_channels", 1, 4), ("seed", 0, 2**63)):
@@ -101,16 +106,6 @@ class PictureFeatures:
     def n_features(self) -> int:
         """Length of φ."""
         return self.n_components + 1
-
-    @property
-    def constant_share(self) -> float:
-        """c₀."""
-        return CONSTANT_SHARE
-
-    @property
-    def unit_length(self) -> bool:
-        """Whether φ is of length one: of any picture that is not blank."""
-        return True
 
     @property
     def projection(self) -> PictureProjection:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -47,6 +48,7 @@ class FourierFeatures:
     """Public."""
     constant_share: float = 0.05
     """c₀."""
+    unit_length: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("n_inputs", "n_frequencies"):
@@ -56,11 +58,6 @@ class FourierFeatures:
             raise InputError("length_scale", expected="0 or more", got=str(self.length_scale), cure="0 is the default.")
         if not 0 < self.constant_share < 1:
             raise InputError("constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.05.")
-
-    @property
-    def unit_length(self) -> bool:
-        """Whether φ is of length one."""
-        return True
 
     @property
     def n_features(self) -> int:
