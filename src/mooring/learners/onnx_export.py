@@ -88,13 +88,13 @@ def to_onnx(fitted: Fitted, *, n_classes: int = 0) -> bytes:
     moved = graph.add("Sub", graph.add("Cast", INPUT, to=DOUBLE), graph.hold(fitted.centre))
     rows = graph.add("Mul", moved, graph.hold(np.float64(1 / fitted.scale)))
     if fitted.kind == "classes":
-        scores = _class_scores(graph, fitted.model, rows, h)
+        scores = _outputs(graph, fitted.model, rows, h)
         known = fitted.model.classes_.astype(np.int64)
         width = _add_probabilities(graph, fitted.model, scores, known, n_classes or int(known.max()) + 1)
         best = graph.add("ArgMax", scores, axis=1, keepdims=0)
         graph.finish("Gather", graph.hold(known), best)
         return write_graph(graph, h, WHOLE, n_probabilities=width)
-    number = _number(graph, fitted.model, rows, h)
+    number = _outputs(graph, fitted.model, rows, h)
     number = graph.add("ReduceSum", number, graph.hold(np.array([1])), keepdims=0)
     graph.finish("Cast", number, to=SINGLE)
     return write_graph(graph, h, SINGLE)
@@ -122,29 +122,44 @@ def write_graph(graph: Graph, width: int, element: int, *, n_probabilities: int 
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _class_scores(graph: Graph, model: Any, rows: str, n_components: int) -> str:
-    """A score a class, whose first largest is the class predicted."""
+def _outputs(graph: Graph, model: Any, rows: str, n_components: int) -> str:
+    """A score a class, whose first largest is the class predicted; or the number predicted, as a matrix of one column."""
     match model:
+        case TransformedTargetRegressor():
+            inner, turned = _outputs(graph, model.regressor_, rows, n_components), model.transformer_
+            stretched = graph.add("Mul", inner, graph.hold(np.asarray(turned.scale_, dtype=np.float64)))
+            return graph.add("Add", stretched, graph.hold(np.asarray(turned.mean_, dtype=np.float64)))
         case SVC():
             return _votes(graph, model, rows)
+        case SVR():
+            K = _kernel(graph, rows, model.support_vectors_, model._gamma, in_single=True)
+            return _linear(graph, K, model.dual_coef_, model.intercept_)
         case RandomForestClassifier():
             return _walk(graph, forest_trees(model), rows)
+        case RandomForestRegressor():
+            total = _walk(graph, forest_trees(model), rows)
+            return graph.add("Mul", total, graph.hold(np.float64(1 / len(model.estimators_))))
         case Boosted():
-            scores = _boosted(graph, model, rows)
-            if model.classes_ is None or model.classes_.size > 2:
-                return scores
-            return graph.add(
-                "MatMul", scores, graph.hold(np.array([[0.0, 1.0]]))
-            )  # the second class where it is above 0
-        case LogisticRegression():
-            return _linear(graph, rows, *_two_sided(model.coef_, model.intercept_))
+            trees, base = model.trees()
+            sums = graph.add("Add", _walk(graph, trees, rows), graph.hold(base))
+            if model.classes_ is None:
+                stretched = graph.add("Mul", sums, graph.hold(np.float64(model.scale)))
+                return graph.add("Add", stretched, graph.hold(np.float64(model.centre)))
+            if model.classes_.size > 2:
+                return sums
+            return graph.add("MatMul", sums, graph.hold(np.array([[0.0, 1.0]])))  # the second class where it is above 0
+        case LogisticRegression() | Ridge():
+            return _linear(graph, rows, *_weights(model))
         case Pipeline():
             first, last = (step for _, step in model.steps)
-            return _features(graph, first, rows, *_two_sided(last.coef_, last.intercept_))
-        case DummyClassifier():
-            shares = np.asarray(model.class_prior_, dtype=np.float64)
-            return _linear(graph, rows, np.zeros((shares.size, n_components)), shares)
-    raise _unknown(model)
+            return _features(graph, first, rows, *_weights(last))
+        case DummyClassifier() | DummyRegressor():
+            found = model.class_prior_ if isinstance(model, DummyClassifier) else model.constant_
+            constants = np.asarray(found, dtype=np.float64).ravel()
+            return _linear(graph, rows, np.zeros((constants.size, n_components)), constants)
+    raise InputError(
+        "learner", expected="one of mooring.learners", got=type(model).__name__, cure="Train it with train_learner."
+    )
 
 
 def _add_probabilities(graph: Graph, model: Any, scores: str, known: npt.NDArray[np.int64], n_classes: int) -> int:
@@ -163,45 +178,14 @@ def _add_probabilities(graph: Graph, model: Any, scores: str, known: npt.NDArray
     return n_classes
 
 
-def _number(graph: Graph, model: Any, rows: str, n_components: int) -> str:
-    """The number predicted, as a matrix of one column."""
-    match model:
-        case TransformedTargetRegressor():
-            inner = _number(graph, model.regressor_, rows, n_components)
-            turned = model.transformer_
-            stretched = graph.add("Mul", inner, graph.hold(np.asarray(turned.scale_, dtype=np.float64)))
-            return graph.add("Add", stretched, graph.hold(np.asarray(turned.mean_, dtype=np.float64)))
-        case SVR():
-            K = _kernel(graph, rows, model.support_vectors_, model._gamma, in_single=True)
-            return graph.add(
-                "Add", graph.add("MatMul", K, graph.hold(model.dual_coef_.T)), graph.hold(model.intercept_)
-            )
-        case RandomForestRegressor():
-            total = _walk(graph, forest_trees(model), rows)
-            return graph.add("Mul", total, graph.hold(np.float64(1 / len(model.estimators_))))
-        case Boosted():
-            stretched = graph.add("Mul", _boosted(graph, model, rows), graph.hold(np.float64(model.scale)))
-            return graph.add("Add", stretched, graph.hold(np.float64(model.centre)))
-        case Ridge():
-            return _linear(graph, rows, np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
-        case Pipeline():
-            first, last = (step for _, step in model.steps)
-            return _features(graph, first, rows, np.atleast_2d(last.coef_), np.atleast_1d(last.intercept_))
-        case DummyRegressor():
-            constant = np.asarray(model.constant_, dtype=np.float64).ravel()
-            return _linear(graph, rows, np.zeros((1, n_components)), constant)
-    raise _unknown(model)
-
-
 def _linear(graph: Graph, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]) -> str:
     return graph.add("Add", graph.add("MatMul", rows, graph.hold(weights.T)), graph.hold(intercepts))
 
 
-def _two_sided(
-    weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """One score a class, where scikit-learn has one score for two classes."""
-    if weights.shape[0] > 1:
+def _weights(model: LogisticRegression | Ridge) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Weights and intercepts, one row an output; two for two classes, of which scikit-learn has one score."""
+    weights, intercepts = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+    if isinstance(model, Ridge) or weights.shape[0] > 1:
         return weights, intercepts
     return np.vstack([np.zeros_like(weights), weights]), np.array([0.0, intercepts[0]])
 
@@ -251,11 +235,6 @@ def _votes(graph: Graph, model: SVC, rows: str) -> str:
     return _linear(graph, above, (first - second).T, second.sum(axis=0))
 
 
-def _boosted(graph: Graph, model: Boosted, rows: str) -> str:
-    trees, base = model.trees()
-    return graph.add("Add", _walk(graph, trees, rows), graph.hold(base))
-
-
 def _walk(graph: Graph, trees: Trees, rows: str) -> str:
     """Walk down all trees at once, one level a step; a leaf leads to itself. Returns the sums over trees."""
     single, roots = graph.add("Cast", rows, to=SINGLE), trees.roots
@@ -274,9 +253,3 @@ def _walk(graph: Graph, trees: Trees, rows: str) -> str:
     if trees.turns is not None:
         found = graph.add("Gather", found, graph.hold(trees.turns), axis=1)
     return graph.add("ReduceSum", graph.add("Cast", found, to=DOUBLE), graph.hold(np.array([1])), keepdims=0)
-
-
-def _unknown(model: Any) -> InputError:
-    return InputError(
-        "learner", expected="one of mooring.learners", got=type(model).__name__, cure="Train it with train_learner."
-    )

@@ -48,17 +48,13 @@ class Score(Serializable):
 
 
 @dataclass(frozen=True)
-class Gain(Serializable):
-    """How much better the joint model is than training alone, from paired differences on the same rows."""
+class Gain(Score):
+    """How much better the joint model is than training alone, from paired differences on the same rows.
 
-    metric: str
-    """As of `Score`."""
-    value: float
-    low: float
-    high: float
-    """The joint model's score less the mean score of the models trained alone, and its 95 % interval."""
-    n: int
-    """Rows that all of them scored."""
+    The value is the joint model's score less the mean score of the models trained alone; `n` counts the rows that all of
+    them scored.
+    """
+
     n_needed: int | None = None
     """About how many rows like these would show a difference of this size with a probability of 80 %; None where there is
     no difference, or the rows cannot say how much it varies."""

@@ -14,7 +14,7 @@ from mooring.errors import InputError
 from mooring.learners.sums import Sums
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap
 from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums
-from mooring.mechanisms.secure_sum.prime_field import Elements, Words
+from mooring.mechanisms.secure_sum.prime_field import Words
 from mooring.mechanisms.secure_sum.sums import Integers, Outcome, SumAccumulator, SumLayout
 from mooring.randomness import Streams
 from mooring.typing import Matrix
@@ -137,8 +137,4 @@ def simulate_sums(
 
 def words_from(rng: np.random.Generator) -> Words:
     """A stream of uniform words for experiments; a participant's own come from its secret."""
-
-    def words(count: int) -> Elements:
-        return rng.integers(2**64, size=count, dtype=np.uint64)
-
-    return words
+    return lambda count: rng.integers(2**64, size=count, dtype=np.uint64)
