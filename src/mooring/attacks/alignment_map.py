@@ -13,7 +13,6 @@ from mooring.attacks.reconstruction import (
     AnchorDraws,
     DoesNotApply,
     Reconstruction,
-    anchor_map,
     anchor_row_error,
     centred_anchor_pair,
     reconstruct,
@@ -21,6 +20,7 @@ from mooring.attacks.reconstruction import (
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import namespace_of, transpose
 from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
 
@@ -30,7 +30,9 @@ def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     _, a, _, b = centred_anchor_pair(view)
     xp = namespace_of(*own, *theirs)
     O = alignment_map_estimate(xp.stack(own), xp.stack(theirs), of_target)
-    return reconstruct(view, anchor_map(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2))
+    return reconstruct(
+        view, RigidMap.from_centre(O, a, b), row_error=anchor_row_error(view, view.anchor_noise_scale**2)
+    )
 
 
 def alignment_map_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:

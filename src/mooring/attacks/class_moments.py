@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks.view import Codes
-from mooring.geometry.backend import device_of, indices_beside, like, namespace_of, transpose
+from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, transpose
 from mooring.typing import Array
 
 
@@ -71,9 +71,7 @@ class ClassMoments:
         """The moments these rows would have with independent noise of this variance added."""
         if variance == 0:
             return self
-        xp = namespace_of(self.means)
-        noise = variance * xp.eye(self.means.shape[1], dtype=self.means.dtype, device=device_of(self.means))
-        return ClassMoments(self.counts, self.means, self.covariances + noise)
+        return ClassMoments(self.counts, self.means, self.covariances + variance * identity_like(self.means))
 
     def merged(self, other: ClassMoments) -> ClassMoments:
         """The moments of both sets of rows together."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, anchor_map, centred_anchor_pair, reconstruct
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, centred_anchor_pair, reconstruct
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import namespace_of
 from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.rigid import RigidMap
 
 
 def known_anchor(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -16,4 +17,4 @@ def known_anchor(view: CollusionView, *, rng: np.random.Generator) -> Reconstruc
     if view.anchor_noise_scale > 0:
         raise DoesNotApply("The anchor representation carries noise; see pseudoinverse, procrustes and moments.")
     O = polar_factor(namespace_of(A).linalg.pinv(A) @ B)  # orthogonal already, up to rounding
-    return reconstruct(view, anchor_map(O, a, b))
+    return reconstruct(view, RigidMap.from_centre(O, a, b))

@@ -12,7 +12,6 @@ import numpy as np
 from mooring.attacks.reconstruction import (
     AnchorDraws,
     Reconstruction,
-    anchor_map,
     anchor_row_error,
     centred_anchor_pair,
     reconstruct,
@@ -20,13 +19,14 @@ from mooring.attacks.reconstruction import (
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import transpose
 from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
 
 def procrustes(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     """Estimate Ô = Π(Āᵀ B̄)."""
     A, a, B, b = centred_anchor_pair(view)
-    estimate = anchor_map(procrustes_estimate(A, B), a, b)
+    estimate = RigidMap.from_centre(procrustes_estimate(A, B), a, b)
     return reconstruct(view, estimate, row_error=anchor_row_error(view, view.anchor_noise_scale**2 / 2))
 
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mooring.attacks.reconstruction import AnchorDraws, Reconstruction, anchor_map, centred_anchor_pair
+from mooring.attacks.reconstruction import AnchorDraws, Reconstruction, centred_anchor_pair
 from mooring.attacks.view import CollusionView
 from mooring.geometry.backend import identity_like, namespace_of, to_numpy, transpose
 from mooring.geometry.orthogonal import polar_factor
+from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
 _TRUSTED_RESIDUAL = 1e-8
@@ -24,7 +25,7 @@ def pseudoinverse(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     O = least_squares_estimate(A, B)
     translation = b - a @ O
     rows = (view.target_upload.representation - translation) @ pseudoinverses(O)
-    return Reconstruction(rows, anchor_map(polar_factor(O), a, b))
+    return Reconstruction(rows, RigidMap.from_centre(polar_factor(O), a, b))
 
 
 def pseudoinverse_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:

@@ -142,19 +142,6 @@ class AnchorDraws:
         )
 
 
-def anchor_map(orthogonal: Array, a: Array, b: Array) -> RigidMap:
-    """The map with this orthogonal part that takes the anchor's mean to the uploaded one: Ψ̂ = b − Ôᵀ a.
-
-    Parameters
-    ----------
-    orthogonal : array of shape (h, h)
-        Ô.
-    a, b : arrays of shape (h,)
-        Mean rows of the anchor and of its uploaded representation.
-    """
-    return RigidMap(orthogonal, b - a @ orthogonal)
-
-
 def anchor_row_error(view: CollusionView, variance: float) -> Array:
     """Covariance of the rows' error where every entry of the map is off by the same variance.
 

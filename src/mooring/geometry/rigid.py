@@ -22,13 +22,6 @@ _ORTHOGONALITY_TOLERANCE = 1e-8
 class RigidMap:
     """A rigid map of rows, or a batch of them.
 
-    Parameters
-    ----------
-    orthogonal : array of shape (..., d, d)
-        Orthogonal matrices.
-    translation : array of shape (..., d)
-        Translations.
-
     Notes
     -----
     A participant's own map is its secret: the printed form shows the shape and nothing else.
@@ -44,7 +37,9 @@ class RigidMap:
     """
 
     orthogonal: Array
+    """Orthogonal matrices, of shape (..., d, d)."""
     translation: Array
+    """Of shape (..., d)."""
 
     def __post_init__(self) -> None:
         orthogonal, translation = as_float64(self.orthogonal), as_float64(self.translation)
@@ -80,7 +75,9 @@ class RigidMap:
 
     @classmethod
     def from_centre(cls, orthogonal: Array, centre: Array, origin: Array) -> RigidMap:
-        """The alignment map T ↦ (T − 1 bᵀ) R + 1 oᵀ (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s).
+        """The map T ↦ (T − 1 bᵀ) R + 1 oᵀ, which takes b to o (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s).
+
+        That of an anchor's mean to the uploaded one has the translation Ψ̂ = b − Ôᵀ a.
 
         Parameters
         ----------
