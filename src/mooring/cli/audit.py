@@ -63,7 +63,7 @@ def audit(
     given = read_and_partition(data, options)
     points: Sequence[OperatingPoint] | PointGrid
     chosen, contrast = None, False
-    if given.studied is None:
+    if given.study is None:
         points = PointGrid(
             method or tuple(METHODS),
             n_components=options.components,
@@ -74,13 +74,9 @@ def audit(
     else:
         refuse_beside_a_study({"anchor_rows": anchor_rows})
         points = points_of(
-            given.studied,
-            given.parts,
-            methods=method or (),
-            anchor_noise_scales=anchor_noise or (),
-            data_noise_scales=data_noise or (),
+            given, methods=method or (), anchor_noise_scales=anchor_noise or (), data_noise_scales=data_noise or ()
         )
-        contrast = given.studied.study.sums is not None
+        contrast = given.study.sums is not None
         chosen = None if contrast else points[0]
     settings = given.settings(
         options,

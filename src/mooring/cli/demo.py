@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.cli.execution import count_progress, run_command
+from mooring.cli.execution import Output, count_progress, run_command
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,17 +54,16 @@ def _require_empty(output: Path) -> None:
         ) from None
 
 
-def _say(console: Console, played: DemoResult, output: Path) -> None:
+def _say(console: Output, played: DemoResult, output: Path) -> None:
     """The story, in a page."""
     from mooring.audit import AuditResult
     from mooring.demo import EPSILON, ROWS_EACH
     from mooring.report.sum_page import compare_ways
 
-    console.print(
+    console.say(
         f"{len(played.predictions)} participants with {ROWS_EACH} digits each took part in the study 'digits' "
         f"({played.fingerprint}).\nEach kept its rows, uploaded sealed sums once, and got back a model. The total carries "
-        f"noise for ε = {EPSILON:g}, δ = 1e-5, against any attack within the study's assumptions.",
-        highlight=False,
+        f"noise for ε = {EPSILON:g}, δ = 1e-5, against any attack within the study's assumptions."
     )
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -76,22 +74,17 @@ def _say(console: Console, played: DemoResult, output: Path) -> None:
     )
     table.add_row("together", _mean(played, "score"), "the joint model on the same rows, scored at home", style="bold")
     console.print(table)
-    console.print(_compare(played), highlight=False)
-
-    console.print("\nThe same digits in a simulation, where an analyst colludes with one participant:", highlight=False)
+    console.say(_compare(played), "\nThe same digits in a simulation, where an analyst colludes with one participant:")
     ways = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("way", "score", "what an attacker gets, at least", "promised"):
         ways.add_column(heading, justify="right" if heading == "score" else "left")
     for line in compare_ways(AuditResult.from_dict(played.audit)):
         score = "" if line["score"] is None else line["score"]["value"]
         ways.add_row(line["way"], score, line["attacker"], line["promise"])
-    console.print(ways)
-    console.print("A better attack may exist; on its assumptions, what is promised holds against all.", highlight=False)
-    console.print(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser: the analyst's page.")
+    console.say(ways, "A better attack may exist; on its assumptions, what is promised holds against all.")
+    console.say(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser: the analyst's page.")
     shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)
-    console.print(
-        f"What one participant was shown before sharing: {escape(str(shown))}", highlight=False, soft_wrap=True
-    )
+    console.say(f"What one participant was shown before sharing: {escape(str(shown))}")
 
 
 def _compare(played: DemoResult) -> str:

@@ -22,6 +22,7 @@ from mooring.audit import (
     point_with_noise,
     root_mean_square,
 )
+from mooring.cli.execution import read_study
 from mooring.cli.options import AuditOptions
 from mooring.metrics import onnx_embedding, train_digit_auditor
 from mooring.tables import Partition, Records, hold_out, partition, read_encoded, read_records
@@ -42,35 +43,15 @@ Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands t
 _ANCHOR_NOISE, _DATA_NOISE = 0.1, 0.5  # for methods with a noise that the study itself does not have
 
 
-@dataclass(frozen=True, eq=False)
-class StudiedRows:
-    """A table as a study encodes it, and what the study says of how to look at it."""
-
-    study: Study
-    records: Records
-    projection: Projection
-    evaluation: EvaluationSpec
-
-
-def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], examples: bool) -> StudiedRows:
-    """Read a study and a table that fits it; nothing of the table's own statistics enters.
-
-    Parameters
-    ----------
-    path, study_path : Path
-        The table and the study.
-    ignore : sequence of str
-        Columns of the table that the study does not have.
-    examples : bool
-        Whether rows may be shown on the page.
-    """
+def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Projection, EvaluationSpec]:
+    """Read a study and a table that fits it; nothing of the table's own statistics enters."""
     from mooring.protocol.designer.draft import WIDEST_WITHOUT_PROJECTION
     from mooring.protocol.messages.projection import study_projection
-    from mooring.protocol.messages.study import Study as StudyFile
     from mooring.protocol.participant.inspection import evaluation_of
 
-    study = StudyFile.read(study_path)
-    encoded = read_encoded(study.schema, path, labels="allow", ignore=ignore)
+    assert options.study is not None
+    study = read_study(options.study)
+    encoded = read_encoded(study.schema, path, labels="allow", ignore=options.drop or ())
     records = Records(
         rows=encoded.rows,
         labels=encoded.labels,
@@ -83,7 +64,7 @@ def read_studied(path: Path, study_path: Path, *, ignore: Sequence[str], example
         # uploads of rows, beside the sums, are those that a draft of the same columns would have
         rng = np.random.default_rng(0)
         projection = gaussian_projection(study.n_features, WIDEST_WITHOUT_PROJECTION, rng=rng)
-    return StudiedRows(study, records, projection, evaluation_of(study, n_examples=6 if examples else 0))
+    return study, records, projection, evaluation_of(study, n_examples=6 if options.examples else 0)
 
 
 def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
@@ -94,12 +75,12 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
             raise InputError(f"--{name.replace('_', '-')}", expected="left out with --study", got="given", cure=cure)
 
 
-def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
+def sums_of(study: Study, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
     """A study of secure sums as the audit takes it, its own ε first; of any other, the sums that its columns would give.
 
     Parameters
     ----------
-    studied : StudiedRows
+    study : Study
     parts : Partition
         Rows as dealt for the audit.
     epsilons : sequence of float or None
@@ -108,7 +89,6 @@ def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | N
     from mooring.mechanisms.secure_sum.settings import SumSettings, make_features
     from mooring.protocol.messages.projection import study_features
 
-    study = studied.study
     own = study.sums or SumSettings(features="pictures" if study.image_shape else "columns")
     return SumSpec(
         epsilons=tuple(dict.fromkeys((*((own.epsilon,) if study.sums else ()), *epsilons))),
@@ -122,8 +102,7 @@ def sums_of(studied: StudiedRows, parts: Partition, epsilons: Sequence[float | N
 
 
 def points_of(
-    studied: StudiedRows,
-    parts: Partition,
+    given: AuditInputs,
     *,
     methods: Sequence[str],
     anchor_noise_scales: Sequence[float],
@@ -133,9 +112,8 @@ def points_of(
 
     Parameters
     ----------
-    studied : StudiedRows
-    parts : Partition
-        Rows as dealt for the audit.
+    given : AuditInputs
+        With a study.
     methods : sequence of str
         For contrast.
     anchor_noise_scales, data_noise_scales : sequence of float
@@ -146,12 +124,13 @@ def points_of(
     if (anchor_noise_scales or data_noise_scales) and not methods:
         cure = "Without both, the study's own point is used."
         raise InputError("--method", expected="named beside a noise", got="left out", cure=cure)
-    study = studied.study
-    h = studied.projection.n_components
+    study, projection = given.study, given.projection
+    assert isinstance(projection, Projection)
+    h = projection.n_components
     n_anchor_rows = study.n_anchor_rows or 4 * h
     if study.sums is not None and not methods:  # one upload of rows beside the sums
         return (point_with_noise(0.0, _DATA_NOISE, n_components=h, n_anchor_rows=n_anchor_rows),)
-    rms = root_mean_square(parts.train, studied.projection)
+    rms = root_mean_square(given.parts.train, projection)
     own = None if study.sums is not None else point_of(study, rms)
     if rms == 0 or (own is None and study.sums is None):
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
@@ -175,19 +154,19 @@ class AuditInputs:
     colluders: tuple[int, ...]
     targets: tuple[int, ...] | None
     projection: ProjectionKind | Projection
-    studied: StudiedRows | None = None
+    study: Study = None
 
     @property
     def noise_unit(self) -> NoiseUnit:
         """What the rows' numbers are, and so what σ is measured in."""
-        if self.studied is not None:
+        if self.study is not None:
             return NoiseUnit.ENCODED
         return NoiseUnit.DEVIATION if self.records.image_shape is None else NoiseUnit.PIXEL
 
     def sum_spec(self, epsilons: Sequence[float | None] = SumSpec.epsilons) -> SumSpec:
         """How secure sums are audited on these rows: with the features that a study of these columns has."""
-        if self.studied is not None:
-            return sums_of(self.studied, self.parts, epsilons)
+        if self.study is not None:
+            return sums_of(self.study, self.parts, epsilons)
         return SumSpec(tuple(epsilons))
 
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
@@ -211,11 +190,11 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
     if options.study is not None:
         given = {name: getattr(options, name) for name in _SETTLED_BY_A_STUDY}
         refuse_beside_a_study(given | {"projection": None if options.projection == "auto" else options.projection})
-        studied = read_studied(path, options.study, ignore=options.drop or (), examples=options.examples)
-        parts = _partition(studied.records, options, options.participants)
+        study, records, projection, evaluation = _read_studied(path, options)
+        parts = _partition(records, options, options.participants)
         colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))
         targets = _find_participants(options.target, parts)
-        return AuditInputs(studied.records, parts, studied.evaluation, colluders, targets, studied.projection, studied)
+        return AuditInputs(records, parts, evaluation, colluders, targets, projection, study)
     records = read_records(
         path,
         label=options.label,

@@ -54,7 +54,7 @@ def plan(
             given.parts,
             limit=limit,
             n_components=options.components,
-            n_anchor_rows=None if given.studied is None else given.studied.study.n_anchor_rows,
+            n_anchor_rows=None if given.study is None else given.study.n_anchor_rows,
             settings=given.settings(options, output, sums=given.sum_spec()),
             progress=tell,
         )

@@ -136,7 +136,7 @@ def test_a_first_line_that_may_be_a_record_is_not_drafted(tmp_path: Path) -> Non
     path.write_text("2,3,4\n")
     assert "column 1" in message(lambda: draft_study(path))
     path.write_text("age,sex\n")
-    assert "Did you mean 'age'" in message(lambda: draft_study(path, label="agee"))
+    assert "Nearest to it: 'age'" in message(lambda: draft_study(path, label="agee"))
 
 
 def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -202,30 +203,24 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
         except TimeoutError:
             cure = "Start workers with 'dask worker ADDRESS --nthreads 1'."
             raise InputError("scheduler", expected="one with a worker", got="one without", cure=cure) from None
-        require_same_version(client, "mooring", _version, cure="Install the same mooring[dask] on every worker.")
+        require_same_version(client, "mooring")
         yield client
 
 
-def require_same_version(client: Client, package: str, read_version: Callable[[], str], *, cure: str) -> None:
-    """Refuse workers that have another version of a package than this process, or none.
-
-    Parameters
-    ----------
-    read_version : callable
-        Its version, or "none"; called here and on every worker.
-    """
-    version = read_version()
-    if any(each != version for each in client.run(read_version).values()):
-        expected = f"with {package} {version}, as here"
-        raise InputError("workers", expected=expected, got="another version, or none, on some of them", cure=cure)
+def require_same_version(client: Client, package: str) -> None:
+    """Refuse workers that have another version of a package than this process, or none."""
+    version = _read_version(package)
+    if any(each != version for each in client.run(_read_version, package).values()):
+        expected, got = f"with {package} {version}, as here", "another version, or none, on some of them"
+        cure = "Install the same on every worker: pip install 'mooring[dask,xgboost]'."
+        raise InputError("workers", expected=expected, got=got, cure=cure)
 
 
-def _version() -> str:
+def _read_version(package: str) -> str:
     try:
-        from mooring import __version__
+        return str(import_module(package).__version__)
     except ImportError:
         return "none"
-    return __version__
 
 
 def _is_there(path: str) -> bool:

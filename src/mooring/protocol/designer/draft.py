@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
 from mooring.tables.cells import holds_words, is_number
 from mooring.tables.files import OpenTable, open_table
+from mooring.tables.inference import require_column
 from mooring.tables.schema import MissingRule
 from mooring.typing import TableSource
 
@@ -108,7 +108,8 @@ def draft_study(
     """
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(data)
-    _require_names_among(table, [*drop, *known.names, *known.missing_words, *([label] if label is not None else [])])
+    for one in (*drop, *known.names, *known.missing_words, *([label] if label is not None else [])):
+        require_column(f"column {one!r}", one, table.names)
     require_header(table, drop)
     person = settings.sums.person if settings.sums is not None else ""  # stays at home, as ids do
     apart = {*drop, *([label] if label is not None else []), *([person] if person else [])}
@@ -301,18 +302,6 @@ def _describe_label(table: OpenTable, label: str | None, known: DeclaredColumns)
     is_truth = table.schema is not None and pa.types.is_boolean(table.schema.field(label).type)
     classes = list(known.classes) or (["false", "true"] if is_truth else [])
     return {"kind": "classes", "column": label, "classes": classes}
-
-
-def _require_names_among(table: OpenTable, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in table.names:
-            near = get_close_matches(name, table.names, n=3)
-            raise InputError(
-                f"column {name!r}",
-                expected="one that the header names",
-                got="one that it does not",
-                cure=f"Did you mean {', '.join(map(repr, near))}?" if near else "Check the spelling.",
-            )
 
 
 def require_header(table: OpenTable, drop: Sequence[str] = ()) -> None:
