@@ -45,7 +45,7 @@ def write_line(*cells: Any) -> str:
 
 
 def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str, str], *, under: PurePath) -> str:
-    """The page of all figures of the studies, each with what its caption says and none before it in its study did.
+    """The page of all figures of the studies, each with what its caption says and none before it did.
 
     Parameters
     ----------
@@ -56,12 +56,13 @@ def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str,
     under : path
         The folder that the page will lie in: pictures are named from there.
     """
+    captions = iter(_without_repetition(one.caption for own in figures.values() for one in own))
     studies = [
         {
             "title": titles.get(study, study),
             "figures": [
-                {"title": one.title, "caption": caption, "path": one.path.relative_to(under).as_posix()}
-                for one, caption in zip(own, _without_repetition(one.caption for one in own), strict=True)
+                {"title": one.title, "caption": next(captions), "path": one.path.relative_to(under).as_posix()}
+                for one in own
             ],
         }
         for study, own in figures.items()

@@ -114,12 +114,9 @@ def draw_linkage_strongest(material: fits.Material) -> list[chart.Drawing]:
             chart.draw_chance(one),
         ]
         chart.write_end_labels(one, labels)
-    noisy = paper.where(method=terms.ANCHOR_NOISE)
-    found = dict.fromkeys([*noisy.attacks("match"), *noisy.attacks("linkage")])
     max_of_k = material.describe_max_of_k("linkage", _PAPER, opening="By the auditor, the best")
     max_of_k += material.describe_max_of_k("match", _PAPER, opening="Matched directly, the best")
-    attacks = ", ".join(terms.attack_words(name) for name in found)
-    return [chart.describe(canvas, "linkage-strongest", "linkage_strongest", attacks=attacks, max_of_k=max_of_k)]
+    return [chart.describe(canvas, "linkage-strongest", "linkage_strongest", max_of_k=max_of_k)]
 
 
 def draw_utility(material: fits.Material) -> list[chart.Drawing]:

@@ -120,7 +120,7 @@ def draw_both_noises(material: fits.Material) -> list[chart.Drawing]:
         draws = _select_draws(paper, own, lambda rows, kind=kind: rows.leakage(kind))  # type: ignore[misc]
         _draw_surface(above, leaky, draws, f"{_MEASURES[kind].capitalize()}, %", "OrRd")
         counts = _draw_front(front, material, kind)
-        told = ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items())
+        told = ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items() if n)
         shares.append(f"{_MEASURES[kind]}, {told}")
     chart.write_legend(below, chart.list_entries(fronts[0], without=_NAMED), n_columns=4)
     max_of_k = "".join(material.describe_max_of_k(kind, _NOISY) for kind in measured)
