@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -39,7 +40,7 @@ from mooring.protocol.messages.sums.bundle import open_share, sum_bundle_tensors
 from mooring.protocol.participant import secure_sums
 from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.prediction import Scoring, predict_rows
-from mooring.protocol.participant.secure_sums import combine_shares, share_sums
+from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors
@@ -351,6 +352,13 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     given.close()
     first = given.combine(0).read_bytes()
     assert given.combine(0, name="again").read_bytes() == first
+    store, copy, path = fsspec.filesystem("memory"), given.copy_vault(1), folder / "from a store"
+    for one in given.inbox.glob("*.bundle"):
+        store.pipe(f"/sums/{one.name}", one.read_bytes())
+    confirm_bundles(copy, given.study, "memory://sums", output=path)
+    assert path.read_bytes() == given.confirm(1).read_bytes()
+    combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=path)
+    assert path.read_bytes() == given.combine(1).read_bytes()
     member = given.study.member("p0")
     assert given.vaults[0].combining_key(member.combining_key) is None
     given.share(5)

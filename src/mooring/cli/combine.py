@@ -14,7 +14,9 @@ from mooring.cli import execution
 @execution.command
 def combine(
     console: execution.Output,
-    bundles: Annotated[Path, typer.Option("--bundles", "-b", help="A folder with everybody's *.bundle files.")],
+    bundles: Annotated[
+        str, typer.Option("--bundles", "-b", help="A folder of everybody's *.bundle files, or a URL: s3://…, https://…")
+    ],
     closing_list: Annotated[
         Path | None,
         typer.Option("--list", help="The closing list that 'mooring align' wrote; none to confirm bundles."),

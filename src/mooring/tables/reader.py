@@ -25,9 +25,8 @@ from mooring.tables.problems import RaggedLines
 from mooring.typing import Progress
 
 Item = TypeVar("Item")
-# Cores that this process may use: in a container or under taskset fewer than the machine has, and threads take memory.
 THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-"""That work on one table."""
+"""That work on a table: of the cores, which a container or taskset may limit; and threads take memory."""
 _BLOCK_BYTES = 2**20
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
 _MOST_NUMBERS = 2**20  # at once: wide tables come in shorter batches, for the sake of memory
@@ -77,13 +76,12 @@ def table_batches(
         if progress is not None:
             progress(min(share, 1.0) * size, size)
 
-    if table.path is None:
-        source = _frame_batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
-    elif table.schema is None:
+    if table.schema is None:
         types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(words, WORDS)
         source = _text_batches(table, types, missing_words, ragged, told)
     else:
-        source = _parquet_batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
+        batches = _frame_batches if table.path is None else _parquet_batches
+        source = batches(table, [*numbers, *words], keep_bytes, rows_at_once, told)
     yield from _regrouped(source, rows_at_once)
     told(1.0)
 
@@ -159,8 +157,7 @@ def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
     >>> list(read_ahead(range(3)))
     [0, 1, 2]
     """
-    source, end = iter(items), object()
-    pool = ThreadPoolExecutor(1)
+    source, end, pool = iter(items), object(), ThreadPoolExecutor(1)
     try:
         waiting = deque(pool.submit(next, source, end) for _ in range(at_most))
         while (item := waiting.popleft().result()) is not end:
@@ -171,9 +168,7 @@ def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
 
 
 def _regrouped(source: Iterator[Any], rows_at_once: int) -> Iterator[list[Any]]:
-    waiting: list[Any] = []
-    n_waiting = 0
-    trouble = None
+    waiting, n_waiting, trouble = list[Any](), 0, None
     while True:
         try:
             batch = next(source, None)

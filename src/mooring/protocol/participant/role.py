@@ -138,12 +138,12 @@ class Participant:
         self.vault.write(self.study.folder_name, path.name, json.dumps(record).encode())
         return record
 
-    def confirm(self, bundles: Path, *, output: Path) -> ConfirmResult:
+    def confirm(self, bundles: str | Path, *, output: Path) -> ConfirmResult:
         """Write a combiner's confirmation, before the list is closed; see `confirm_bundles`."""
         return confirm_bundles(self.vault, self.study, bundles, output=output)
 
     def combine(
-        self, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None
+        self, bundles: str | Path, closing_list: Path, *, output: Path, progress: Progress | None = None
     ) -> CombineResult:
         """Write a combiner's share of the total.
 

@@ -9,10 +9,12 @@ noise; polynomials are fresh. A combiner opens its box of every bundle: `confirm
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,7 @@ from mooring.protocol.messages.sums.answers import (
 from mooring.protocol.messages.sums.bundle import (
     SumBundle,
     check_share,
+    most_sum_bundle_bytes,
     open_share,
     verify_sum_bundle,
     words_of,
@@ -49,7 +52,8 @@ from mooring.protocol.participant.upload import ShareResult
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
 from mooring.protocol.storage.ledger import Ledger, Spending
 from mooring.protocol.storage.vault import Vault
-from mooring.protocol.transport.inbox import list_files
+from mooring.protocol.transport.addresses import is_url
+from mooring.protocol.transport.inbox import download_bundles, list_files
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.reader import THREADS
@@ -217,34 +221,41 @@ class CombineResult:
         return {"bundles": self.n_bundles}
 
 
-def confirm_bundles(vault: Vault, study: Study, bundles: Path, *, output: Path) -> ConfirmResult:
-    """Write a combiner's confirmation: of each bundle in a folder, a value that shows whether its shares fit.
+def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> ConfirmResult:
+    """Write a combiner's confirmation: of each bundle, a value that shows whether its shares fit.
 
     Parameters
     ----------
     vault : Vault
         A combiner's.
-    bundles : Path
-        The folder of all bundles.
+    bundles : str or Path
+        Where all bundles are: a folder, or a URL that fsspec knows.
     """
     point, key = _require_combiner(vault, study)
     require_writable(output, what="the confirmation")
     values: dict[str, int | None] = {}
     unopened = []
-    for bundle in _verified(bundles, study):
-        try:
-            values[bundle.digest] = check_share(bundle, open_share(bundle, study, point, key))
-        except RefusedError:
-            values[bundle.digest] = None
-            unopened.append(bundle.member.name)
+    with _verified(bundles, study) as found:
+        for bundle in found:
+            try:
+                values[bundle.digest] = check_share(bundle, open_share(bundle, study, point, key))
+            except RefusedError:
+                values[bundle.digest] = None
+                unopened.append(bundle.member.name)
     if not values:
-        raise StorageError("the bundles", reason="there is none of this study in the folder", cure="Check --bundles.")
+        raise StorageError("the bundles", reason="there is none of this study", cure="Check --bundles.")
     write_confirmation(output, study, values, combiner=point, signer=vault.signing_key)
     return ConfirmResult(len(values), tuple(unopened))
 
 
 def combine_shares(
-    vault: Vault, study: Study, bundles: Path, closing_list: Path, *, output: Path, progress: Progress | None = None
+    vault: Vault,
+    study: Study,
+    bundles: str | Path,
+    closing_list: Path,
+    *,
+    output: Path,
+    progress: Progress | None = None,
 ) -> CombineResult:
     """Write a combiner's share of the total of a closing list: once, and for the same list the same bytes again.
 
@@ -252,8 +263,8 @@ def combine_shares(
     ----------
     vault : Vault
         A combiner's.
-    bundles : Path
-        The folder of all bundles.
+    bundles : str or Path
+        As for `confirm_bundles`.
     closing_list : Path
         The analyst's.
     """
@@ -277,19 +288,8 @@ def combine_shares(
             key = vault.combining_key(member.combining_key)
             if key is None:
                 raise _no_key()
-            found = {one.digest: one for one in _verified(bundles, study)}
-            total: Elements = np.zeros(study.sum_scheme.layout.size, dtype=np.uint64)
-            for k, (sender, digest) in enumerate(closed.digests.items(), start=1):
-                bundle = found.get(digest)
-                if bundle is None or bundle.member.signing_key != sender:
-                    raise RefusedError(
-                        "the closing list",
-                        reason=f"the bundle that it lists for {_name(study, sender)} is not in the folder",
-                        cure="Fetch all bundles of the study, and run the command again.",
-                    )
-                total = add(total, open_share(bundle, study, point, key)[:-1])
-                if progress:
-                    progress(k, len(closed.digests))
+            with _verified(bundles, study) as verified:
+                total = _add_shares(study, closed.digests, verified, point, key, progress)
             write_combined_share(
                 kept, study, total, combiner=point, list_digest=closed.digest, signer=vault.signing_key
             )
@@ -297,6 +297,30 @@ def combine_shares(
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the share")
     return CombineResult(len(closed.digests))
+
+
+def _add_shares(
+    study: Study,
+    listed: Mapping[str, str],
+    bundles: Iterable[SumBundle],
+    point: int,
+    key: SealingKey,
+    progress: Progress | None,
+) -> Elements:
+    found = {one.digest: one for one in bundles}
+    total: Elements = np.zeros(study.sum_scheme.layout.size, dtype=np.uint64)
+    for k, (sender, digest) in enumerate(listed.items(), start=1):
+        bundle = found.get(digest)
+        if bundle is None or bundle.member.signing_key != sender:
+            raise RefusedError(
+                "the closing list",
+                reason=f"the bundle that it lists for {_name(study, sender)} is not among the bundles",
+                cure="Fetch all bundles of the study, and run the command again.",
+            )
+        total = add(total, open_share(bundle, study, point, key)[:-1])
+        if progress:
+            progress(k, len(listed))
+    return total
 
 
 def _require_combiner(vault: Vault, study: Study) -> tuple[int, SealingKey]:
@@ -319,13 +343,22 @@ def _require_point(study: Study, name: str) -> int:
     return point
 
 
-def _verified(folder: Path, study: Study) -> Iterator[SumBundle]:
-    """The bundles of a folder that hold up; the closing list says which count."""
-    for path in list_files(folder):
-        try:
-            yield verify_sum_bundle(path, study)
-        except (RefusedError, StorageError):
-            continue
+@contextmanager
+def _verified(source: str | Path, study: Study) -> Iterator[Iterator[SumBundle]]:
+    """The bundles of a folder, or at a URL, that hold up; the closing list says which count."""
+    most = most_sum_bundle_bytes(study)
+
+    def verify(paths: Iterable[Path | str]) -> Iterator[SumBundle]:
+        for path in paths:
+            with suppress(RefusedError, StorageError):
+                if isinstance(path, Path):  # not why it could not be fetched
+                    yield verify_sum_bundle(path, study)
+
+    if not is_url(source):
+        yield verify(list_files(source))
+        return
+    with TemporaryDirectory(prefix="mooring-") as folder:
+        yield verify(one.found for one in download_bundles(str(source), Path(folder), {}, most_bytes=most))
 
 
 def _name(study: Study, key: str) -> str:

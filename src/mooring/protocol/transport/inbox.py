@@ -55,7 +55,7 @@ class Candidate:
 
 
 def download_bundles(
-    address: str, received: Path, copies: Mapping[str, Copy], *, most_bytes: int, progress: Progress | None
+    address: str, received: Path, copies: Mapping[str, Copy], *, most_bytes: int, progress: Progress | None = None
 ) -> Iterator[Candidate]:
     """Every bundle at an address.
 
