@@ -111,6 +111,7 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         copy(place, "post/study.toml", "analyst")
         for name in NAMES:
             copy(place, f"{name}/*.card.toml", "analyst")
+        assert "compare it by telephone" not in desks["analyst"].ask("GET", "/").text  # the roster is open
         desks["analyst"].take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
         copy(place, "analyst/study.toml", *NAMES)
         assert "40 rows fit the study" in desks["north"].take("fit", data="patients.csv")

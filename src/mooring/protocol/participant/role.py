@@ -169,20 +169,14 @@ class Participant:
 
         Parameters
         ----------
-        data : TableSource
-            The table.
-        output : Path
-            The bundle.
+        data, output, ignore, progress
+            The table, the bundle, columns that the study does not have, and who is told how far it is.
+        labels : bool, default False
+            Consent: the analyst may see the label of every row, without which rows are refused; in sums labels stay at home.
         anchor : Path, optional
             The study's anchor file; secure sums have none.
-        labels : bool, default False
-            Consent: the analyst may see the label of every row. Rows with a label are refused without it; in secure sums
-            labels stay at home.
         override : str
             'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept.
-        ignore : collection of str, optional
-            Columns of the table that the study does not have.
-        progress : Progress, optional
         """
         vault, study, checked = self.vault, self.study, read_check(self.vault, self.study)
         require_reasoned(override)
