@@ -192,7 +192,7 @@ def test_rows_of_whole_numbers_that_are_equally_far_from_the_mean_find_their_par
         assert np.linalg.norm(merged - exact) < most * once
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 8])
+@pytest.mark.parametrize("n_rows", [1, 2, 8])
 @pytest.mark.parametrize("sigma", [0.0, 0.1])
 def test_more_uploads_of_few_rows_are_never_weaker_than_one(n_rows: int, sigma: float) -> None:
     """Means over 40 draws, of one attack on both; with one row it is the anchors that tell how the uploads lie."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mooring import gaussian_projection, no_projection, public_svd_projection
-from mooring.audit import AuditResult, OperatingPoint, root_mean_square
+from mooring.audit import OperatingPoint, root_mean_square
 from mooring.tables import Partition
 from tests.auditing import audited, planned
 
@@ -76,11 +76,6 @@ def test_finished_points_of_another_projection_are_not_taken(tmp_path: object) -
     projections = [gaussian_projection(4, 2, rng=np.random.default_rng(seed)) for seed in (1, 2)]
     one, other = (audited(parts(), projection=own, **options).points[0].worst() for own in projections)
     assert one != other
-
-
-def test_a_result_becomes_plain_values_and_back() -> None:
-    result = audited(parts(), points=[POINT], attacks=["procrustes"])
-    assert AuditResult.from_dict(result.as_dict()).as_dict() == result.as_dict()
 
 
 def test_a_plan_keeps_to_a_given_projection_and_given_anchor_rows(monkeypatch: pytest.MonkeyPatch) -> None:

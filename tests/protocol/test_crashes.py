@@ -19,7 +19,6 @@ import pytest
 
 from mooring.atomic_io import copy_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.participant.membership import deal_anchor, open_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -324,10 +323,3 @@ def test_a_large_bundle_is_linked_or_copied_to_the_same_bytes(tmp_path, monkeypa
     copy_atomically(source, target)
     assert (target.read_bytes(), target.samefile(source)) == (b"bundle", False)
     assert [path.name for path in Path(target.parent).iterdir()] == ["target"]
-
-
-def test_what_was_handed_out_is_a_bundle_that_the_analyst_takes(small_study):
-    output = small_study.folder / "out.bundle"
-    shared = small_study.share(output=output)
-    bundle = verify_bundle(output, small_study.study)
-    assert (bundle.member.name, bundle.digest, bundle.n_rows) == ("hospital-1", shared.bundle_digest, 20)

@@ -24,7 +24,6 @@ from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.ledger import Ledger
 from tests import commands
 from tests.engines.flare.test_workflow import RESOURCES
-from tests.fuzz.target import one_process
 from tests.protocol.sum_studies import SumStudy, make_sum_study
 from tests.protocol.test_secure_sums import resign
 from tests.raising import raising
@@ -71,8 +70,7 @@ class Job:
 
         error = None
         try:
-            with one_process:
-                part.run(connected, ask)
+            part.run(connected, ask)
         except MooringError as problem:
             error = problem
         finally:

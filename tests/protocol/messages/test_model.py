@@ -244,11 +244,6 @@ def _varint(value: int) -> bytes:
     return found + bytes([value])
 
 
-def test_a_file_that_is_too_large_is_refused_unread() -> None:
-    with raising(RefusedError, "the model", reason="larger than 1 MB"):
-        check(b"\x00" * (2**20 + 1), most_bytes=2**20)
-
-
 def test_every_truncation_is_refused() -> None:
     data = good().SerializeToString()
     for length in range(len(data)):

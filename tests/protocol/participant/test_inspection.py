@@ -12,7 +12,6 @@ import pytest
 
 from mooring.attacks import REGISTRY
 from mooring.audit import AuditResult
-from mooring.errors import InputError
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant import inspection
@@ -20,7 +19,6 @@ from mooring.protocol.participant.inspection import Inspection, inspect
 from mooring.report import draw_audit
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
-from tests.raising import raising
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -383,11 +381,6 @@ def test_wide_rows_leave_slow_attacks_out_and_say_so(monkeypatch: pytest.MonkeyP
     assert "moments" not in {outcome.attack for outcome in found.self_attack.points[0].outcomes}
     assert any("leaves out moments" in words for words in found.warnings)
     assert "Only 11 of 12 attacks" in found.self_attack.headline()
-
-
-def test_an_unknown_attack_is_refused() -> None:
-    with raising(InputError, "attacks", got="magic"):
-        inspect(study(), encoded(gaussian(), classes()), attacks=["magic"])
 
 
 def test_nothing_found_quotes_a_value() -> None:
