@@ -20,6 +20,9 @@ from mooring.protocol.crypto.keys import unlock_with_passphrase
 from mooring.protocol.messages import model_process
 from tests.raising import raising
 
+_MEMORY, _ENOUGH = Path("/dev/shm"), 4 * 2**30  # of a run, less than one is there at a time
+if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # of tmp_path: a disk waits for every file written
 settings.register_profile("mooring", derandomize=True, database=None, deadline=None, max_examples=25)
 settings.load_profile("mooring")
 
