@@ -310,20 +310,6 @@ def test_who_never_sends_or_sends_late_stops_nobody(again: Walk) -> None:
     assert not (again.place / "analyst" / "results" / "west").exists()
 
 
-def test_a_hostile_bundle_is_set_aside_and_the_others_go_on(again: Walk) -> None:
-    inbox = again.place / "analyst" / "inbox"
-    good = (inbox / "south.bundle").read_bytes()
-    (inbox / "south.bundle").write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
-    (inbox / "nonsense.bundle").write_bytes(os.urandom(500))
-    (inbox / "bomb.bundle").write_bytes((2**60).to_bytes(8, "little") + b"{}")
-    found = again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox", "--again", "--format", "json", code=3)
-    intake = json.loads(found.stdout)["intake"]
-    assert [entry["name"] for entry in intake["accepted"]] == ["north", "east", "west"]
-    reasons = {entry["file"]: entry["reason"] for entry in intake["set_aside"]}
-    assert set(reasons) == {"south.bundle", "nonsense.bundle", "bomb.bundle"}
-    assert all(reasons.values())
-
-
 def test_for_programs_every_command_prints_json_and_nothing_else(again: Walk) -> None:
     for folder in ("analysis", "results"):
         shutil.rmtree(again.place / "analyst" / folder)
