@@ -97,7 +97,7 @@ def play(home: Path) -> Played:
     Study("birds", "5" * 32, columns, label, "aa-i-gdp-both-noise", 5, 20, 0.2, 0.05).write(home / "out/study.toml")
     played.run("study", "enrol", *(f"{name}.card.toml" for name in ("p0", "p1", "lab")), "--study", "study.toml")
     played.run("deal", "--vault", home / "vault-p0", "--output", "birds.anchor")
-    played.run("check", played.table(1), "--vault", home / "vault-p1", "--anchor", "birds.anchor")
+    played.run("check", played.table(1), "--vault", home / "vault-p1", "--anchor", "birds.anchor", code=3)
     for k, form in enumerate(("text", "json")):
         given = ("--vault", home / f"vault-p{k}", "--output", home / f"inbox/p{k}.bundle", "--labels", "--format", form)
         played.run("share", played.table(k), *given)

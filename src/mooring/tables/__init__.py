@@ -2,9 +2,8 @@
 
 from mooring.tables.encoder import EncodedRows, TableFit, check_fit, encode_table, encoded_batches, read_encoded
 from mooring.tables.files import OpenTable, open_table
-from mooring.tables.images.array_files import read_idx
 from mooring.tables.images.pixels import decode_images
-from mooring.tables.images.reader import read_images
+from mooring.tables.images.reader import read_idx, read_images
 from mooring.tables.inference import fit_scale
 from mooring.tables.partitioning import Partition, partition
 from mooring.tables.reader import read_ahead, read_columns, table_batches
