@@ -44,9 +44,7 @@ def combine(
         path = output or Path(f"{name}.confirmation")
         confirmed = participant.confirm(bundles, output=path)
         record = confirmed.as_dict()
-        lines = [
-            f"Wrote [bold]{escape(str(path))}[/bold], about {confirmed.n_bundles} bundles. Send it to the analyst."
-        ]
+        lines = [f"Wrote [bold]{escape(str(path))}[/bold], about {confirmed.bundles} bundles. Send it to the analyst."]
         lines += [f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in confirmed.unopened]
     else:
         path = output or Path(f"{name}.share")
@@ -54,7 +52,7 @@ def combine(
             combined = participant.combine(bundles, closing_list, output=path, progress=moved)
         record = combined.as_dict()
         lines = [
-            f"Wrote [bold]{escape(str(path))}[/bold], your share of the total of {combined.n_bundles} contributions. "
+            f"Wrote [bold]{escape(str(path))}[/bold], your share of the total of {combined.bundles} contributions. "
             "Send it to the analyst.",
             "Your combining key of this study is destroyed; remove copies of the vault that still hold it.",
         ]

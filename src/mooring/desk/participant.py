@@ -255,14 +255,12 @@ def _combining(desk: Desk, person: Participant) -> list[Step]:
     def confirm(values: Values, progress: Progress) -> Outcome:
         found = person.confirm(place.inbox, output=confirmation)
         bad = [f"Your box in the bundle of {one} does not hold up." for one in found.unopened]
-        told = f"Wrote {confirmation.name}, about {found.n_bundles} bundles. Send it to the analyst."
+        told = f"Wrote {confirmation.name}, about {found.bundles} bundles. Send it to the analyst."
         return Outcome((told, *bad), command=spell_command("combine", "--bundles", "inbox"), is_whole=not bad)
 
     def combine(values: Values, progress: Progress) -> Outcome:
         found = person.combine(place.inbox, listed, output=share, progress=progress)
-        told = (
-            f"Wrote {share.name}, your share of the total of {found.n_bundles} contributions. Send it to the analyst."
-        )
+        told = f"Wrote {share.name}, your share of the total of {found.bundles} contributions. Send it to the analyst."
         destroyed = "Your combining key of this study is destroyed; remove copies of the vault that still hold it."
         return Outcome((told, destroyed), command=spell_command("combine", "--bundles", "inbox", "--list", LIST_FILE))
 

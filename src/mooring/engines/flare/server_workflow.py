@@ -208,7 +208,7 @@ class ServerWorkflow:
             self.tell(f"left out the share of {name}: it does not fit the others'")
         for remark in trained.remarks:
             self.tell(remark)
-        self.tell(f"trained {trained.learner} on sums of {len(trained.participants)} participants")
+        self.tell(f"trained {trained.learner} on sums of {len(trained.contributors)} participants")
         return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
 
     def _confirm(self, combiners: Sequence[str], bundles: Sequence[SumBundle], ask: AskSites) -> None:

@@ -22,20 +22,20 @@ from mooring.protocol.analyst.training import require_agreement, require_label
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
-from mooring.serialization import Rows, render_html
+from mooring.serialization import Rows, Serializable, render_html
 
 LEARNERS = ("auto", "discriminant", "least-squares")
 _ROWS_COMPARED = 2_000
 
 
 @dataclass(frozen=True)
-class SumTraining:
-    """What was trained on the total; `participants`, `wrong`, `remarks` and `checked` are those of `Total`."""
+class SumTraining(Serializable):
+    """What was trained on the total; `contributors`, `wrong`, `remarks` and `checked` are those of `Total`."""
 
     learner: str
     """Either "discriminant" or "least-squares"."""
     kind: str
-    participants: tuple[str, ...]
+    contributors: tuple[str, ...]
     wrong: tuple[str, ...]
     remarks: tuple[str, ...]
     epsilon: float | None
@@ -48,6 +48,8 @@ class SumTraining:
     checked: bool
     coefficients: tuple[Coefficient, ...] = ()
     """Of least squares, where features are the columns themselves and there are two classes or a number."""
+    holds_rows: bool = False
+    """Sums hold nobody's."""
 
     def list_coefficients(self) -> Rows:
         """A line a feature."""
@@ -60,7 +62,7 @@ class SumTraining:
         told = "without noise, and without a guarantee"
         if self.epsilon is not None:
             told = f"with epsilon = {self.epsilon:g}, delta = {self.delta:g} a {self.unit}"
-        n = len(self.participants)
+        n = len(self.contributors)
         return f"Trained {self.learner!r} on sums over about {self.rows:,} rows of {n} participants, {told}."
 
     def state_warnings(self) -> list[str]:
@@ -75,24 +77,6 @@ class SumTraining:
     def _repr_html_(self) -> str:
         tables = [self.list_coefficients()] if self.coefficients else []
         return render_html(str(self), *self.state_warnings(), tables=tables)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "learner": self.learner,
-            "kind": self.kind,
-            "contributors": list(self.participants),
-            "wrong": list(self.wrong),
-            "remarks": list(self.remarks),
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "unit": self.unit,
-            "rows": self.rows,
-            "checked": self.checked,
-            "model_digest": self.model_digest,
-            "holds_rows": False,
-            "coefficients": [one.as_dict() for one in self.coefficients],
-        }
 
 
 def train_sums(

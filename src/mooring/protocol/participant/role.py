@@ -22,7 +22,6 @@ from mooring.protocol.participant.membership import (
 )
 from mooring.protocol.participant.secure_sums import (
     CombineResult,
-    ConfirmResult,
     combine_shares,
     confirm_bundles,
     share_sums,
@@ -138,7 +137,7 @@ class Participant:
         self.vault.write(self.study.folder_name, path.name, json.dumps(record).encode())
         return record
 
-    def confirm(self, bundles: str | Path, *, output: Path) -> ConfirmResult:
+    def confirm(self, bundles: str | Path, *, output: Path) -> CombineResult:
         """Write a combiner's confirmation, before the list is closed; see `confirm_bundles`."""
         return confirm_bundles(self.vault, self.study, bundles, output=output)
 

@@ -54,6 +54,7 @@ from mooring.protocol.storage.ledger import Ledger, Spending
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url
 from mooring.protocol.transport.inbox import download_bundles, list_files
+from mooring.serialization import Serializable
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.reader import THREADS
@@ -199,29 +200,15 @@ def _require_persons(found: int, most: int) -> None:
 
 
 @dataclass(frozen=True)
-class ConfirmResult:
-    """How many bundles a combiner's confirmation is about, and whose box in them does not hold up."""
+class CombineResult(Serializable):
+    """How many bundles a combiner's confirmation, or its share of the total, is about."""
 
-    n_bundles: int
+    bundles: int
     unopened: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {"bundles": self.n_bundles, "unopened": list(self.unopened)}
+    """Of a confirmation: whose box in them does not hold up."""
 
 
-@dataclass(frozen=True)
-class CombineResult:
-    """How many contributions a combiner's share of the total is of."""
-
-    n_bundles: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {"bundles": self.n_bundles}
-
-
-def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> ConfirmResult:
+def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> CombineResult:
     """Write a combiner's confirmation: of each bundle, a value that shows whether its shares fit.
 
     Parameters
@@ -245,7 +232,7 @@ def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: 
     if not values:
         raise StorageError("the bundles", reason="there is none of this study", cure="Check --bundles.")
     write_confirmation(output, study, values, combiner=point, signer=vault.signing_key)
-    return ConfirmResult(len(values), tuple(unopened))
+    return CombineResult(len(values), tuple(unopened))
 
 
 def combine_shares(
