@@ -1,6 +1,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import mooring.metrics.linkage
 from mooring import RigidMap
-from mooring.metrics import Galleries, build_galleries, build_identity_galleries, link, wilson
+from mooring.metrics import Galleries, build_galleries, build_identity_galleries, link, relative_errors, wilson
 from mooring.metrics.linkage import gallery_hits, linked_shares
 
 Refused = Callable[..., None]
@@ -201,6 +202,17 @@ def test_shares_of_many_reconstructions_are_those_of_each_by_the_metric_that_lin
     each = [[link(one, rows, galleries, metric=metric).value for metric in ("euclidean", "cosine")] for one in rebuilt]
     assert each[1][1] == 1.0 > each[1][0]
     assert np.allclose(linked_shares(rebuilt, rows, galleries), np.max(each, axis=1))
+
+
+def test_draws_are_measured_each_by_itself(on_backend: Callable[[Any], Any]) -> None:
+    queries = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    galleries = Galleries(np.array([0, 1, 2]), np.array([[0, 1], [0, 1], [2, 0]]), np.array([0, 1, 0]), 0)
+    units = on_backend(queries / np.linalg.norm(queries, axis=1, keepdims=True))
+    draws = on_backend(np.stack([queries, queries[[1, 0, 0]], queries[[0, 0, 2]]]))
+    np.testing.assert_allclose(linked_shares(draws, on_backend(queries), galleries), [1, 0, 2 / 3])
+    np.testing.assert_allclose(linked_shares(draws, units, galleries, metrics=("cosine",)), [1, 0, 2 / 3])
+    errors = relative_errors(on_backend(queries), draws)
+    np.testing.assert_allclose(errors[:2], [0, np.sqrt(4.5 / 2.5)], atol=1e-15)
 
 
 def test_galleries_that_cannot_be_filled_are_refused(refused: Refused) -> None:

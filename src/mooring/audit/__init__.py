@@ -2,7 +2,7 @@
 
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
-from mooring.audit.identification.linkage import BatchEvaluator, LinkageTest, make_galleries, make_linkage_test
+from mooring.audit.identification.linkage import LinkageTest, make_galleries, make_linkage_test
 from mooring.audit.leakage import Attempt, measure_leakage, run_attack, run_attack_batch, run_denoising
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
 from mooring.audit.planning import Plan, plan_study
@@ -33,7 +33,6 @@ __all__ = [
     "Attempt",
     "AuditResult",
     "AuditSettings",
-    "BatchEvaluator",
     "EvaluationSpec",
     "Guess",
     "LeakageEvaluator",

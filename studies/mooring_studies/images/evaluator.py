@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mooring.audit import BatchEvaluator
+from mooring.metrics import Galleries, linked_shares, relative_errors
 from mooring.typing import Array, Matrix
 from mooring_studies.images.execution import pieces_that_fit
 
@@ -41,28 +41,39 @@ class Decoder:
 
 
 @dataclass(frozen=True, eq=False)
-class ImageEvaluator(BatchEvaluator):
-    """The queries of one deployment, and how reconstructions of them are judged: `BatchEvaluator`, on decoded images.
+class ImageEvaluator:
+    """The queries of one deployment, and how reconstructions of them, of shape (D, q, h) for D draws, are judged."""
 
-    Attributes
-    ----------
-    decoder : Decoder
-        F†, as in the paper.
-    embed : Embedder
-        The auditor.
-    shown : array of shape (k,)
-        The queries that pictures show.
-    learned_decoder : Decoder or None
-        The attacker's own, learnt from the colluder's images, where it sees more than F† does.
-    works_beside : bool
-        Whether the auditor works on another device than all the rest, and so beside it.
-    """
-
+    queries: Array = field(repr=False)
+    """Of shape (q, h), in float64: the target's projected rows that the attacker rebuilds."""
+    references: Array = field(repr=False)
+    """Of shape (c, k): the auditor's view of the clean candidates."""
+    galleries: Galleries = field(repr=False)
+    """Which candidates each query is shown with: queries count rows of `queries`, candidates rows of `references`."""
+    match_galleries: Galleries = field(repr=False)
+    """The same for matching in the projected space, where the candidates are the clean queries themselves."""
     decoder: Decoder = field(repr=False)
+    """F†, as in the paper."""
     embed: Embedder = field(repr=False)
+    """The auditor."""
     shown: npt.NDArray[np.int64] = field(repr=False)
+    """Of shape (k,): the queries that pictures show."""
     learned_decoder: Decoder | None = field(default=None, repr=False)
+    """The attacker's own, learnt from the colluder's images, where it sees more than F† does."""
     works_beside: bool = False
+    """Whether the auditor works on another device than all the rest, and so beside it."""
+
+    def error(self, rebuilt: Array) -> Matrix:
+        """‖X̂ − X‖_F / ‖X‖_F, a draw."""
+        return relative_errors(self.queries, rebuilt)
+
+    def match(self, rebuilt: Array) -> Matrix:
+        """The share of galleries in which the nearest candidate is the true one, by distance or by angle."""
+        return linked_shares(rebuilt, self.queries, self.match_galleries)
+
+    def linkage_of(self, embedded: Array) -> Matrix:
+        """The share in which the auditor names the true candidate, by its view of the queries, of shape (D, q, k)."""
+        return linked_shares(embedded, self.references, self.galleries, metrics=("cosine",))
 
     def linkages(self, attack: str, rebuilt: Array) -> dict[str, Matrix]:
         """The linkage columns of an attack: through F†, and through the learned decoder where there is one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,8 @@ from mooring.metrics import (
     build_galleries,
     build_identity_galleries,
     link,
-    linked_shares,
-    relative_errors,
 )
-from mooring.typing import Array, Matrix
+from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]
 """Rebuilt rows; or the same ones decoded in several ways, of which the one that links most counts."""
@@ -49,32 +47,6 @@ class CachedEmbedding:
 
     def __repr__(self) -> str:
         return repr(self._embedding)
-
-
-@dataclass(frozen=True, eq=False)
-class BatchEvaluator:
-    """Match, error and linkage of many reconstructions of the same queries at once; NumPy or torch."""
-
-    queries: Array = field(repr=False)
-    """Of shape (q, h): the target's projected rows that the attacker rebuilds."""
-    references: Array = field(repr=False)
-    """Of shape (c, k): the auditor's view of the clean candidates."""
-    galleries: Galleries = field(repr=False)
-    """Which candidates each query is shown with: queries count rows of `queries`, candidates rows of `references`."""
-    match_galleries: Galleries = field(repr=False)
-    """The same for matching in the projected space, where the candidates are the clean queries themselves."""
-
-    def error(self, rebuilt: Array) -> Matrix:
-        """‖X̂ − X‖_F / ‖X‖_F of reconstructions of shape (D, q, h), a draw."""
-        return relative_errors(self.queries, rebuilt)
-
-    def match(self, rebuilt: Array) -> Matrix:
-        """The share of galleries in which the nearest candidate is the true one, by distance or by angle."""
-        return linked_shares(rebuilt, self.queries, self.match_galleries)
-
-    def linkage_of(self, embedded: Array) -> Matrix:
-        """The share in which the auditor names the true candidate, by its view of the queries, of shape (D, q, k)."""
-        return linked_shares(embedded, self.references, self.galleries, metrics=("cosine",))
 
 
 @dataclass(frozen=True, eq=False)
