@@ -42,18 +42,14 @@ def combine(
     name = participant.member.name
     if closing_list is None:
         path = output or Path(f"{name}.confirmation")
-        confirmed = participant.confirm(bundles, output=path)
-        record = confirmed.as_dict()
-        lines = [f"Wrote [bold]{escape(str(path))}[/bold], about {confirmed.bundles} bundles. Send it to the analyst."]
-        lines += [f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in confirmed.unopened]
+        found = participant.confirm(bundles, output=path)
+        what = f"about {found.bundles} bundles"
+        lines = [f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in found.unopened]
     else:
         path = output or Path(f"{name}.share")
         with execution.show_progress("opening, adding up") as moved:
-            combined = participant.combine(bundles, closing_list, output=path, progress=moved)
-        record = combined.as_dict()
-        lines = [
-            f"Wrote [bold]{escape(str(path))}[/bold], your share of the total of {combined.bundles} contributions. "
-            "Send it to the analyst.",
-            "Your combining key of this study is destroyed; remove copies of the vault that still hold it.",
-        ]
-    console.show({**record, "output": str(path)}, *lines)
+            found = participant.combine(bundles, closing_list, output=path, progress=moved)
+        what = f"your share of the total of {found.bundles} contributions"
+        lines = ["Your combining key of this study is destroyed; remove copies of the vault that still hold it."]
+    wrote = f"Wrote [bold]{escape(str(path))}[/bold], {what}. Send it to the analyst."
+    console.show({**found.as_dict(), "output": str(path)}, wrote, *lines)

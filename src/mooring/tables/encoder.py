@@ -278,13 +278,17 @@ def read_encoded(
     ignore : sequence of str, optional
         Columns of the table that the schema does not have, and that are left out.
     """
-    parts = list(encoded_batches(schema, data, labels=labels, ignore=ignore))
+    return join_rows(list(encoded_batches(schema, data, labels=labels, ignore=ignore)))
+
+
+def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
+    """Several batches as one, without persons and ids."""
     found: list[Any] = [part.labels for part in parts if part.labels is not None]
     return EncodedRows(
         rows=np.concatenate([part.rows for part in parts]),
         labels=np.concatenate(found) if found else None,
         values=np.concatenate([part.values for part in parts]),
-        first_row=1,
+        first_row=parts[0].first_row,
     )
 
 

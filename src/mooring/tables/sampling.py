@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.randomness import require_generator
-from mooring.tables.encoder import EncodedRows, encoded_batches
+from mooring.tables.encoder import EncodedRows, encoded_batches, join_rows
 from mooring.tables.reader import read_ahead
 from mooring.tables.records import Labels, label_kind_of
 from mooring.tables.schema import Schema
@@ -75,7 +75,7 @@ def sample_rows(
         n_rows += drawn.size
         highest = float(draws.max()) if draws.size == at_most else 1.0
         chosen = np.flatnonzero(drawn < highest)
-        kept = _joined(kept, block, chosen)
+        kept = join_rows([*([] if kept is None else [kept]), _taken(block, chosen)])
         draws = np.concatenate([draws, drawn[chosen]])
         if draws.size > at_most:
             stay = np.sort(np.argpartition(draws, at_most - 1)[:at_most])
@@ -88,18 +88,6 @@ def sample_rows(
 def _taken(some: EncodedRows, chosen: npt.NDArray[np.int64]) -> EncodedRows:
     labels = None if some.labels is None else some.labels[chosen]
     return EncodedRows(some.rows[chosen], labels, some.values[chosen], some.first_row)
-
-
-def _joined(before: EncodedRows | None, block: EncodedRows, chosen: npt.NDArray[np.int64]) -> EncodedRows:
-    new = _taken(block, chosen)
-    if before is None:
-        return new
-    return EncodedRows(
-        np.concatenate([before.rows, new.rows]),
-        None if before.labels is None or new.labels is None else np.concatenate([before.labels, new.labels]),
-        np.concatenate([before.values, new.values]),
-        before.first_row,
-    )
 
 
 def make_strata(labels: Labels | None, n_rows: int) -> Indices:
