@@ -43,6 +43,7 @@ _SHORTER = {
     "attacks.denoising.latent_classes._ROUNDS": 4,
     "attacks.denoising.kernel._SHARES_OF_KNOWN": (0.0, 0.65),
     "attacks.denoising.kernel._SHARES_OF_OTHERS": (0.0, 0.8),
+    "attacks.independent_components._MOST_ITERATIONS": 40,
     "attacks.moment_search._FIRST_LOOK": 8,
     "attacks.moment_search._STAGE_ITERATIONS": 10,
     "attacks.moment_search._MAX_ITERATIONS": 20,

@@ -22,7 +22,7 @@ from mooring.typing import Matrix
 
 _QUANTILES = np.linspace(0.02, 0.98, 49)
 _MOST_COMPONENTS = 200
-_MOST_ROWS = 20_000
+_MOST_ROWS, _MOST_ITERATIONS = 20_000, 400
 
 
 def independent_components(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -55,7 +55,8 @@ def _directions(Y: Matrix, rng: np.random.Generator) -> Matrix:
     values = np.linalg.eigvalsh(np.cov(chosen.T).reshape(Y.shape[1], Y.shape[1]))
     if values[0] <= 1e-12 * values[-1]:
         raise DoesNotApply("The upload does not vary in every direction, so its components cannot be told apart.")
-    ica = FastICA(whiten="unit-variance", random_state=int(rng.integers(2**31)), max_iter=400, tol=1e-3)
+    seed = int(rng.integers(2**31))
+    ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=_MOST_ITERATIONS, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a rough estimate is still an attack
         ica.fit(chosen)
