@@ -47,10 +47,8 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
             f"{X.shape[0]} known rows leave the map open, and no other attack closes it; {view.n_components + 1} would do."
         )
     orthogonal = svd_polar_factor(tied if rank == view.n_components or base is None else _FIRM * tied + base.orthogonal)
-    estimate = RigidMap(orthogonal, centre_y - centre_x @ orthogonal)
-    return reconstruct(
-        view, estimate, notes=(f"{X.shape[0]} known rows tie down {rank} of {view.n_components} directions",)
-    )
+    note = f"{X.shape[0]} known rows tie down {rank} of {view.n_components} directions"
+    return reconstruct(view, RigidMap.from_centre(orthogonal, centre_x, centre_y), notes=(note,))
 
 
 def _tied_down(X: Array, Y: Array, *, precision: float) -> tuple[Array, int]:

@@ -130,9 +130,9 @@ def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Rec
 def _turned_back(
     view: CollusionView, frame: Matrix, image: Matrix, first: Matrix, *, elsewhere: Matrix, notes: tuple[str, ...] = ()
 ) -> Reconstruction:
-    """The map that takes an orthonormal frame to its image, row by row, and so the first uploaded row, which is `first`.
+    """The map that takes each row of an orthonormal frame to that of its image; the first uploaded row is `first` there.
 
-    Rows that the frame does not reach stay where `elsewhere` is.
+    Directions that the frame does not reach stay where `elsewhere` is.
     """
     reference = view.target_upload.representation
     orthogonal = svd_polar_factor(frame.T @ image)

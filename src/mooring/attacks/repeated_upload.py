@@ -114,7 +114,7 @@ def _rigid_fit(parts: list[tuple[Array, Array, float]]) -> RigidMap:
     centre = sum(weight * xp.sum(source, axis=0) for source, _, weight in parts) / whole
     onto = sum(weight * xp.sum(image, axis=0) for _, image, weight in parts) / whole
     turn = polar_factor(sum(weight * ((source - centre).T @ (image - onto)) for source, image, weight in parts))
-    return RigidMap(turn, onto - centre @ turn)
+    return RigidMap.from_centre(turn, centre, onto)
 
 
 def _partners(onto: RigidMap, rows: Array, others: Array) -> Codes:

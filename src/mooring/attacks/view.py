@@ -171,11 +171,10 @@ class CollusionView:
         if not present:
             return (None,) * len(known)
         values = np.concatenate(present)
-        distinct = np.unique(values)
-        if distinct.size > _FEW_VALUES and np.issubdtype(values.dtype, np.floating):
+        edges = np.unique(values)
+        if edges.size > _FEW_VALUES and np.issubdtype(values.dtype, np.floating):
             edges = np.quantile(values, np.linspace(0, 1, _LABEL_BINS + 1)[1:-1])
-            return tuple(None if labels is None else np.searchsorted(edges, labels) for labels in known)
-        return tuple(None if labels is None else np.searchsorted(distinct, labels) for labels in known)
+        return tuple(None if labels is None else np.searchsorted(edges, labels) for labels in known)
 
     def codes_of(self, participants: Sequence[int]) -> Codes:
         """Codes of these participants' rows, one after the other.

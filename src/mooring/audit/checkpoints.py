@@ -22,7 +22,6 @@ class PointStore:
 
     Parameters
     ----------
-    folder : Path
     key : str
         Digest of everything that the results depend on, but for the point.
     keep_examples : bool

@@ -70,10 +70,8 @@ class AttributeQuestion:
     """The targets' attribute and labels, and those of the rows that attackers know, decoded in every way."""
 
     truth: npt.NDArray[Any]
-    population_rows: tuple[Matrix, ...]
-    population_attribute: npt.NDArray[Any]
-    population_labels: npt.NDArray[Any]
     target_labels: npt.NDArray[Any]
+    known: tuple[KnownRows, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +321,7 @@ class LeakageEvaluator:
         tries = [
             infer_attribute(
                 asked.truth,
-                population=KnownRows(population, asked.population_attribute, asked.population_labels),
+                population=population,
                 target_reconstruction=rows,
                 target_labels=asked.target_labels,
                 rng=np.random.default_rng([self.seed, 5]),
@@ -331,7 +329,7 @@ class LeakageEvaluator:
                 with_labels=with_labels,
                 n_resamples=_N_RESAMPLES,
             )
-            for rows, population in zip(self._cleaned(projected), asked.population_rows, strict=True)
+            for rows, population in zip(self._cleaned(projected), asked.known, strict=True)
             for with_labels in (False, True)
         ]
         return max(tries, key=lambda one: one.value)
@@ -369,9 +367,9 @@ def _attribute(
     known = np.concatenate([*places, partition.public_indices][: len(view.reference_records)])
     if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
         return None
-    return AttributeQuestion(
-        spec.attribute[where], decoder.decode_all(to_numpy(rows)), spec.attribute[known], view.reference_codes(), codes
-    )
+    attribute, own = spec.attribute[known], view.reference_codes()
+    decoded = tuple(KnownRows(one, attribute, own) for one in decoder.decode_all(to_numpy(rows)))
+    return AttributeQuestion(spec.attribute[where], codes, decoded)
 
 
 def _centred(rows: Matrix) -> Matrix:
