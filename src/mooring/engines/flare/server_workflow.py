@@ -230,7 +230,7 @@ class ServerWorkflow:
 
         def told(name: str) -> Told:
             arrival = IncomingFile(self.answer(name, kind), most, lambda path: self._accept_answer(name, kind, path))
-            return self._tell(files, arrival) | described
+            return self._hand_ticket(files, arrival) | described
 
         self._ask(task, names, told, ask)
 
@@ -248,7 +248,7 @@ class ServerWorkflow:
     def for_dealer(self) -> Told:
         """What the dealer's task says."""
         arrival = IncomingFile(self.anchor, most_anchor_bytes(self.study), self._accept_anchor)
-        return self._tell({}, arrival)
+        return self._hand_ticket({}, arrival)
 
     def for_participant(self, name: str) -> Told:
         """What a participant's task says: a ticket to send its bundle with, and to fetch the anchor with.
@@ -258,15 +258,15 @@ class ServerWorkflow:
         most = MOST_BYTES if self.study.sums is None else most_sum_bundle_bytes(self.study)
         arrival = IncomingFile(self.bundle(name), most, lambda path: self._accept_bundle(name, path))
         files = {"anchor": self.anchor} if self.anchor.exists() else {}
-        return self._tell(files, arrival) | _described(files)
+        return self._hand_ticket(files, arrival) | _described(files)
 
     def for_result(self, name: str) -> Told:
         """What the task says by which a participant fetches its result."""
         place = self.settings.folder / RESULTS / name
         files = {file: place / file for file in bound_result_files(self.study) if (place / file).is_file()}
-        return self._tell(files) | _described(files)
+        return self._hand_ticket(files) | _described(files)
 
-    def _tell(self, files: Mapping[str, Path], arrival: IncomingFile | None = None) -> Told:
+    def _hand_ticket(self, files: Mapping[str, Path], arrival: IncomingFile | None = None) -> Told:
         """The study, and a ticket for files that may be read and for one that may come."""
         return {"study": self.study.digest, "ticket": self.counter.ticket(arrival=arrival, files=files)}
 
