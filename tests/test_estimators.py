@@ -19,14 +19,10 @@ from mooring.estimators import AnchorAligner, PublicProjection, RigidPerturbatio
 
 @parametrize_with_checks(
     [
-        RigidPerturbation(),
-        RigidPerturbation(data_noise_scale=0.5),
-        PublicProjection(),
-        PublicProjection(1),
-        PublicProjection(1, kind="public-svd"),
-        AnchorAligner(),
+        RigidPerturbation(), RigidPerturbation(data_noise_scale=0.5), PublicProjection(), PublicProjection(1),
+        PublicProjection(1, kind="public-svd"), AnchorAligner(),
     ]
-)
+)  # fmt: skip
 def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 

@@ -54,17 +54,9 @@ def test_ids_dates_and_text_are_recognised_by_name_and_declared_columns_are_not_
     study, header = tmp_path / "study.toml", tmp_path / "t.csv"
     header.write_text("PatientID,date_of_birth,admission_date,notes,age,birth_weight,email,visit_no\n")
     words = [
-        "init",
-        header,
-        "-o",
-        study,
-        "--range",
-        "age=0:120",
-        "--range",
-        "birth_weight=0:9",
-        "--category",
+        "init", header, "-o", study, "--range", "age=0:120", "--range", "birth_weight=0:9", "--category",
         "email=no,yes",
-    ]
+    ]  # fmt: skip
     told = json.loads(run(*words, "--format", "json").stdout)
     assert list(told["recognised"]) == ["PatientID", "date_of_birth", "admission_date", "notes", "visit_no"]
     assert told["open_entries"] == 2
@@ -119,14 +111,10 @@ def test_a_draft_that_would_be_no_study_is_not_written(data: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     "words",
     [
-        ["--range", "age"],
-        ["--range", "age=1"],
-        ["--all-ranges", "x:y"],
-        ["--category", "sex"],
-        ["--image-shape", "8xx"],
-        ["--drop", "agee"],
+        ["--range", "age"], ["--range", "age=1"], ["--all-ranges", "x:y"], ["--category", "sex"],
+        ["--image-shape", "8xx"], ["--drop", "agee"],
     ],
-)
+)  # fmt: skip
 def test_options_that_cannot_be_read_are_refused(data: Path, tmp_path: Path, words: list[str]) -> None:
     assert "mooring:" in run("init", data, "-o", tmp_path / "study.toml", *words, code=BAD_INPUT).stderr
 

@@ -56,11 +56,11 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def wait_until(true: Callable[[], bool], seconds: float, what: str) -> None:
+def wait_until(true: Callable[[], bool], seconds: float, what: str, *, pause: float = 0.1) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"{what} did not happen within {seconds:g} s"
-        time.sleep(0.1)
+        time.sleep(pause)
 
 
 class AdministratorError(Exception):
@@ -245,7 +245,8 @@ class Deployment:
 
     def finished(self, job_id: str, seconds: float = 120) -> dict[str, Any]:
         """What FLARE says of a job when it is over."""
-        wait_until(lambda: self._meta(job_id)["status"].startswith("FINISHED"), seconds, "the end of the job")
+        over = lambda: self._meta(job_id)["status"].startswith("FINISHED")  # noqa: E731
+        wait_until(over, seconds, "the end of the job", pause=0.5)  # FLARE works a while for every answer
         return self._meta(job_id)
 
     def _meta(self, job_id: str) -> dict[str, Any]:

@@ -349,14 +349,8 @@ def test_a_listing_that_says_more_than_the_file_gives(
 ) -> None:
     for name in NAMES:
         share = (
-            "share",
-            "patients.csv",
-            "--anchor",
-            "ward.anchor",
-            "--labels",
-            "--output",
-            tmp_path / f"{name}.bundle",
-        )
+            "share", "patients.csv", "--anchor", "ward.anchor", "--labels", "--output", tmp_path / f"{name}.bundle",
+        )  # fmt: skip
         quickly(ward / name, *share, "--to", addresses[name])
     store.log.clear()
     store.faults = ["half"] * 40

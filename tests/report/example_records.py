@@ -41,13 +41,9 @@ def score(value: float) -> dict[str, Any]:
 
 def gain(value: float, n: int) -> dict[str, Any]:
     return {
-        "metric": "balanced accuracy",
-        "value": value,
-        "low": value - 0.08,
-        "high": value + 0.08,
-        "n": n,
+        "metric": "balanced accuracy", "value": value, "low": value - 0.08, "high": value + 0.08, "n": n,
         "n_needed": 900,
-    }
+    }  # fmt: skip
 
 
 def analyst_records(names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -79,32 +75,22 @@ def analyst_records(names: Sequence[str]) -> dict[str, dict[str, Any]]:
             "note": None,
         },
         "training": {
-            "command": "mooring train",
-            "learner": "linear",
-            "kind": "classes",
-            "score": score(0.86),
+            "command": "mooring train", "learner": "linear", "kind": "classes", "score": score(0.86),
             "participants": [{"name": name, "score": score(0.86)} for name in sent],
-            "alone": [{"name": name, "score": score(0.7)} for name in sent],
-            "gain": gain(0.16, 120),
-            "left_out": [{"name": sent[0], "score": score(0.5)}],
-            "rows": 120,
+            "alone": [{"name": name, "score": score(0.7)} for name in sent], "gain": gain(0.16, 120),
+            "left_out": [{"name": sent[0], "score": score(0.5)}], "rows": 120,
         },
         "delivery": {"command": "mooring deliver", "delivered": list(sent[:1]), "model_digest": "cd" * 32},
-    }
+    }  # fmt: skip
 
 
 def participant_records(audit: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         "check": {
-            "command": "mooring check north.csv",
-            "rows": 60,
-            "class_counts": {"no": 40, "yes": 20},
-            "hazards": ["3 of 4 columns take values on a grid."],
-            "warnings": [],
-            "local_only": score(0.71),
+            "command": "mooring check north.csv", "rows": 60, "class_counts": {"no": 40, "yes": 20},
+            "hazards": ["3 of 4 columns take values on a grid."], "warnings": [], "local_only": score(0.71),
             "noise": {"data_noise_scale": 0.2, "rms": 0.4, "level": 0.5, "anchor_noise_scale": 0.1},
-            "self_attack": audit,
-            "verdict": "A colluder would rebuild much of these rows.",
+            "self_attack": audit, "verdict": "A colluder would rebuild much of these rows.",
         },
         "share": {"command": "mooring share north.csv", "rows": 60, "bundle_digest": "ef" * 32, "reissued": True},
         "predict": {
@@ -118,7 +104,7 @@ def participant_records(audit: dict[str, Any]) -> dict[str, dict[str, Any]]:
             ).as_dict(),
             "importance": {"metric": "AUC", "columns": [{"name": "age", "drop": 0.25, "deviation": 0.01}]},
         },
-    }
+    }  # fmt: skip
 
 
 def write_records(folder: Path, records: dict[str, Any]) -> Path:

@@ -178,20 +178,12 @@ def test_a_part_that_is_absent_or_null_is_tolerated(part: str, study: Study, tmp
 @pytest.mark.parametrize(
     "damage",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"participants": {}}',
-        '{"participants": [{"rows": 3}]}',
-        '{"participants": [{"name": 3}]}',
-        '{"participants": [{"name": "a", "fit": "0.9"}]}',
-        '{"participants": [{"name": "a", "fit": NaN}]}',
-        '{"residual": true}',
-        '{"certificate": "yes"}',
+        "", "{", "[]", "null", '{"participants": {}}', '{"participants": [{"rows": 3}]}',
+        '{"participants": [{"name": 3}]}', '{"participants": [{"name": "a", "fit": "0.9"}]}',
+        '{"participants": [{"name": "a", "fit": NaN}]}', '{"residual": true}', '{"certificate": "yes"}',
         "[" * 100_000,
     ],
-)
+)  # fmt: skip
 def test_a_damaged_record_is_an_error_that_names_it_and_its_command(damage: str, tmp_path: Path) -> None:
     (tmp_path / "alignment.json").write_text(damage)
     with pytest.raises(InputError) as caught:
@@ -222,15 +214,11 @@ def test_a_folder_that_is_not_there_and_one_without_records(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("where", "what"),
     [
-        (("points", 0, "point", "method"), "no-such-method"),
-        (("points", 0, "outcomes"), "none"),
-        (("points", 0, "examples", "rows"), {"original": "x"}),
-        (("points", 0, "examples", "image_shape"), [7, 7]),
-        (("description", "rows_each"), 3),
-        (("warnings",), [3]),
-        (("references",), {}),
+        (("points", 0, "point", "method"), "no-such-method"), (("points", 0, "outcomes"), "none"),
+        (("points", 0, "examples", "rows"), {"original": "x"}), (("points", 0, "examples", "image_shape"), [7, 7]),
+        (("description", "rows_each"), 3), (("warnings",), [3]), (("references",), {}),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: dict[str, Any], tmp_path: Path) -> None:
     plain = json.loads(json.dumps(audit))
     inner = plain

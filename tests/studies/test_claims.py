@@ -88,15 +88,11 @@ def digit_facts() -> dict[str, Any]:
         **{"study": "mnist", "spec": spec(), "n_train": 50_000, "n_validation": 10_000, "n_test": 10_000},
         **{"n_queries": 1004, "rms": 8.8, "mooring": "0.1.0", "seeds": [1, 2], "date": "2026-01-01"},
         "machine": {
-            "processor": "A processor",
-            "cores": 16,
-            "gpu": "A GPU",
-            "python": "3.12",
-            "numpy": "2.2",
+            "processor": "A processor", "cores": 16, "gpu": "A GPU", "python": "3.12", "numpy": "2.2",
             "torch": "2.7",
         },
         "seconds": {"training": 100.0, "attacks": 200.0},
-    }
+    }  # fmt: skip
 
 
 @cache
@@ -237,24 +233,16 @@ def test_faces_pair_two_curves_by_their_noise() -> None:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ("participants.utility.0.01.p2", 59.0),
-        ("participants.utility.0.01.p10", 61.0),
-        ("participants.utility.0.01.p50", 43.0),
-        ("participants.linkage.0.01.low", 55.0),
-        ("participants.utility.linkage-50.p5", 59.0),
-        ("participants.utility.linkage-20.p20", 35.0),
-        ("participants.utility.i-gdp.p50", 34.0),
-        ("participants.utility.far-end", 0.0),
-        ("participants.solver.transition.p20", 0.05833),
-        ("participants.solver.converged.p2", 40),
-        ("participants.solver.converged-above.p2", 2),
-        ("participants.solver.capped-below.p2", 0),
-        ("participants.solver.capped-below.p50", 24),
-        ("participants.setting.identities", 19),
-        ("participants.setting.identities.validation", 3),
-        ("participants.setting.draws", 100),
+        ("participants.utility.0.01.p2", 59.0), ("participants.utility.0.01.p10", 61.0),
+        ("participants.utility.0.01.p50", 43.0), ("participants.linkage.0.01.low", 55.0),
+        ("participants.utility.linkage-50.p5", 59.0), ("participants.utility.linkage-20.p20", 35.0),
+        ("participants.utility.i-gdp.p50", 34.0), ("participants.utility.far-end", 0.0),
+        ("participants.solver.transition.p20", 0.05833), ("participants.solver.converged.p2", 40),
+        ("participants.solver.converged-above.p2", 2), ("participants.solver.capped-below.p2", 0),
+        ("participants.solver.capped-below.p50", 24), ("participants.setting.identities", 19),
+        ("participants.setting.identities.validation", 3), ("participants.setting.draws", 100),
     ],
-)
+)  # fmt: skip
 def test_participant_counts_are_read_from_the_largest_allocation(entry: str, expected: float) -> None:
     assert participant_comparisons()[entry].ours == pytest.approx(expected, abs=0.005)
 

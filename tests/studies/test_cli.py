@@ -424,14 +424,10 @@ def test_a_data_folder_that_is_not_there_is_refused_by_name(name: str, study: Fa
 @pytest.mark.parametrize(
     ("name", "missing", "needed"),
     [
-        ("mnist", "torch", True),
-        ("mnist", "matplotlib", True),
-        ("celeba", "PIL", True),
-        ("mnist", "PIL", False),
-        ("hospitals", "torch", False),
-        ("hospitals", "matplotlib", True),
+        ("mnist", "torch", True), ("mnist", "matplotlib", True), ("celeba", "PIL", True), ("mnist", "PIL", False),
+        ("hospitals", "torch", False), ("hospitals", "matplotlib", True),
     ],
-)
+)  # fmt: skip
 def test_an_extra_that_is_missing_is_named_before_any_work(
     name: str, missing: str, needed: bool, study: FakeStudy, tmp_path: Path, monkeypatch: Any, undrawn: None
 ) -> None:

@@ -38,20 +38,11 @@ def small_network(path: Path, *, with_bias: bool = True, transposed: bool = True
     node = onnx.helper.make_node
     bias = ["b1"] if with_bias else []
     given = {
-        "k1": weights(4, 3, 3, 3),
-        "s1": 0.3 * np.abs(weights(4, 1, 1)),
-        "k2": weights(4, 1, 3, 3),
-        "b2": weights(4),
-        "k3": weights(4, 4, 1, 1),
-        "b3": weights(4),
-        "k4": weights(2, 4, 5, 3),
-        "matrix": weights(6, 2 * 3 * 4) if transposed else weights(2 * 3 * 4, 6),
-        "shift": weights(6),
-        "scale": 1 + 0.1 * weights(6),
-        "bias": weights(6),
-        "mean": weights(6),
-        "variance": np.abs(weights(6)) + 0.5,
-    } | ({"b1": weights(4)} if with_bias else {})
+        "k1": weights(4, 3, 3, 3), "s1": 0.3 * np.abs(weights(4, 1, 1)), "k2": weights(4, 1, 3, 3), "b2": weights(4),
+        "k3": weights(4, 4, 1, 1), "b3": weights(4), "k4": weights(2, 4, 5, 3),
+        "matrix": weights(6, 2 * 3 * 4) if transposed else weights(2 * 3 * 4, 6), "shift": weights(6),
+        "scale": 1 + 0.1 * weights(6), "bias": weights(6), "mean": weights(6), "variance": np.abs(weights(6)) + 0.5,
+    } | ({"b1": weights(4)} if with_bias else {})  # fmt: skip
     nodes = [
         node("Conv", ["pixels", "k1", *bias], ["a"], strides=[2, 2], pads=[1, 1, 1, 1], kernel_shape=[3, 3]),
         node("PRelu", ["a", "s1"], ["b"]),
@@ -104,14 +95,10 @@ def test_a_network_with_other_layers_stays_on_the_cpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layer", "settings"),
     [
-        ("Conv", {"pads": [0, 0, 1, 1]}),
-        ("Conv", {"auto_pad": b"SAME_UPPER"}),
-        ("Flatten", {"axis": 2}),
-        ("Gemm", {"alpha": 0.5}),
-        ("Gemm", {"transA": 1}),
-        ("BatchNormalization", {"training_mode": 1}),
+        ("Conv", {"pads": [0, 0, 1, 1]}), ("Conv", {"auto_pad": b"SAME_UPPER"}), ("Flatten", {"axis": 2}),
+        ("Gemm", {"alpha": 0.5}), ("Gemm", {"transA": 1}), ("BatchNormalization", {"training_mode": 1}),
     ],
-)
+)  # fmt: skip
 def test_settings_that_are_not_known_are_not_guessed_at(layer: str, settings: dict[str, Any]) -> None:
     given = {"Conv": 2, "Flatten": 0, "Gemm": 2, "BatchNormalization": 4}[layer]
     four = [torch.ones(2, 2, 1, 1) if layer == "Conv" else torch.ones(2, 2)] + [torch.ones(2)] * 3

@@ -34,7 +34,7 @@ EXPECTED = {
     "landscape": ["gain", "leakage", "leakage-error"],
 }
 FACTS = {"phase_transition": {"2": 0.038, "5": 0.047, "10": 0.0977, "20": 0.058, "50": 0.064}}
-FEW_RESAMPLES = 40
+FEW_RESAMPLES = 20
 
 
 # Synthetic results: plausible curves, so that a figure of them can be looked at.
@@ -303,7 +303,7 @@ def test_drawing_leaves_other_peoples_settings_alone(written, tmp_path):
     assert not [path.name for path in folder.glob("*.py") if "pyplot" in path.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("study", ["mnist", "celeba", "participants"])
+@pytest.mark.parametrize("study", ["mnist", "participants"])
 def test_few_draws_and_no_moments_still_give_figures(study):
     results, _ = synthetic(
         study, n_draws=3, with_moments=False, **({} if study == "participants" else {"n_deployments": 1})
@@ -313,10 +313,10 @@ def test_few_draws_and_no_moments_still_give_figures(study):
     assert set(found) == set(EXPECTED[study]) - pictures - {"deployments"}
 
 
-@pytest.mark.parametrize("study", EXPECTED)
+@pytest.mark.parametrize("study", [study for study in EXPECTED if study not in DRAWN_AS])
 def test_an_unfinished_study_is_drawn_as_far_as_it_goes(study):
-    rows = {"mnist": image_rows, "celeba": lambda: image_rows("celeba"), "participants": participant_rows}
-    made = rows.get(study, landscape_rows if study == "landscape" else table_rows)()
+    rows = {"mnist": image_rows, "participants": participant_rows, "landscape": landscape_rows}
+    made = rows.get(study, table_rows)()
     controls = [row for row in made if not row["method"].endswith("-noise")]
     assert set(drawings(study, Results.from_rows(controls), facts={})) <= set(EXPECTED[study])
     assert set(drawings(study, Results.from_rows([]), facts={})) <= set(EXPECTED[study])

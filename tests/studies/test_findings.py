@@ -134,14 +134,10 @@ def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
             {**base, "method": "aa-i-gdp", "draw": 0, "auc_own_clean": 0.9, "auc_own_clean:linear": 0.91},
             {**base, "method": "pooled-raw", "draw": 0, "auc_own_clean": 0.92},
             {
-                **base,
-                "method": "i-gdp",
-                "draw": 0,
-                "auc_own_clean": 0.6,
-                "match:moments": 0.3,
+                **base, "method": "i-gdp", "draw": 0, "auc_own_clean": 0.6, "match:moments": 0.3,
                 "auc_own_clean:linear": 0.5,
             },
-        ]
+        ]  # fmt: skip
         for k, noise in enumerate((0.1, 1.0)):
             score = {"draw": k, "auc_own_clean": 0.85 - 0.1 * noise, "match:moments": 1.0 - 0.5 * noise}
             rows.append({**base, **score, "method": "aa-i-gdp-data-noise", "data_noise_scale": noise})

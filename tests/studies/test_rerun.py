@@ -21,21 +21,10 @@ from tests.studies.support import Counting
 
 Refused = Callable[..., None]
 OPTIONS: dict[str, Any] = {
-    "rows_each": [20],
-    "n_participants": [2, 3],
-    "most_rows": 1000,
-    "repeated_up_to": 1000,
-    "n_components": 10,
-    "n_anchor_rows": 40,
-    "n_public": 200,
-    "n_test": 100,
-    "learners": ["linear"],
-    "anchor_noise": [0.05, 0.2],
-    "data_noise": [0.5],
-    "attacks": ["known-anchor", "procrustes"],
-    "n_queries": 20,
-    "alone": 2,
-}
+    "rows_each": [20], "n_participants": [2, 3], "most_rows": 1000, "repeated_up_to": 1000, "n_components": 10,
+    "n_anchor_rows": 40, "n_public": 200, "n_test": 100, "learners": ["linear"], "anchor_noise": [0.05, 0.2],
+    "data_noise": [0.5], "attacks": ["known-anchor", "procrustes"], "n_queries": 20, "alone": 2,
+}  # fmt: skip
 SUMS = SumLine(epsilons=("none", 1.0), alone=1)
 SPEC = Spec(name="landscape", title="", kind="landscape", seed=3, deployments=2, options=OPTIONS, sums=SUMS)
 WANTED = {"deployment": 1, "n_participants": 3, "method": "aa-i-gdp-anchor-noise", "draw": 1}
@@ -148,16 +137,11 @@ def test_noise_scales_name_rows_as_well(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what", "got"),
     [
-        ("", "row", "''"),
-        ("draw", "row", "'draw'"),
-        ("draw=", "row", "'draw='"),
-        ("drow=1", "a column of row", "'drow'"),
-        ("draw=one", "draw", "'one'"),
-        ("draw=1.5", "draw", "'1.5'"),
-        ("anchor_noise_scale=much", "anchor_noise_scale", "'much'"),
-        ("draw=1,draw=2", "draw", "twice"),
+        ("", "row", "''"), ("draw", "row", "'draw'"), ("draw=", "row", "'draw='"),
+        ("drow=1", "a column of row", "'drow'"), ("draw=one", "draw", "'one'"), ("draw=1.5", "draw", "'1.5'"),
+        ("anchor_noise_scale=much", "anchor_noise_scale", "'much'"), ("draw=1,draw=2", "draw", "twice"),
     ],
-)
+)  # fmt: skip
 def test_a_row_that_cannot_be_read_is_refused(text: str, what: str, got: str) -> None:
     with raising(InputError, what, got=got):
         read_choice(text)

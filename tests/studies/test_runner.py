@@ -225,19 +225,27 @@ def test_facts_tell_sizes_and_seeds(whole: SimpleNamespace) -> None:
     assert "deployment 0, 3 participants: anchor noise" in facts["seconds"]
 
 
-def test_seconds_tell_computing_from_waiting_for_the_auditor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    audit = leakage.Findings.audit
+def test_seconds_tell_computing_from_waiting_for_the_auditor_and_notes_of_the_data_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit, made = leakage.Findings.audit, DigitStudy.__init__
 
     def slow(self: Any) -> Any:
         time.sleep(0.4)
         return audit(self)
 
+    def noted(self: DigitStudy, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self.notes = ["they are other digits"]
+
     monkeypatch.setattr(leakage.Findings, "audit", slow)
+    monkeypatch.setattr(DigitStudy, "__init__", noted)
     began = time.perf_counter()
-    seconds = run(tmp_path, small_spec(draws={"data": 1, "anchor": 3})).facts["seconds"]
-    took = time.perf_counter() - began
+    found = run(tmp_path, small_spec(draws={"data": 1, "anchor": 3}))
+    took, seconds = time.perf_counter() - began, found.facts["seconds"]
     assert seconds[f"deployment 0, {P} participants: waiting for the auditor"] > 1.5  # of seven audits
     assert sum(seconds.values()) < took + 0.1  # nothing is counted twice
+    assert found.facts["notes"] == found.told.notes == ["they are other digits"]
 
 
 def test_facts_of_a_run_that_was_ended_count_in_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,18 +267,6 @@ def test_facts_of_a_run_that_was_ended_count_in_the_next_ones(tmp_path: Path, mo
     assert facts["notes"][0] == "beads were missing"
     assert "computed in part on another machine: an abacus" in facts["notes"][1]
     assert facts["machine"]["gpu"] is None  # none was used, whatever there is
-
-
-def test_notes_of_the_data_are_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = DigitStudy.__init__
-
-    def noted(self: DigitStudy, *arguments: Any, **options: Any) -> None:
-        made(self, *arguments, **options)
-        self.notes = ["they are other digits"]
-
-    monkeypatch.setattr(DigitStudy, "__init__", noted)
-    found = run(tmp_path, small_spec(draws={"data": 1, "anchor": 1}))
-    assert found.facts["notes"] == found.told.notes == ["they are other digits"]
 
 
 def test_pictures_begin_with_the_projection_alone_and_linkage_falls(whole: SimpleNamespace) -> None:

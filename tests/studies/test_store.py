@@ -1,5 +1,6 @@
 """A study's settings are read with care, and what it has finished outlives whatever ends a run."""
 
+import errno
 import json
 import os
 import signal
@@ -7,14 +8,16 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from mooring_studies.comparison.results import read_results
 from mooring_studies.settings import spec as spec_module
-from mooring_studies.settings.spec import STUDIES, Spec, code_digest, digest, noise_draws, read_spec, spec_from
+from mooring_studies.settings.spec import STUDIES, code_digest, digest, noise_draws, read_spec, spec_from
 from mooring_studies.storage.store import ResultStore
 
 from mooring.errors import InputError, StorageError
@@ -223,25 +226,19 @@ def test_nothing_at_all_cannot_be_drawn(call: str, refused: Refused) -> None:
 # The key
 
 
-def changed(spec: Spec, **change: Any) -> Spec:
-    from dataclasses import replace
-
-    return replace(spec, **change)
-
-
 def test_the_key_tells_settings_and_code_apart_and_not_words() -> None:
     spec = read_spec("mnist")
     key = digest(spec, "code")
     assert key == digest(read_spec("mnist"), "code")
-    assert key == digest(changed(spec, title="other", takes="long"), "code")
+    assert key == digest(replace(spec, title="other", takes="long"), "code")
     others = [
         digest(spec, "other code"),
         digest(read_spec("mnist", quick=True), "code"),
         digest(read_spec("mnist", draws=199), "code"),
         digest(read_spec("mnist", deployments=4), "code"),
-        digest(changed(spec, seed=1), "code"),
-        digest(changed(spec, options={"a": 1}), "code"),
-        digest(changed(spec, solver=type(spec.solver)(tolerance=1e-8)), "code"),
+        digest(replace(spec, seed=1), "code"),
+        digest(replace(spec, options={"a": 1}), "code"),
+        digest(replace(spec, solver=type(spec.solver)(tolerance=1e-8)), "code"),
     ]
     assert len({key, *others}) == 1 + len(others)
 
@@ -303,13 +300,8 @@ def test_done_tells_the_draws_of_one_identity(tmp_path: Path) -> None:
         assert store.done(method="i-gdp", deployment=0, identities_each=99) == {6}
         assert store.done(method="i-gdp") == {0, 2, 5, 6}
         assert store.done(method="c-gdp") == set()
-
-
-def test_rows_that_are_handed_out_are_copies(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.append([ROW])
-        store.rows()[0]["draw"] = 99
-        assert store.done(method="i-gdp") == {0}
+        store.rows()[0]["draw"] = 99  # of a copy
+        assert store.done(method="i-gdp") == {0, 2, 5, 6}
 
 
 def test_a_column_of_two_kinds_is_refused_and_nothing_is_kept(tmp_path: Path, refused: Refused) -> None:
@@ -504,16 +496,10 @@ def test_two_processes_do_not_work_on_one_store(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said_and_costs_no_finished_row(tmp_path: Path, monkeypatch: Any) -> None:
-    import errno
-
     with opened(tmp_path) as store:
         store.append([ROW])
         with monkeypatch.context() as patch:
-
-            def full(descriptor: int) -> None:
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-            patch.setattr(os, "fsync", full)
+            patch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
             with raising(StorageError, "the results", reason="full"):
                 store.append([ROW | {"draw": 1}])
         assert store.done(method="i-gdp") == {0}
@@ -523,20 +509,12 @@ def test_a_full_disk_is_said_and_costs_no_finished_row(tmp_path: Path, monkeypat
         assert store.notes == []
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_or_written_is_said(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "file").write_text("")
     with raising(StorageError, "the folder of results", reason="no folder"):
         opened(tmp_path / "file")
-
-
-def test_a_read_only_folder_is_said(tmp_path: Path, monkeypatch: Any) -> None:
-    import errno
-
-    def read_only(*words: Any, **more: Any) -> int:
-        raise OSError(errno.EROFS, "Read-only file system")
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", read_only)
+        patch.setattr(os, "open", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
         with raising(StorageError, "the folder of results", reason="read-only"):
             opened(tmp_path)
 

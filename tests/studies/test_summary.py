@@ -18,13 +18,8 @@ from rich.console import Console
 Row = dict[str, Any]
 BASE: Row = {"deployment": 0, "n_participants": 10, "draw": 0}
 COMPARED = {
-    "kind": "result",
-    "section": "5",
-    "says": "a share",
-    "paper_text": "99 %",
-    "difference_text": "",
-    "note": "",
-}
+    "kind": "result", "section": "5", "says": "a share", "paper_text": "99 %", "difference_text": "", "note": "",
+}  # fmt: skip
 
 
 def control(method: str, score: float, **more: Any) -> Row:
@@ -70,15 +65,10 @@ def terminal_of(study: str, rows: Sequence[Row], *, notes: Sequence[str] = (), w
     results = Results.from_rows(rows)
     better, of = joining_pays(results)
     result = {
-        "study": study,
-        "quick": False,
-        "page": "index.html",
-        "results": "results.parquet",
-        "notes": list(notes),
-        "draws_that_beat_training_alone": {"better": better, "of": of},
-        "sizes": summarised(results),
+        "study": study, "quick": False, "page": "index.html", "results": "results.parquet", "notes": list(notes),
+        "draws_that_beat_training_alone": {"better": better, "of": of}, "sizes": summarised(results),
         "comparisons": [],
-    }
+    }  # fmt: skip
     out = io.StringIO()
     print_summary(Console(file=out, width=width), result)
     return " ".join(out.getvalue().split())

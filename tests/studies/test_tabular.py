@@ -38,22 +38,12 @@ from tests.studies.support import Counting
 NOISY = ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"]
 SIZES = {"cleveland": 60, "hungarian": 50, "switzerland": 30, "va": 40}
 OPTIONS: dict[str, Any] = {
-    "source": "hospitals",
-    "n_participants": 4,
-    "rows_each": [0],
-    "test_share": 0.3,
-    "public_share": 0.0,
-    "n_components": 0,
-    "learners": ["linear", "svm"],
-    "anchor_noise": [0.05, 0.4],
-    "data_noise": [0.3, 2.0],
-    "both_anchor": [0.1],
-    "both_data": [0.5],
-    "draws": 2,
-    "attacks": ["known-secret", "known-anchor", "procrustes", "moments", "joint-moments"],
-    "n_queries": 20,
+    "source": "hospitals", "n_participants": 4, "rows_each": [0], "test_share": 0.3, "public_share": 0.0,
+    "n_components": 0, "learners": ["linear", "svm"], "anchor_noise": [0.05, 0.4], "data_noise": [0.3, 2.0],
+    "both_anchor": [0.1], "both_data": [0.5], "draws": 2,
+    "attacks": ["known-secret", "known-anchor", "procrustes", "moments", "joint-moments"], "n_queries": 20,
     "alone": 4,
-}
+}  # fmt: skip
 
 
 def heart_line(rng: np.random.Generator, ill: bool) -> str:
@@ -63,22 +53,9 @@ def heart_line(rng: np.random.Generator, ill: bool) -> str:
     pain, ecg, slope, thallium = rng.integers(1, 5), rng.integers(0, 3), rng.integers(1, 4), rng.choice([3, 6, 7])
     vessels = "?" if rng.random() < 0.3 else str(rng.integers(0, 4))
     sugar, angina = rng.integers(0, 2), int(rng.random() < 0.2 + 0.5 * ill)
-    fields = [
-        f"{age:.0f}",
-        rng.integers(0, 2),
-        pain,
-        f"{pressure:.0f}",
-        cholesterol,
-        sugar,
-        ecg,
-        f"{rate:.0f}",
-        angina,
-        f"{rng.normal(1 + ill):.1f}",
-        slope if rng.random() > 0.2 else -9,
-        vessels,
-        thallium,
-        rng.integers(1, 5) if ill else 0,
-    ]
+    fields = [f"{age:.0f}", rng.integers(0, 2), pain, f"{pressure:.0f}", cholesterol, sugar, ecg, f"{rate:.0f}", angina]
+    fields += [f"{rng.normal(1 + ill):.1f}", slope if rng.random() > 0.2 else -9, vessels, thallium]
+    fields += [rng.integers(1, 5) if ill else 0]
     return ",".join(str(field) for field in fields)
 
 
@@ -594,21 +571,11 @@ def test_the_options_of_the_shipped_studies_are_in_order(quick: bool) -> None:
 # --- the landscape ---------------------------------------------------------------------------------------------------
 
 SMALL = {
-    "rows_each": [20, 60, 5000],
-    "n_participants": [2, 10],
-    "most_rows": 50_000,
-    "repeated_up_to": 100,
-    "n_components": 12,
-    "n_anchor_rows": 48,
-    "n_public": 5000,
-    "n_test": 200,
-    "learners": ["svm"],
-    "anchor_noise": [0.05, 0.3],
-    "data_noise": [0.5],
-    "attacks": ["known-anchor", "procrustes"],
-    "n_queries": 50,
+    "rows_each": [20, 60, 5000], "n_participants": [2, 10], "most_rows": 50_000, "repeated_up_to": 100,
+    "n_components": 12, "n_anchor_rows": 48, "n_public": 5000, "n_test": 200, "learners": ["svm"],
+    "anchor_noise": [0.05, 0.3], "data_noise": [0.5], "attacks": ["known-anchor", "procrustes"], "n_queries": 50,
     "alone": 4,
-}
+}  # fmt: skip
 LANDSCAPE = Spec(name="landscape", title="", kind="landscape", seed=1, deployments=2, options=SMALL)
 
 
