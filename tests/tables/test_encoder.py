@@ -156,13 +156,10 @@ def test_numbers_of_parquet_match_categories_written_as_numbers(tmp_path: Path, 
     assert read_encoded(schema_of(GRADE), tmp_path / "t.parquet").rows.argmax(axis=1).tolist() == [0, 1, 3]
 
 
-def test_decimals_have_the_values_of_the_same_numbers_written_out(tmp_path: Path) -> None:
+def test_decimals_are_the_numbers_that_their_text_says() -> None:
     """A direct cast of a decimal is off by a rounding in one number of three, and the ledger would not know the rows."""
-    words = [f"{k / 10:.1f}" for k in range(1, 1001)]
-    (tmp_path / "t.csv").write_text("age\n" + "\n".join(words) + "\n")
-    pa.parquet.write_table(pa.table({"age": pa.array(words).cast(pa.decimal128(12, 1))}), tmp_path / "t.parquet")
-    csv, parquet = (read_encoded(schema_of(AGE), tmp_path / name).values for name in ("t.csv", "t.parquet"))
-    assert np.array_equal(csv, parquet)
+    words = pa.array([f"{k / 10:.1f}" for k in range(1, 1001)])
+    assert as_plain(words.cast(pa.decimal128(12, 1))).equals(words.cast(pa.float64()))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 0.05, 1.0, 300.0, 4e4, 3e6, 1e9])

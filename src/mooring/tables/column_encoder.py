@@ -35,7 +35,7 @@ from mooring.tables.problems import (
     classify_text,
     find_invalid_numbers,
 )
-from mooring.tables.schema import Column
+from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Vector
 
 _ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _TRUTH, _SENTINEL = range(-1, -7, -1)  # from the last on, one a sentinel
@@ -95,30 +95,15 @@ def decode_cells(column: Column, cells: Matrix) -> list[str]:
     return ["missing" if blank else word for blank, word in zip(missing, words, strict=True)]
 
 
-def encode_plain(
-    columns: Sequence[Column],
-    batch: Sequence[Mapping[str, Any]],
-    missing_words: frozenset[str],
-    rows: npt.NDArray[np.float64],
-    values: npt.NDArray[np.float64],
-) -> set[int]:
-    """Encode columns of floats that all are there and fit, those that stand side by side at once.
+def encode_plain(schema: Schema, batch: Sequence[Mapping[str, Any]], rows: Matrix, values: Matrix) -> set[int]:
+    """Encode columns of floats that all are there and fit, those that stand side by side at once; returns which.
 
     Parameters
     ----------
-    columns : sequence of Column
-        In the order of `values`.
     batch : sequence of mapping
         Arrow arrays by the name of their column, piece after piece.
-    missing_words : set of str
-        The schema's, which stand for a missing value.
     rows, values : arrays of shape (n, number of features), (n, number of columns)
         Are written to, as by `encode_column`.
-
-    Returns
-    -------
-    set of int
-        Which columns are done; the others are for `encode_column`, which knows what to say of them.
     """
 
     def is_plain(column: Column) -> bool:
@@ -128,20 +113,20 @@ def encode_plain(
         return all(one.null_count == 0 and one.type in (pa.float32(), pa.float64()) for one in cells)
 
     done, first, at = set[int](), 0, 0
-    for plain, run in groupby(() if missing_numbers(missing_words) else columns, is_plain):
-        side_by_side = list(run)
-        which, start = range(first, first := first + len(side_by_side)), 0
-        scaled = rows[:, at : (at := at + sum(column.width for column in side_by_side))]
+    for plain, run in groupby(() if missing_numbers(schema.all_missing_words) else schema.columns, is_plain):
+        columns = list(run)
+        which, start = range(first, first := first + len(columns)), 0
+        scaled = rows[:, at : (at := at + sum(column.width for column in columns))]
         if not plain:
             continue
         own = values[:, which.start : which.stop]
         for part in batch:
-            for k, column in enumerate(side_by_side):
+            for k, column in enumerate(columns):
                 numbers = part[column.name].to_numpy()
                 own[start : start + numbers.size, k] = widen(numbers) if numbers.dtype == np.float32 else numbers
             start += numbers.size
         own += 0.0  # no negative zero: it would be another record
-        low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in side_by_side]).T
+        low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in columns]).T
         if (own.min(axis=0) >= low).all() and (own.max(axis=0) <= high).all():
             np.subtract(own, centre, out=scaled)
             scaled /= spread

@@ -316,7 +316,7 @@ def _encode(
     invalid: list[tuple[int, InvalidCells]] = []
     labels: Any = None
     at, parts = 0, [dict(zip(part.schema.names, part.columns, strict=True)) for part in batch]
-    done = encode_plain(schema.columns, parts, schema.all_missing_words, rows, values)
+    done = encode_plain(schema, parts, rows, values)
     for k, column in enumerate(columns):
         own = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
         at += column.width

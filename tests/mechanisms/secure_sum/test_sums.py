@@ -83,15 +83,12 @@ def next_parts(rows: np.ndarray, column: int) -> list[np.ndarray]:
 @pytest.mark.parametrize("n_hats", [0, 5])
 def test_features_of_a_column_do_not_depend_on_the_columns_beside_it(n_hats: int) -> None:
     """Columns of one form that stand side by side are written at once."""
-    rng, alike = (
-        np.random.default_rng(0),
-        [replace(one, name=f"{one.name} {k}") for one in SCHEMA.columns for k in "123"],
-    )
+    rng = np.random.default_rng(0)
+    alike = [replace(one, name=f"{one.name} {k}") for one in SCHEMA.columns for k in "123"]
     values = {one.name: rng.uniform(-1, 1, size=(9, one.width)) for one in alike}
 
     def phi_of(columns: list[Column]) -> dict[str, list[float]]:
-        log = frozenset({"income 1", "income 3"})
-        features = TableFeatures(Schema(tuple(columns)), log_scaled=log, n_hats=n_hats)
+        features = TableFeatures(Schema(tuple(columns)), frozenset({"income 1", "income 3"}), n_hats)
         phi = features.apply(np.hstack([values[one.name] for one in columns]))
         return dict(zip(features.names, phi.T.round(12).tolist(), strict=True))
 
