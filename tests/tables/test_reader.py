@@ -21,10 +21,6 @@ from tests.raising import raising
 SCHEMA = Schema((Column("x", "category", categories=("f", "m")),))
 
 
-def test_items_come_in_order_and_completely() -> None:
-    assert list(read_ahead(iter(range(1000)))) == list(range(1000))
-
-
 def test_an_error_is_raised_after_the_items_before_it() -> None:
     damage = LookupError()
 
