@@ -476,7 +476,6 @@ def test_two_participants(parts: Parts) -> None:
     result = sound(audited(parts[0][:2], parts[1][:2], **QUICK))
     assert result.trustworthy
     assert result.description["targets"] == ["participant 2"]
-    sound(audited([part[:2] for part in parts[0]], [part[:2] for part in parts[1]], targets=[1], **QUICK))
 
 
 def test_a_colluder_with_no_class_in_common_with_the_target(parts: Parts) -> None:

@@ -18,7 +18,7 @@ from mooring.cli.app import app
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant import upload as sharing
-from mooring.protocol.participant.membership import Perturbation, open_anchor
+from mooring.protocol.participant.membership import Perturbation
 from mooring.protocol.storage.vault import Vault
 
 from . import canary_scan as scan
@@ -140,16 +140,6 @@ def test_an_unforeseen_error_shows_neither_variables_nor_values(
     said = "".join(capfd.readouterr())
     assert "ValueError" in said  # else nobody can report it
     assert played.secrets.leaks({"the terminal": said.encode()}) == []
-
-
-def test_what_holds_secrets_does_not_print_them(played: Played) -> None:
-    study = Study.read(played.home / "out/study.toml")
-    vault = Vault.open(played.home / "vault-p1")
-    anchor = open_anchor(vault, study, played.home / "out/birds.anchor")
-    perturbation = Perturbation(study, anchor, vault)
-    holders = (vault, vault.signing_key, vault.sealing_key, vault.master, anchor, perturbation, perturbation.map)
-    shown = {type(one).__name__: f"{one!r} {one} {[one]}".encode() for one in holders}
-    assert played.secrets.leaks(shown) == []
 
 
 def test_a_bundle_says_what_is_allowed_and_nothing_else(played: Played) -> None:

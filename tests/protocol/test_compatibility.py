@@ -9,13 +9,11 @@ import os
 import runpy
 import shlex
 import shutil
-from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -97,17 +95,13 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A copy of the fixture in memory where there is one, removed at once: a hundred files a test are many to keep."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A copy of the fixture."""
     for name in [name for name in os.environ if name.startswith("MOORING_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MOORING_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("COLUMNS", "200")
-    memory = Path("/dev/shm")
-    above = memory if memory.is_dir() and os.access(memory, os.W_OK) else tmp_path
-    with TemporaryDirectory(dir=above) as folder:
-        shutil.copytree(GOLDEN, Path(folder) / "golden")
-        yield Place(Path(folder) / "golden")
+    return Place(shutil.copytree(GOLDEN, tmp_path / "golden"))
 
 
 def in_common_space(table: Path) -> tuple[list[str], Any, np.ndarray]:

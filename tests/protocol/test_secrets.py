@@ -146,13 +146,6 @@ def test_tracebacks_of_refusals_tell_nothing(small_study, holders, gives_away):
         assert error.__cause__ is None
 
 
-def test_what_travels_holds_no_secret(small_study, holders, gives_away):
-    """The sealed anchor and the bundle; the vault's own files do, or they could not be used again."""
-    assert not gives_away(small_study.anchor.read_bytes())
-    assert not gives_away((small_study.folder / "out.bundle").read_bytes())
-    assert not gives_away(repr(small_study.study.as_dict()))
-
-
 def test_ten_thousand_vaults_share_no_secret(monkeypatch):
     """Threat 7: not one of 40,000 values comes twice; with 32 bits of entropy some would (n²/2³³ = 0.19), with 24 many."""
     monkeypatch.setattr("mooring.protocol.storage.vault.write_atomically", lambda *_, **__: None)
