@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import fsspec
 import numpy as np
@@ -357,6 +358,10 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
         store.pipe(f"/sums/{one.name}", one.read_bytes())
     confirm_bundles(copy, given.study, "memory://sums", output=path)
     assert path.read_bytes() == given.confirm(1).read_bytes()
+    full = StorageError("the work folder", reason="the disk is full", cure="Make room.")
+    with patch("mooring.protocol.transport.inbox.download", side_effect=full), raising(StorageError, reason="is full"):
+        confirm_bundles(copy, given.study, "memory://sums", output=folder / "not written")
+    assert not (folder / "not written").exists()
     combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=path)
     assert path.read_bytes() == given.combine(1).read_bytes()
     member = given.study.member("p0")

@@ -25,6 +25,7 @@ Where v is so large that a direction may vanish in noise, a rank-poor anchor rep
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +33,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import chdtri
 
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.signed_file import (
     Fields,
     Header,
@@ -47,17 +50,10 @@ from mooring.protocol.messages.signed_file import (
     write_signed,
 )
 from mooring.protocol.messages.study import Study
+from mooring.typing import Matrix
 
 if TYPE_CHECKING:
     from hashlib import _Hash
-
-
-import math
-
-from scipy.special import chdtri
-
-from mooring.protocol.messages.projection import study_projection
-from mooring.typing import Matrix
 
 KIND = "bundle"
 SUFFIX = ".bundle"

@@ -53,7 +53,7 @@ from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash
 from mooring.protocol.storage.ledger import Ledger, Spending
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url
-from mooring.protocol.transport.inbox import download_bundles, list_files
+from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_files
 from mooring.serialization import Serializable
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
@@ -61,7 +61,7 @@ from mooring.tables.reader import THREADS
 from mooring.typing import Progress, TableSource
 
 _KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
-_ROWS_AT_ONCE = 2**14
+_ROWS_AT_ONCE, _ROWS_A_TASK = 2**14, 2**12
 
 
 def share_sums(
@@ -154,8 +154,8 @@ def _sum_rows(
             def add(here: slice, rows: Any = rows, scaled: Any = scaled, weights: Any = weights) -> None:
                 sums.add(features.apply(rows[here]), scaled[here], None if weights is None else weights[here])
 
-            size = -(-len(scaled) // THREADS)
-            adding = threads.map(add, [slice(start, start + size) for start in range(0, len(scaled), size)])
+            starts = range(0, len(scaled), _ROWS_A_TASK)  # whatever the number of threads: features are rounded alike
+            adding = threads.map(add, [slice(start, start + _ROWS_A_TASK) for start in starts])
             collector.add(block)
             list(adding)  # raises what was refused
     _require_rows(scheme, sums.n_rows, collector.counts, study.smallest_class)
@@ -337,9 +337,11 @@ def _verified(source: str | Path, study: Study) -> Iterator[Iterator[SumBundle]]
 
     def verify(paths: Iterable[Path | str]) -> Iterator[SumBundle]:
         for path in paths:
-            with suppress(RefusedError, StorageError):
-                if isinstance(path, Path):  # not why it could not be fetched
+            if isinstance(path, Path):
+                with suppress(RefusedError, StorageError):
                     yield verify_sum_bundle(path, study)
+            elif path.endswith(NO_ROOM):  # other reasons are faults of what lies there
+                raise StorageError("the folder for temporary files", reason=path, cure="Make room, and run this again.")
 
     if not is_url(source):
         yield verify(list_files(source))
