@@ -366,7 +366,7 @@ class Elsewhere:
         self.scheduler = type("Scheduler", (), {"address": address})
         self._found = {f"tls://{workers}:{k}": each for k, each in enumerate(versions)}
 
-    def run(self, function: Any) -> dict[str, str]:
+    def run(self, function: Any, *given: str) -> dict[str, str]:
         return self._found
 
     def nthreads(self) -> dict[str, int]:

@@ -70,11 +70,15 @@ def test_a_public_svd_finds_the_top_singular_vectors(public_rows: np.ndarray, rn
     assert np.allclose(projection.matrix.T @ projection.matrix, np.eye(4), atol=1e-14)
 
 
-def test_each_pass_of_the_public_svd_is_one_step_of_subspace_iteration(rng: np.random.Generator) -> None:
+def test_each_pass_of_the_public_svd_is_one_step_of_subspace_iteration(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = rng.standard_normal((40, 12))
     Q = np.linalg.qr(np.random.default_rng(1).standard_normal((12, 4)))[0]
+    monkeypatch.setattr(mooring.mechanisms.projection, "_OVERSAMPLING", 1)
     for n_passes in (1, 2, 3):
-        found = public_svd_projection(rows, 3, rng=np.random.default_rng(1), n_passes=n_passes, oversampling=1)
+        monkeypatch.setattr(mooring.mechanisms.projection, "_N_PASSES", n_passes)
+        found = public_svd_projection(rows, 3, rng=np.random.default_rng(1))
         V = Q @ np.linalg.svd(rows @ Q)[2][:3].T
         assert np.allclose(projector(found), V @ V.T, atol=1e-10)
         Q = np.linalg.qr(rows.T @ rows @ Q)[0]

@@ -21,6 +21,7 @@ from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
 from mooring.mechanisms.secure_sum.prime_field import PRIME, encode_signed
 from mooring.mechanisms.secure_sum.sums import SumAccumulator
+from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.sum_total import open_total, read_list
 from mooring.protocol.analyst.sum_training import train_sums
@@ -41,6 +42,7 @@ from mooring.protocol.messages.sums.bundle import open_share, sum_bundle_tensors
 from mooring.protocol.participant import secure_sums
 from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.prediction import Scoring, predict_rows
+from mooring.protocol.participant.role import check_table_fit
 from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
 from mooring.protocol.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
@@ -351,6 +353,12 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     for i in range(5):
         given.share(i)
     given.close()
+    for sums, n_warnings in ({}, 0), ({"epsilon": None, "least_rows": 500}, 3):  # beside noise, a class may be small
+        study = replace(given.study, sums=replace(given.study.sums, **sums), smallest_class=1000)
+        fit, warnings = check_table_fit(study, given.table(0))
+        assert (fit.fits, len(warnings)) == (True, n_warnings)
+    with raising(InputError, "study", cure="Nobody's rows"):
+        export(given.work, folder / "matrix.parquet")
     first = given.combine(0).read_bytes()
     assert given.combine(0, name="again").read_bytes() == first
     store, copy, path = fsspec.filesystem("memory"), given.copy_vault(1), folder / "from a store"

@@ -73,7 +73,7 @@ def places_of(deployment: Deployment, participant: int, *splits: Any) -> Any:
 def prepared_for(deployment: Deployment) -> PreparedDeployment:
     """An auditor that sees the projected rows themselves; pictures have four pixels."""
     queries = deployment.rows[deployment.query_places]
-    galleries = build_galleries(None, n_rows=len(queries), n_candidates=5, seed=2)
+    galleries = build_galleries(np.zeros(len(queries)), n_candidates=5, seed=2)
     evaluator = image_evaluator(queries, galleries)
     return PreparedDeployment(
         deployment=deployment,

@@ -203,9 +203,11 @@ def state_membership(point: PointResult) -> str | None:
         return None
     attack, figure = told
     beside = "" if figure.control is None else f"; by an upload of other rows {figure.control:.1%}"
+    chance = f"{100 * (figure.chance or 0):.2g} %"
+    alarms = "1 %" if (figure.chance or 0) <= 0.01 else f"{chance} (so few other rows allow no less)"
     words = (
         f"Can they tell that a row is in the upload? '{attack}' tells {figure.value:.0%}{figure.interval.written('.0%')} of "
-        f"the rows from rows that nobody uploaded, at 1 % false alarms (chance {100 * (figure.chance or 0):.2g} %{beside})"
+        f"the rows from rows that nobody uploaded, at {alarms} false alarms (chance {chance}{beside})"
     )
     outlying = point.worst("outlying_membership_at_1_percent")
     words += "" if outlying is None else f", and {outlying[1].value:.0%} of the tenth that lies farthest from its class"

@@ -138,7 +138,8 @@ def _describe_intake(intake: Intake) -> Iterator[str]:
         yield f"[yellow]Set aside[/yellow] {escape(entry.file)}: {escape(entry.reason)}."
     waiting = [name for name in intake.missing if name not in intake.gone]
     if waiting:
-        yield f"Nothing that counts yet from: {', '.join(waiting)}. The study goes on without; 'align --late' adds."
+        without = " The study goes on without; 'align --late' adds." if intake.bundles else ""
+        yield f"Nothing that counts yet from: {', '.join(waiting)}.{without}"
     if intake.gone:
         yield f"Accepted before, but the file is not there any more: {', '.join(intake.gone)}."
 

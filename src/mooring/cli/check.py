@@ -93,7 +93,7 @@ def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Seque
     if fit.fits:
         verdict = f"{fit.n_rows} rows fit the study {escape(repr(agreed.name))}. Nothing was kept, and nothing left."
         console.show(result, verdict, *(f"  • {escape(words)}" for words in warnings))
-        return None
+        return execution.IN_PART if warnings else None
     n_cells = sum(problem.n_cells for problem in fit.problems if problem.column)
     console.show(
         result,

@@ -26,6 +26,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment_state import STATE_FILE, AlignmentState, decode_record
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.tables.reader import WORDS
 from mooring.typing import Progress
 
@@ -329,6 +330,9 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
         Whether a file that is there may be overwritten.
     """
     folder, path = Path(folder), Path(path)
+    if (folder / LIST_FILE).is_file():
+        got, cure = "one of secure sums", "Nobody's rows arrive in it, so there is nothing to export."
+        raise InputError("study", expected="one in which rows are shared", got=got, cure=cure)
     if not (folder / TABLE_FILE).is_file() and not (folder / PARTS_FOLDER).is_dir():
         raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
     if path.exists() and not force:

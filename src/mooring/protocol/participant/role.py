@@ -243,7 +243,8 @@ def check_table_fit(
     """
     person = study.sums.person if study.sums else ""
     fit = check_fit(study.schema, data, ignore=ignore, person=person, progress=progress)
-    small = [name for name, n in fit.class_counts.items() if 0 < n < study.smallest_class]
+    refuses = study.sums is None or study.sums.epsilon is None  # beside noise, a class may be small
+    small = [name for name, n in fit.class_counts.items() if refuses and 0 < n < study.smallest_class]
     return fit, [
         f"Class {name!r} has fewer than {study.smallest_class} rows: the study refuses such a table." for name in small
     ]
