@@ -89,7 +89,7 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
     from mooring.protocol.messages.card import Member
     from mooring.protocol.messages.study import Study, draw_nonce
     from mooring.protocol.participant.membership import deal_anchor, make_member
-    from mooring.protocol.participant.upload import share_rows
+    from mooring.protocol.participant.upload import Consent, share_rows
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Column, Label
 
@@ -112,7 +112,14 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
         )
         deal_anchor(vaults[0], study, folder / "bench.anchor")
         begin = time.perf_counter()
-        share_rows(vaults[0], study, data, anchor=folder / "bench.anchor", output=folder / "one.bundle", labels=True)
+        share_rows(
+            vaults[0],
+            study,
+            data,
+            anchor=folder / "bench.anchor",
+            output=folder / "one.bundle",
+            consent=Consent(labels=True),
+        )
         seconds = time.perf_counter() - begin
     return {"seconds": seconds, "peak_megabytes": _peak_megabytes()}
 

@@ -222,10 +222,7 @@ def test_predictions_come_out_for_numbers(number: Walk) -> None:
     for name in PREDICT:
         lines = (number.place / name / "predictions.csv").read_text().splitlines()
         ids, predicted = zip(*(line.split(",") for line in lines), strict=True)
-        assert ids == (
-            "patient_id",
-            *(make_id(name, row) for row in range(N_NEW)),
-        )  # a column of that name stays at home
+        assert ids == ("patient_id", *(make_id(name, row) for row in range(N_NEW)))  # which stays at home
         values = np.array(predicted[1:], dtype=float)
         truth = np.loadtxt(number.place / name / "new-patients.csv", delimiter=",", skiprows=1, usecols=6)
         assert np.mean((values - truth) ** 2) < np.var(truth), "the joint model has learned something"
@@ -236,8 +233,7 @@ def test_a_study_without_a_label_ends_in_an_export(unlabelled: Walk) -> None:
     assert table.column_names == ["participant", *(f"z{k}" for k in range(1, unlabelled.study.n_components + 1))]
     assert table.num_rows == 4 * N_ROWS
     assert sorted(path.name for path in (unlabelled.place / "south" / "result").iterdir()) == ["map.safetensors"]
-    said = unlabelled.run("analyst", "train", "--study", STUDY, code=2)
-    assert "label" in said.stderr
+    assert "label" in unlabelled.run("analyst", "train", "--study", STUDY, code=2).stderr
 
 
 @pytest.mark.parametrize("kind", ["classes", "number", "none"])
@@ -374,6 +370,17 @@ def test_a_table_that_does_not_fit_is_refused_by_row_and_column(
     assert "77123" not in found.output
     assert found.stdout == ""
     assert not output.exists()
+
+
+def test_a_second_upload_is_refused_and_the_first_given_again(classes: Walk, tmp_path: Path) -> None:
+    header, *lines = (classes.place / "south" / "patients.csv").read_text().splitlines()
+    output = tmp_path / "again.bundle"
+    for rows, code in (([*lines, lines[0].replace(",", "1,", 1)], 4), (lines[::-1], 0)):
+        (tmp_path / "rows.csv").write_text("\n".join([header, *rows]) + "\n")
+        share = classes.data("share", str(tmp_path / "rows.csv"))
+        classes.run("south", *share, "--labels", "--output", str(output), code=code)
+        assert output.exists() == (code == 0)
+    assert output.read_bytes() == (classes.place / "analyst" / "inbox" / "south.bundle").read_bytes()
 
 
 def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Walk, tmp_path: Path) -> None:

@@ -79,9 +79,10 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     checked = north.submit("#check form", data="patients.csv")
     assert "Do not share" in checked  # 40 rows of three columns, with the least noise
     assert "mooring check patients.csv" in checked
-    assert "The last check (mooring check patients.csv): Should you share these rows? Do not share" in north.find(
-        "document.querySelector('#share').innerText"
+    told = (
+        "The last check, of the table as it was then (mooring check patients.csv): Should you share these rows? Do not"
     )
+    assert told in north.find("document.querySelector('#share').innerText")
     refused = north.submit("#share form", data="patients.csv", labels=False)
     assert "consent for labels" in refused
     assert re.search(r"expected\s+given\s+got\s+none\s+cure\s+The analyst sees", refused)
@@ -118,7 +119,7 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         assert "leave it out" in desks["north"].take("fit", data="wide.csv")
         desks["north"].take("check", data="patients.csv")
         with serving(place / "north") as restarted:
-            advice = "The last check (mooring check patients.csv): Should"
+            advice = "The last check, of the table as it was then (mooring check patients.csv): Should"
             assert all(advice in one.ask("GET", "/").text for one in (desks["north"], restarted))
         desks["north"].upload({"patients.csv": (place / "north" / "new.csv").read_bytes()}, replace=True)
         desks["south"].take("check", data="patients.csv")
@@ -126,9 +127,7 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
             shared = desks[name].take("share", data="patients.csv")
             assert "sealed to 3 combiners, with noise for epsilon = 2" in shared
             assert ("The check of these rows: " in shared) == (name == "south")
-        waiting = (
-            desks["south"].ask("GET", "/").text
-        )  # nobody is sent to the report while there is something to wait for
+        waiting = desks["south"].ask("GET", "/").text  # nobody is sent to the report while a step waits
         assert re.findall(r'<details class="step[^>]* id="(\w+)" open>', waiting) == ["confirm"]
         copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
         (place / "analyst" / "inbox" / "x.bundle").write_text("none")

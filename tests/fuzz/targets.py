@@ -35,7 +35,7 @@ from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, read_result
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.protocol.participant.membership import make_member, open_anchor
-from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.participant.upload import Consent, share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records
@@ -164,7 +164,7 @@ def _records(world: World) -> tuple[list[Target], AlignmentState]:
         world.folder / "rows.csv",
         anchor=world.folder / "good.anchor",
         output=inbox / "p1.bundle",
-        labels=True,
+        consent=Consent(labels=True),
     )
     intake = collect(study, inbox, work)
     space = align_bundles(study, intake.bundles, work).space

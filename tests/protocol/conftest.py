@@ -16,7 +16,7 @@ import pytest
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor
-from mooring.protocol.participant.upload import ShareResult, share_rows
+from mooring.protocol.participant.upload import Consent, ShareResult, share_rows
 from mooring.protocol.storage.vault import Vault
 from tests.sites import vaulted_study
 
@@ -62,7 +62,7 @@ class SmallStudy:
     def share(self, vault: Vault | None = None, data: Path | None = None, *, output: Path, **rest: Any) -> ShareResult:
         """Share participant 1's table, unless told otherwise; it is no dealer, so its vault is untouched till then."""
         data = self.table(1) if data is None else data
-        rest = {"anchor": self.anchor, "output": output, "labels": True, **rest}
+        rest = {"anchor": self.anchor, "output": output, "consent": Consent(labels=True), **rest}
         return share_rows(vault or self.vaults[1], self.study, data, **rest)
 
     def copy_of_vault(self, name: str, i: int = 1) -> Vault:

@@ -26,7 +26,7 @@ from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor, open_anchor
-from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.participant.upload import Consent, share_rows
 from mooring.protocol.storage.vault import Vault
 from tests.sites import vaulted_study, write_rows
 
@@ -162,7 +162,7 @@ def build_world(folder: Path) -> World:
     deal_anchor(vaults[0], world.study, folder / "good.anchor")
     write_table(folder / "rows.csv", np.random.default_rng(0))
     anchor, output = folder / "good.anchor", folder / "good.bundle"
-    share_rows(vaults[0], world.study, folder / "rows.csv", anchor=anchor, output=output, labels=True)
+    share_rows(vaults[0], world.study, folder / "rows.csv", anchor=anchor, output=output, consent=Consent(labels=True))
     rows = np.random.default_rng(1).normal(size=(N, H))
     fitted = train_learner("linear", rows, np.arange(N) % 2, kind="classes", seed=0)
     (folder / "good.model").write_bytes(to_onnx(fitted))
@@ -178,7 +178,7 @@ def share_elsewhere(world: World, output: Path, study: Study) -> None:
     vault = Vault.open(copy)
     anchor = output.with_suffix(".anchor")
     deal_anchor(vault, study, anchor)
-    share_rows(vault, study, world.folder / "rows.csv", anchor=anchor, output=output, labels=True)
+    share_rows(vault, study, world.folder / "rows.csv", anchor=anchor, output=output, consent=Consent(labels=True))
 
 
 def write_table(path: Path, rng: np.random.Generator, n_rows: int = N) -> None:

@@ -23,7 +23,7 @@ from mooring.protocol.messages.signed_file import TensorSpec, encode_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import deal_anchor
 from mooring.protocol.participant.prediction import predict_rows
-from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.participant.upload import Consent, share_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.report import collect_records, summarise
 from tests.protocol.conftest import SmallStudy, make_small_study
@@ -77,7 +77,7 @@ def participant_actions(made: SmallStudy, name: str) -> list[Action]:
         table, anchor = made.write_table("again.csv", rows), made.folder / f"{study.digest[:16]}.anchor"
         deal_anchor(made.vaults[0], study, anchor)
         return lambda: share_rows(
-            opened(), study, table, anchor=anchor, output=made.folder / "again.bundle", labels=True
+            opened(), study, table, anchor=anchor, output=made.folder / "again.bundle", consent=Consent(labels=True)
         )
 
     result = made.folder / "results" / "hospital-1"

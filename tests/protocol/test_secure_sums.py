@@ -44,7 +44,7 @@ from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.prediction import Scoring, predict_rows
 from mooring.protocol.participant.role import check_table_fit
 from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
-from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.participant.upload import Consent, share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors
 from mooring.tables.schema import Column, Label
@@ -530,12 +530,13 @@ def test_rows_that_went_out_mapped_do_not_go_into_sums_nor_the_reverse(folder: P
     named = {f"p{i}": vault for i, vault in enumerate(given.vaults)}
     rotated = vaulted_study(named, given.analyst, 2, 8, columns=given.study.columns, label=given.study.label)
     deal_anchor(given.vaults[0], rotated, anchor := folder / "a.anchor")
-    share_rows(given.vaults[1], rotated, given.table(1), anchor=anchor, output=folder / "r.bundle", labels=True)
+    way: dict[str, Any] = {"anchor": anchor, "output": folder / "r.bundle", "consent": Consent(labels=True)}
+    share_rows(given.vaults[1], rotated, given.table(1), **way)
     with raising(RefusedError, "the upload"):
         given.share(1)
     given.share(2)
     with raising(RefusedError, "a second upload", reason="guarantee of sums means nothing"):
-        share_rows(given.vaults[2], rotated, given.table(2), anchor=anchor, output=folder / "r.bundle", labels=True)
+        share_rows(given.vaults[2], rotated, given.table(2), **way)
 
 
 def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) -> None:

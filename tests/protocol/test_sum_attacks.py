@@ -21,7 +21,7 @@ from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secure_sums import share_sums
 from mooring.protocol.participant.sum_inspection import _is_kept, _verdict
-from mooring.protocol.participant.upload import share_rows
+from mooring.protocol.participant.upload import Consent, share_rows
 from mooring.protocol.storage.vault import Floors
 from mooring.tables.schema import Column
 from tests.protocol.sum_studies import SumStudy, make_sum_study
@@ -126,12 +126,11 @@ def test_of_rows_that_went_into_sums_not_one_goes_out_mapped(folder: Path) -> No
     named = {f"p{i}": vault for i, vault in enumerate(given.vaults)}
     rotated = vaulted_study(named, given.analyst, 2, 8, columns=given.study.columns, label=given.study.label)
     deal_anchor(given.vaults[0], rotated, anchor := folder / "a.anchor")
-    lines = given.table(2, 200).read_text().splitlines()
-    (mixed := folder / "mixed.csv").write_text(
-        "\n".join([*lines, given.table(1, 200).read_text().splitlines()[1]]) + "\n"
-    )
+    shared, others = (given.table(i, 200).read_text().splitlines() for i in (1, 2))
+    (mixed := folder / "mixed.csv").write_text("\n".join([*others, shared[1]]) + "\n")
+    output, consent = folder / "r.bundle", Consent(labels=True)
     with raising(RefusedError, "a second upload", reason="guarantee of sums means nothing"):
-        share_rows(given.vaults[1], rotated, mixed, anchor=anchor, output=folder / "r.bundle", labels=True)
+        share_rows(given.vaults[1], rotated, mixed, anchor=anchor, output=output, consent=consent)
 
 
 def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:

@@ -66,8 +66,9 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
         "flagged": ["south"],
         "left out": ["north"],
         "not converged": False,
-        "limits": None,
+        "limits": [],
         "shared despite": None,
+        "other rows": None,
         "override": None,
     }
     assert shown["set_aside"] == [{"file": "west.bundle", "reason": "its signature does not hold"}]

@@ -68,8 +68,9 @@ def check(
     page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
     write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")
 
+    del told["rows_digest"]  # stays in the vault
     console.show(
-        {**found.as_dict(), "decision": decision, "page": str(page)},
+        {**told, "decision": decision, "page": str(page)},
         f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
         *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
         escape(found.verdict),

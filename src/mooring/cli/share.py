@@ -80,6 +80,7 @@ def share(
     to_whom = f" {to_whom}" if sent is None else ""
     told = participant.recall_check()
     result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint, "checked": told}
+    del result["rows_digest"]  # stays in the vault
     console.show(
         result if sent is None else {**result, "sent": sent.as_dict()},
         f"Wrote [bold]{escape(str(path))}[/bold]{again}: {what}.{to_whom}",

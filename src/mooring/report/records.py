@@ -97,12 +97,13 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "class_counts": {},
                 "verdict": _WORD,
                 "exceeded": [str],
-                "override": _WORD,
+                "rows_digest": _WORD,
             },
         ),
         "share": (
             "mooring share",
-            {"rows": int, "bundle_digest": str, "reissued": _FLAG, "epsilon": _NUMBER, "epsilon_in_all": _NUMBER},
+            {"rows": int, "bundle_digest": str, "reissued": _FLAG, "epsilon": _NUMBER, "epsilon_in_all": _NUMBER}
+            | {"rows_digest": _WORD, "override": _WORD, "exceeded": [str]},
         ),
         "predict": (
             "mooring predict",
@@ -127,7 +128,7 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
     """Read whichever records lie in a role's folder, by name; a folder without any gives an empty dict.
 
     Records that are absent are left out; one that is damaged is an error, since leaving it out would hide something. Without
-    `examples`, no row of a self-attack is kept.
+    `examples`, no row of a self-attack is kept. Once rows are shared, a check of others is left out, and `share` says so.
     """
     if not folder.is_dir():
         raise StorageError(
@@ -153,6 +154,10 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
     if attack := check.get("self_attack"):
         _require_audit(attack, what, cure)
         check["self_attack"] = attack if examples else _without_examples(attack)
+    share = found.get("share", check)
+    if check and share.get("rows_digest") != check.get("rows_digest"):
+        found.pop("check")
+        share["checked_other_rows"] = True
     return found
 
 

@@ -17,7 +17,7 @@ from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
 from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_scheme, list_attention, state_promise
-from mooring.report.verdict import judge, read_own_result
+from mooring.report.verdict import judge, limits_not_kept, read_own_result
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -110,7 +110,7 @@ def _decide(
     question = f"Should you share {what}?" if "check" in records else "Should participants share in this study?"
     if "share" in records:
         question = f"You shared {what}. Should you, by what is measured?"
-    broken = records.get("check", {}).get("exceeded")
+    broken = limits_not_kept(records)["limits"]
     if broken and not any(one["answer"] == "do not share" for one in weighed):
         words = f"the check does not show that {' and '.join(map(repr, broken))} is kept, which the study asks for"
         weighed = [*weighed, {"answer": "do not share", "reasons": [words]}]

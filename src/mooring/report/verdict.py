@@ -151,9 +151,11 @@ def _attention(records: Records) -> dict[str, Any]:
 
 def limits_not_kept(records: Records) -> dict[str, Any]:
     """Limits that a participant's rows do not keep, who shared all the same, and who delivered a model above its limit."""
-    check, delivery, predict = (records.get(name, {}) for name in ("check", "delivery", "predict"))
+    check, share, delivery, predict = (records.get(name, {}) for name in ("check", "share", "delivery", "predict"))
+    limits = dict.fromkeys([*(share.get("exceeded") or ()), *(check.get("exceeded") or ())])
     return {
-        "limits": check.get("exceeded"),
-        "shared despite": check.get("override"),
+        "limits": list(limits),
+        "shared despite": share.get("override") and {"by": share["override"], "limits": share.get("exceeded") or ()},
+        "other rows": share.get("checked_other_rows"),
         "override": delivery.get("override") or predict.get("override"),
     }

@@ -1,5 +1,6 @@
 """A participant from Python: what the analyst delivered, in a folder or at an address, is good to predict with."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 
 from mooring import Analyst, Participant, Study
 from mooring.cli.execution import REFUSED
+from mooring.desk.participant import list_participant_steps
+from mooring.desk.steps import Desk
+from mooring.desk.workspace import Workspace
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Predictions
-from mooring.report import collect_records
-from mooring.report.verdict import limits_not_kept, state_attention
+from mooring.report import collect_records, summarise
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.protocol.conftest import SmallStudy
@@ -95,25 +98,84 @@ def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_onl
     with raising(RefusedError, "the upload", reason="were not checked"):
         small_study.another(upload_limits=("error at least 0.5",)).share(output=output)
     given = make_sum_study(tmp_path, p=3, epsilon=2.0, upload_limits=("epsilon at most 1",))
-    one, table = Participant(given.study, given.vaults[0]), given.table(0, 12)
+    one, table, other = Participant(given.study, given.vaults[0]), given.table(0, 12), given.table(1, 13)
+    records = one.vault.study_folder(given.study.folder_name)
     with raising(RefusedError, "the upload", reason="were not checked"):
         one.share(table, output=output, override=why)  # nobody overrides what was not looked at
     given.study.write(tmp_path / "study.toml")
     agreed = ("--study", tmp_path / "study.toml", "--vault", given.vaults[0].folder)
-    commands.run("check", table, *agreed, code=REFUSED)
-    commands.run("share", table, *agreed, "--output", output, code=REFUSED, what="the upload")
+    assert "rows_digest" not in commands.run("check", table, *agreed, "--format", "json", code=REFUSED).stdout
+    before = (records / "check.json").read_bytes()
     with raising(InputError, "--override"):
         one.share(table, output=output, override="because")
     with raising(RefusedError, "the upload", reason="were not checked"):
-        one.share(given.table(0, 13), output=output, override=why)
+        one.share(other, output=output, override=why)
+    assert (records / "check.json").read_bytes() == before
+    assert why not in str(summarise(given.study, collect_records(records)))
+    commands.run("share", table, *agreed, "--output", output, code=REFUSED, what="the upload")
     assert not output.exists()
-    assert "The check of these rows: Should you share sums over these rows? Do not share" in commands.flat(
-        commands.run("share", table, *agreed, "--output", output, "--override", why).stdout
+    said = commands.run("share", table, *agreed, "--output", output, "--override", why, "--format", "json").stdout
+    assert "The check of these rows: Should you share sums over these rows? Do not share" in said
+    assert "rows_digest" not in said
+    shared = one.share(table, output=output)
+    assert (shared.reissued, shared.override, shared.exceeded) == (True, why, given.study.upload_limits)
+    one.check(other)
+    told = str(summarise(given.study, collect_records(records)))
+    assert f"Sharing them although 'epsilon at most 1' is not shown to be kept was decided by {why}." in told
+    assert "The last check is of other rows than those that were shared" in told
+    assert "'checked': False" in told
+    assert shared.rows_digest not in told
+    assert "were not checked" in one.recall_check()
+
+
+@pytest.mark.parametrize("tables", [(0, 0), (0, 1, 0), (1, 0)])
+def test_neither_another_seed_nor_another_table_undoes_a_check(
+    tables: tuple[int, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = make_sum_study(folder, p=3, epsilon=2.0, upload_limits=("epsilon at most 1",))
+    one, output = Participant(given.study, given.vaults[0]), folder / "p0.bundle"
+    for seed, i in enumerate(tables):
+        found = one.check(table := given.table(i, 12), seed=seed)
+        monkeypatch.setattr("mooring.protocol.participant.sum_inspection._is_kept", lambda *_: True)
+    if tables[0]:  # other rows: their check is not held against these, which need no override
+        assert one.share(table, output=output, override="Dr. Ash: to be safe").override == ""
+        return
+    assert (found.exceeded, "An earlier check" in found.verdict) == (given.study.upload_limits, True)
+    with raising(RefusedError, "the upload", reason="does not show"):
+        one.share(table, output=output)
+
+
+DAMAGE: list[Any] = [
+    *({"exceeded": wrong} for wrong in (None, 0, "", {}, [1])),
+    *({"verdict": None}, {"decision": 1}, {"command": None}, {"exceeded_by_rows": {"a": 1}}),
+    *(b"{}", b"[1]", b"[" * 100_000, b"\xff\xfe"),
+]
+
+
+def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Path) -> None:
+    given = make_sum_study(folder, p=3, epsilon=2.0, upload_limits=("epsilon at most 2",))
+    one, table, desk = (
+        Participant(given.study, given.vaults[0]),
+        given.table(0, 12),
+        Desk(Workspace(folder), given.vaults[0]),
     )
-    assert one.check(table).exceeded == ("epsilon at most 1",)  # which keeps the override
-    assert one.share(table, output=output).reissued
-    told = state_attention(limits_not_kept(collect_records(given.vaults[0].study_folder(given.study.folder_name))))
-    assert f"Sharing them all the same was decided by {why}." in told
+    one.check(table)
+    record = one.vault.study_path(given.study.folder_name) / "check.json"
+    whole = json.loads(record.read_bytes()) | {"decision": "Share."}
+    for damage in DAMAGE:
+        record.write_bytes(damage if isinstance(damage, bytes) else json.dumps(whole | damage).encode())
+        with raising(RefusedError, "the upload", reason="were not checked"):
+            one.share(table, output=folder / "p0.bundle", override="Dr. Ash: all the same")
+        assert "were not checked" in one.recall_check()
+        assert "The last check" not in str(list_participant_steps(desk, given.study, one.member.name))
+    assert one.check(table).exceeded == ()
+    record.write_bytes(json.dumps(whole).encode())
+    share = next(step for step in list_participant_steps(desk, given.study, one.member.name) if step.name == "share")
+    assert "The last check" in share.explanation
+    for is_checked in (True, False):
+        values = {"data": str(table), "ignore": ""}
+        assert share.run(values, lambda done, total, what="": None).is_whole == is_checked
+        record.unlink(missing_ok=True)
 
 
 def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:

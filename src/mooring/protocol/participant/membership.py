@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -105,37 +105,66 @@ def _require_epsilon(epsilon: float | None, floors: Floors) -> None:
         raise RefusedError("the study", reason=reason, cure=cure)
 
 
-def read_check(vault: Vault, study: Study) -> dict[str, Any]:
-    """What the last check in this study found; empty where there is none that can be read."""
-    try:
-        return dict(json.loads((vault.study_path(study.folder_name) / "check.json").read_bytes()))
-    except (OSError, ValueError, TypeError):  # what is damaged is told by the report
-        return {}
+_TEXTS = {"check": ("rows_digest", "verdict", "command"), "share": ("rows_digest", "override", "command")}
 
 
-def require_limits(vault: Vault, study: Study, rows_digest: str) -> None:
-    """Refuse a first upload of rows that the last check does not show to keep to the study's limits, unless overridden.
+def read_record(vault: Vault, study: Study, step: Literal["check", "share"]) -> dict[str, Any]:
+    """What the last check, or sharing, kept in this study; empty where nothing was, or what was kept is damaged.
 
     Parameters
     ----------
     vault, study
         The participant's.
+    step : {"check", "share"}
+    """
+    try:
+        found = json.loads((vault.study_path(study.folder_name) / f"{step}.json").read_bytes())
+        by_rows, texts = found.get("exceeded_by_rows", {}), [found[name] for name in _TEXTS[step]]
+        lists = [found["exceeded"], *by_rows.values()]
+        texts += [found.get("decision", ""), *(one for limits in lists for one in limits)]
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ):  # the report tells what is damaged
+        return {}
+    is_whole = all(isinstance(one, str) for one in texts) and all(isinstance(limits, list) for limits in lists)
+    return dict(found) if is_whole else {}
+
+
+def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) -> dict[str, Any]:
+    """Refuse a first upload of rows that the last check does not show to keep to the study's limits, unless overridden.
+
+    Returns what `ShareResult` keeps: the rows' digest, the override and the limits `exceeded` that it is for, both empty
+    where limits are kept. A bundle that is issued again keeps those of its first time.
+
+    Parameters
+    ----------
+    vault, study, override
+        As for `Participant.share`.
     rows_digest : str
         Of the rows to be shared.
     """
-    entry = Ledger(vault.folder).entry(study.digest)
-    if not study.upload_limits or (entry is not None and entry.bundle is not None):
-        return
-    checked, asks = read_check(vault, study), f"the study asks for {' and '.join(map(repr, study.upload_limits))}"
-    if checked.get("rows_digest") != rows_digest:
-        reason = f"{asks}, and these rows were not checked"
-        raise RefusedError("the upload", reason=reason, cure="Run 'mooring check' on this very table first.")
-    if checked.get("exceeded", True) and not checked.get("override"):
-        raise RefusedError(
-            "the upload",
-            reason=f"{asks}, and the check does not show that these rows keep to it",
-            cure="Stay out, or ask for a study with more noise; or give --override 'NAME: REASON', which your report shows.",
+    entry, checked = Ledger(vault.folder).entry(study.digest), read_record(vault, study, "check")
+    is_issued = entry is not None and entry.bundle is not None
+    if is_issued and (shared := read_record(vault, study, "share")):
+        return {"rows_digest": rows_digest, "override": shared["override"], "exceeded": tuple(shared["exceeded"])}
+    exceeded = tuple(checked["exceeded"]) if checked.get("rows_digest") == rows_digest else None
+    if exceeded and override:
+        return {"rows_digest": rows_digest, "override": override, "exceeded": exceeded}
+    if is_issued or not study.upload_limits or exceeded == ():
+        return {"rows_digest": rows_digest}
+    reason, cure = "these rows were not checked", "Run 'mooring check' on this very table first."
+    if exceeded:
+        reason = "the check does not show that these rows keep to it"
+        cure = (
+            "Stay out, ask for more noise, or 'mooring share --override' with 'NAME: REASON', which your report shows."
         )
+    asks = f"the study asks for {' and '.join(map(repr, study.upload_limits))}"
+    raise RefusedError("the upload", reason=f"{asks}, and {reason}", cure=cure)
 
 
 def deal_anchor(vault: Vault, study: Study, path: Path) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.card import Member
@@ -17,7 +18,7 @@ from mooring.protocol.participant.membership import (
     deal_anchor,
     find_membership,
     open_anchor,
-    read_check,
+    read_record,
     require_floors,
 )
 from mooring.protocol.participant.secure_sums import (
@@ -26,7 +27,7 @@ from mooring.protocol.participant.secure_sums import (
     confirm_bundles,
     share_sums,
 )
-from mooring.protocol.participant.upload import ShareResult, share_rows
+from mooring.protocol.participant.upload import Consent, ShareResult, share_rows
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
@@ -89,7 +90,8 @@ class Participant:
     ) -> Inspection:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
 
-        What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits.
+        What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits. A limit
+        that any check of these rows found exceeded stays so: another seed does not undo it.
 
         Parameters
         ----------
@@ -98,7 +100,7 @@ class Participant:
         seed : int
             Of the sample and the self-attack.
         """
-        from mooring.protocol.participant.inspection import inspect
+        from mooring.protocol.participant.inspection import inspect, state_exceeded
         from mooring.protocol.participant.sum_inspection import inspect_sums
 
         require_floors(self.study, self.vault.floors)
@@ -110,7 +112,11 @@ class Participant:
         counts = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
         found = look(self.study, sample.encoded, **counts, seed=seed, progress=progress)
         found = replace(found, rows_digest=collector.finish()[0].digest)
-        self.keep_record("check", found.as_dict(), command="")
+        exceeded = tuple(self.keep_record("check", found.as_dict(), command="")["exceeded"])
+        if earlier := [one for one in exceeded if one not in found.exceeded]:
+            verdict = f"{state_exceeded(earlier)}An earlier check of these rows found that. {found.verdict}"
+            found = replace(found, exceeded=exceeded, verdict=verdict)
+            self.keep_record("check", found.as_dict(), command="")
         return found
 
     def keep_record(
@@ -122,19 +128,24 @@ class Participant:
         ----------
         step : {"check", "share", "predict"}
         found : mapping
-            The result's `as_dict()`. Predictions without labels do not replace a score that was kept before; an override
-            of limits stays with the rows that it was for.
+            The result's `as_dict()`. Predictions without labels do not replace a score that was kept before; limits that
+            an earlier check of the same rows found exceeded are added.
         command : str
             How the step was asked for.
         """
         record = {"command": command, **found}
-        path = self.vault.study_folder(self.study.folder_name) / f"{step}.json"
-        if step == "predict" and found["score"] is None and path.exists():
-            record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
-        before = read_check(self.vault, self.study) if step == "check" else {}
-        if before.get("override") and before.get("rows_digest") == found["rows_digest"]:
-            record["override"] = before["override"]
-        self.vault.write(self.study.folder_name, path.name, json.dumps(record).encode())
+        with self.vault.lock():
+            path = self.vault.study_folder(self.study.folder_name) / f"{step}.json"
+            if step == "predict" and found["score"] is None and path.exists():
+                record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
+            if step == "check":
+                by_rows, rows = (
+                    read_record(self.vault, self.study, step).get("exceeded_by_rows", {}),
+                    found["rows_digest"],
+                )
+                record["exceeded"] = list(dict.fromkeys([*by_rows.get(rows, ()), *found["exceeded"]]))
+                record["exceeded_by_rows"] = by_rows | {rows: record["exceeded"]}
+            write_atomically(path, json.dumps(record).encode(), mode=0o600, what="the vault")
         return record
 
     def confirm(self, bundles: str | Path, *, output: Path) -> CombineResult:
@@ -175,24 +186,28 @@ class Participant:
         anchor : Path, optional
             The study's anchor file; secure sums have none.
         override : str
-            'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept.
+            'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept. It is
+            kept with the record of what was shared; where limits are kept, it is not needed and not kept.
         """
-        vault, study, checked = self.vault, self.study, read_check(self.vault, self.study)
         require_reasoned(override)
-        if override and checked.get("exceeded"):
-            vault.write(study.folder_name, "check.json", json.dumps(checked | {"override": override}).encode())
-        if study.sums is not None:
-            return share_sums(vault, study, data, output=output, ignore=ignore, progress=progress)
-        if anchor is None:
+        way: dict[str, Any] = {"output": output, "ignore": ignore, "progress": progress}
+        if self.study.sums is not None:
+            shared = share_sums(self.vault, self.study, data, override=override, **way)
+        elif anchor is None:
             cure = "Give the file that the dealer sent."
             raise InputError("anchor", expected="given, to share rows", got="none", cure=cure)
-        return share_rows(
-            vault, study, data, anchor=anchor, output=output, labels=labels, ignore=ignore, progress=progress
-        )
+        else:
+            consent = Consent(labels, override)
+            shared = share_rows(self.vault, self.study, data, anchor=anchor, consent=consent, **way)
+        self.keep_record("share", shared.as_dict(), command="")
+        return shared
 
     def recall_check(self) -> str:
         """What the last check said of the rows that were shared."""
-        entry, checked = Ledger(self.vault.folder).entry(self.study.digest), read_check(self.vault, self.study)
+        entry, checked = (
+            Ledger(self.vault.folder).entry(self.study.digest),
+            read_record(self.vault, self.study, "check"),
+        )
         if entry is None or checked.get("rows_digest") != entry.rows_digest:
             return "These rows were not checked: 'mooring check' tells what they give away."
         return f"The check of these rows: {checked.get('decision') or checked['verdict']}"

@@ -70,6 +70,7 @@ def share_sums(
     data: TableSource,
     *,
     output: Path,
+    override: str = "",
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> ShareResult:
@@ -79,6 +80,8 @@ def share_sums(
     ----------
     study : Study
         Of secure sums.
+    override : str
+        As in `Consent`.
     """
     scheme = study.sum_scheme
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
@@ -90,7 +93,7 @@ def share_sums(
         kept, ledger = vault.study_folder(study.folder_name) / _KEPT, Ledger(vault.folder)
         names, limit = hash_names(column.name for column in study.columns), vault.floors.most_epsilon
         spending = Spending(settings.epsilon, bool(settings.person), names, member.combining_key, limit)
-        require_limits(vault, study, rows.digest)
+        decided = require_limits(vault, study, rows.digest, override)
         entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, spending=spending)
         reissued = entry.bundle is not None
         if reissued and not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
@@ -109,7 +112,7 @@ def share_sums(
         copy_atomically(kept, output, mode=0o600, what="the bundle")
         spent = ledger.spent_epsilon(study.digest, rows, spending)
     assert entry.bundle is not None
-    return ShareResult(entry.n_rows, entry.bundle, reissued, epsilon=settings.epsilon, spent=spent)
+    return ShareResult(entry.n_rows, entry.bundle, reissued, None, settings.epsilon, spent, **decided)
 
 
 def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:

@@ -13,7 +13,7 @@ import io
 from collections import deque
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -67,6 +67,16 @@ _KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
 
 
 @dataclass(frozen=True)
+class Consent:
+    """What the owner of rows decides when sharing them."""
+
+    labels: bool = False
+    """Whether the analyst may see the label of every row as it is. A study with a label is refused without it."""
+    override: str = ""
+    """'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept."""
+
+
+@dataclass(frozen=True)
 class ShareResult:
     """What was shared; of secure sums, none of it but the digest leaves."""
 
@@ -80,6 +90,11 @@ class ShareResult:
     """Of a study of secure sums; None without noise."""
     spent: float = 0.0
     """What these rows have spent in other studies of secure sums."""
+    rows_digest: str = field(default="", repr=False)
+    """Keyed: by it the report knows whether these very rows were checked. It stays in the vault."""
+    override: str = ""
+    exceeded: tuple[str, ...] = ()
+    """Who shared, and why, although these limits of the study were not shown to be kept."""
 
     @property
     def epsilon_in_all(self) -> float | None:
@@ -87,7 +102,7 @@ class ShareResult:
         return None if self.epsilon is None or np.isinf(self.spent) else self.epsilon + self.spent
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for the record in the vault."""
         return {
             "rows": self.n_rows,
             "class_counts": self.class_counts,
@@ -95,6 +110,9 @@ class ShareResult:
             "reissued": self.reissued,
             "epsilon": self.epsilon,
             "epsilon_in_all": self.epsilon_in_all,
+            "rows_digest": self.rows_digest,
+            "override": self.override,
+            "exceeded": list(self.exceeded),
         }
 
 
@@ -114,7 +132,7 @@ def share_rows(
     *,
     anchor: Path,
     output: Path,
-    labels: bool = False,
+    consent: Consent,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> ShareResult:
@@ -128,15 +146,15 @@ def share_rows(
         The dealt anchor file.
     output : Path
         Where the bundle goes.
-    labels : bool, default False
-        Consent: whether the analyst may see the label of every row as it is. A study with a label is refused without it.
+    consent : Consent
+        Of the owner of the rows.
     ignore : collection of str
         Columns of the table that are not shared.
     progress : callable, optional
         Told how much is done, and of how much.
     """
     study.require_rows()
-    require_label_consent(study, labels)
+    require_label_consent(study, consent.labels)
     # A typing error there must not use up the one upload.
     require_writable(output, what="the bundle", inputs=(data, anchor))
     member = find_membership(vault, study)
@@ -151,7 +169,7 @@ def share_rows(
             surveyed, rows = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
             _require_no_small_class(study, surveyed.class_counts)
             ledger = Ledger(vault.folder)
-            require_limits(vault, study, rows.digest)
+            decided = require_limits(vault, study, rows.digest, consent.override)
             entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name)
             del rows  # of many rows, every array that is not needed any more is let go
             counts, reissued = surveyed.class_counts, entry.bundle is not None
@@ -179,7 +197,7 @@ def share_rows(
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the bundle")
     assert entry.bundle is not None
-    return ShareResult(entry.n_rows, entry.bundle, reissued, counts)
+    return ShareResult(entry.n_rows, entry.bundle, reissued, counts, **decided)
 
 
 def used_anchor(vault: Vault, study: Study) -> Path:
