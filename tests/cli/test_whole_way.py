@@ -377,8 +377,8 @@ def test_a_second_upload_is_refused_and_the_first_given_again(classes: Walk, tmp
     output = tmp_path / "again.bundle"
     for rows, code in (([*lines, lines[0].replace(",", "1,", 1)], 4), (lines[::-1], 0)):
         (tmp_path / "rows.csv").write_text("\n".join([header, *rows]) + "\n")
-        share = classes.data("share", str(tmp_path / "rows.csv"))
-        classes.run("south", *share, "--labels", "--output", str(output), code=code)
+        words = ["share", str(tmp_path / "rows.csv"), "--labels", "--output", str(output)]
+        classes.run("south", *classes.data(*words), code=code)
         assert output.exists() == (code == 0)
     assert output.read_bytes() == (classes.place / "analyst" / "inbox" / "south.bundle").read_bytes()
 

@@ -29,7 +29,7 @@ KILLED = 77
 MOST_POINTS = 400
 WRITES = {"open", "write", "flush", "truncate", "fsync", "replace", "link", "mkdir", "chmod"}
 CHANGES = WRITES | {
-    *("close", "rename", "unlink", "connect", "execute", "commit", "__enter__", "__exit__"),
+    *("close", "rename", "unlink", "connect", "execute", "commit", "__enter__", "__exit__")
 }  # with SQLite's
 
 

@@ -122,15 +122,8 @@ def read_record(vault: Vault, study: Study, step: Literal["check", "share"]) -> 
         by_rows, texts = found.get("exceeded_by_rows", {}), [found[name] for name in _TEXTS[step]]
         lists = [found["exceeded"], *by_rows.values()]
         texts += [found.get("decision", ""), *(one for limits in lists for one in limits)]
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-    ):  # the report tells what is damaged
-        return {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}  # the report tells what is damaged
     is_whole = all(isinstance(one, str) for one in texts) and all(isinstance(limits, list) for limits in lists)
     return dict(found) if is_whole else {}
 
@@ -161,7 +154,7 @@ def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) 
     if exceeded:
         reason = "the check does not show that these rows keep to it"
         cure = (
-            "Stay out, ask for more noise, or 'mooring share --override' with 'NAME: REASON', which your report shows."
+            "Stay out, ask for more noise, or give 'mooring share' --override 'NAME: REASON', which your report shows."
         )
     asks = f"the study asks for {' and '.join(map(repr, study.upload_limits))}"
     raise RefusedError("the upload", reason=f"{asks}, and {reason}", cure=cure)

@@ -139,12 +139,10 @@ class Participant:
             if step == "predict" and found["score"] is None and path.exists():
                 record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
             if step == "check":
-                by_rows, rows = (
-                    read_record(self.vault, self.study, step).get("exceeded_by_rows", {}),
-                    found["rows_digest"],
-                )
-                record["exceeded"] = list(dict.fromkeys([*by_rows.get(rows, ()), *found["exceeded"]]))
-                record["exceeded_by_rows"] = by_rows | {rows: record["exceeded"]}
+                by_rows = read_record(self.vault, self.study, step).get("exceeded_by_rows", {})
+                earlier = by_rows.get(found["rows_digest"], ())
+                record["exceeded"] = list(dict.fromkeys([*earlier, *found["exceeded"]]))
+                record["exceeded_by_rows"] = by_rows | {found["rows_digest"]: record["exceeded"]}
             write_atomically(path, json.dumps(record).encode(), mode=0o600, what="the vault")
         return record
 
@@ -204,10 +202,8 @@ class Participant:
 
     def recall_check(self) -> str:
         """What the last check said of the rows that were shared."""
-        entry, checked = (
-            Ledger(self.vault.folder).entry(self.study.digest),
-            read_record(self.vault, self.study, "check"),
-        )
+        entry = Ledger(self.vault.folder).entry(self.study.digest)
+        checked = read_record(self.vault, self.study, "check")
         if entry is None or checked.get("rows_digest") != entry.rows_digest:
             return "These rows were not checked: 'mooring check' tells what they give away."
         return f"The check of these rows: {checked.get('decision') or checked['verdict']}"
