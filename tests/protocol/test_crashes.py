@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ import pytest
 from mooring.atomic_io import copy_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.participant.membership import deal_anchor, open_anchor
+from mooring.protocol.participant.upload import Consent
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from tests.raising import raising
@@ -115,11 +117,26 @@ def take_up_again(small_study: Any, vault: Vault, output: Path, whole: bytes) ->
     output.unlink()
 
 
-def share_in(small_study: Any, place: Path, data: Path) -> Callable[[], object]:
+def share_in(small_study: Any, place: Path, data: Path, **rest: Any) -> Callable[[], object]:
     """A share by a copy of the vault in a folder, to a bundle beside it."""
     place.mkdir()
     vault = small_study.copy_of_vault(f"{place.name}/vault")
-    return lambda: small_study.share(vault, data, output=place / "out.bundle")
+    return lambda: small_study.share(vault, data, output=place / "out.bundle", **rest)
+
+
+def test_a_share_killed_at_every_write_keeps_who_overrode_a_limit_and_why(small_study, whole):
+    place, limit, why = small_study.folder / "killed", "error at least 0.5", "Dr. Ash: agreed"
+    (entry,) = Ledger(small_study.folder / "reference").entries()
+    checked = {"rows_digest": entry.rows_digest, "exceeded": [limit], "verdict": "", "command": ""}
+    one, given = small_study.another(upload_limits=(limit,)), {"consent": Consent(True, why)}
+    one.vaults[1].write(one.study.folder_name, "check.json", json.dumps(checked).encode())
+    for _ in every_kill(place, share_in(one, place, one.table(1), **given), least=60):
+        vault, output = Vault.open(place / "vault"), place / "out.bundle"
+        record = vault.study_path(one.study.folder_name) / "share.json"
+        assert not output.exists() or json.loads(record.read_bytes())["override"] == why
+        is_issued = any(entry.bundle for entry in Ledger(vault.folder).entries())
+        shared = one.share(vault, output=output, **({} if is_issued else given))
+        assert (shared.override, shared.exceeded) == (why, (limit,))
 
 
 def test_a_share_killed_at_every_write_is_taken_up_again_to_the_same_bytes(small_study, whole):

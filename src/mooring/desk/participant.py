@@ -16,7 +16,7 @@ from mooring.protocol.designer.revision import enrol_cards
 from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, SUM_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import LIST_FILE
-from mooring.protocol.participant.membership import issue_card, read_record
+from mooring.protocol.participant.membership import issue_card, read_check
 from mooring.protocol.participant.role import Participant, check_table_fit, describe_share
 from mooring.protocol.storage.vault import Vault
 from mooring.serialization import drop_empty_columns
@@ -240,11 +240,11 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         what, to_whom = describe_share(study, shared)
         again = " again, the same bytes as before" if shared.reissued else ""
         lines = (f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}.")
-        is_checked = read_record(person.vault, study, "check").get("rows_digest") == shared.rows_digest
+        is_checked = read_check(person.vault, study).get("rows_digest") == shared.rows_digest
         return Outcome((*lines, person.recall_check()), command=spell_command(*words), is_whole=is_checked)
 
     explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
-    if (checked := read_record(person.vault, study, "check")).get("decision"):
+    if (checked := read_check(person.vault, study)).get("decision"):
         explanation += f" The last check, of the table as it was then ({checked['command']}): {checked['decision']}"
     return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done)
 

@@ -472,10 +472,24 @@ def test_as_many_rows_with_more_than_half_of_the_columns_are_the_same_rows(folde
 
 @pytest.mark.parametrize(
     "changed",
-    [{0: None}, {1: 7}, {2: b"x"}, {3: -1}, {3: "3"}, {3: True}, {3: 2.0}, {4: None}, {5: 1}, {6: "more"}, {5: ...}],
+    [
+        {0: None},
+        {1: 7},
+        {2: b"x"},
+        {3: -1},
+        {3: "3"},
+        {3: True},
+        {3: 2.0},
+        {4: None},
+        {5: 1},
+        {6: 1},
+        {7: b"x"},
+        {8: "more"},
+        {5: ...},
+    ],
 )
 def test_an_entry_of_another_form_is_damaged(changed):
-    fine = {0: "study", 1: "name", 2: "digest", 3: 0, 4: "a b", 5: None}
+    fine = {0: "study", 1: "name", 2: "digest", 3: 0, 4: "a b", 5: None, 6: None, 7: None}
     assert (_entry(list(fine.values())).n_rows, _entry(list(fine.values())).column_tags) == (0, ("a", "b"))
     with raising(StorageError, "the ledger", reason="an entry of it is damaged"):
         _entry([value for value in (fine | changed).values() if value is not ...])

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,21 +105,14 @@ def _require_epsilon(epsilon: float | None, floors: Floors) -> None:
         raise RefusedError("the study", reason=reason, cure=cure)
 
 
-_TEXTS = {"check": ("rows_digest", "verdict", "command"), "share": ("rows_digest", "override", "command")}
-
-
-def read_record(vault: Vault, study: Study, step: Literal["check", "share"]) -> dict[str, Any]:
-    """What the last check, or sharing, kept in this study; empty where nothing was, or what was kept is damaged.
-
-    Parameters
-    ----------
-    vault, study
-        The participant's.
-    step : {"check", "share"}
-    """
+def read_check(vault: Vault, study: Study) -> dict[str, Any]:
+    """What the last check kept in this study; empty where nothing was, or what was kept is damaged."""
     try:
-        found = json.loads((vault.study_path(study.folder_name) / f"{step}.json").read_bytes())
-        by_rows, texts = found.get("exceeded_by_rows", {}), [found[name] for name in _TEXTS[step]]
+        found = json.loads((vault.study_path(study.folder_name) / "check.json").read_bytes())
+        by_rows, texts = (
+            found.get("exceeded_by_rows", {}),
+            [found[name] for name in ("rows_digest", "verdict", "command")],
+        )
         lists = [found["exceeded"], *by_rows.values()]
         texts += [found.get("decision", ""), *(one for limits in lists for one in limits)]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -128,11 +121,11 @@ def read_record(vault: Vault, study: Study, step: Literal["check", "share"]) -> 
     return dict(found) if is_whole else {}
 
 
-def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) -> dict[str, Any]:
+def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) -> tuple[str, tuple[str, ...]]:
     """Refuse a first upload of rows that the last check does not show to keep to the study's limits, unless overridden.
 
-    Returns what `ShareResult` keeps: the rows' digest, the override and the limits `exceeded` that it is for, both empty
-    where limits are kept. A bundle that is issued again keeps those of its first time.
+    Returns the override and the limits that it is for, both empty where limits are kept. The ledger keeps those of the first
+    time for a bundle that is issued again.
 
     Parameters
     ----------
@@ -141,15 +134,13 @@ def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) 
     rows_digest : str
         Of the rows to be shared.
     """
-    entry, checked = Ledger(vault.folder).entry(study.digest), read_record(vault, study, "check")
-    is_issued = entry is not None and entry.bundle is not None
-    if is_issued and (shared := read_record(vault, study, "share")):
-        return {"rows_digest": rows_digest, "override": shared["override"], "exceeded": tuple(shared["exceeded"])}
+    entry, checked = Ledger(vault.folder).entry(study.digest), read_check(vault, study)
     exceeded = tuple(checked["exceeded"]) if checked.get("rows_digest") == rows_digest else None
     if exceeded and override:
-        return {"rows_digest": rows_digest, "override": override, "exceeded": exceeded}
+        return override, exceeded
+    is_issued = entry is not None and entry.bundle is not None
     if is_issued or not study.upload_limits or exceeded == ():
-        return {"rows_digest": rows_digest}
+        return "", ()
     reason, cure = "these rows were not checked", "Run 'mooring check' on this very table first."
     if exceeded:
         reason = "the check does not show that these rows keep to it"

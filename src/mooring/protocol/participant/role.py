@@ -18,7 +18,7 @@ from mooring.protocol.participant.membership import (
     deal_anchor,
     find_membership,
     open_anchor,
-    read_record,
+    read_check,
     require_floors,
 )
 from mooring.protocol.participant.secure_sums import (
@@ -139,7 +139,7 @@ class Participant:
             if step == "predict" and found["score"] is None and path.exists():
                 record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
             if step == "check":
-                by_rows = read_record(self.vault, self.study, step).get("exceeded_by_rows", {})
+                by_rows = read_check(self.vault, self.study).get("exceeded_by_rows", {})
                 earlier = by_rows.get(found["rows_digest"], ())
                 record["exceeded"] = list(dict.fromkeys([*earlier, *found["exceeded"]]))
                 record["exceeded_by_rows"] = by_rows | {found["rows_digest"]: record["exceeded"]}
@@ -190,20 +190,17 @@ class Participant:
         require_reasoned(override)
         way: dict[str, Any] = {"output": output, "ignore": ignore, "progress": progress}
         if self.study.sums is not None:
-            shared = share_sums(self.vault, self.study, data, override=override, **way)
-        elif anchor is None:
+            return share_sums(self.vault, self.study, data, override=override, **way)
+        if anchor is None:
             cure = "Give the file that the dealer sent."
             raise InputError("anchor", expected="given, to share rows", got="none", cure=cure)
-        else:
-            consent = Consent(labels, override)
-            shared = share_rows(self.vault, self.study, data, anchor=anchor, consent=consent, **way)
-        self.keep_record("share", shared.as_dict(), command="")
-        return shared
+        consent = Consent(labels, override)
+        return share_rows(self.vault, self.study, data, anchor=anchor, consent=consent, **way)
 
     def recall_check(self) -> str:
         """What the last check said of the rows that were shared."""
         entry = Ledger(self.vault.folder).entry(self.study.digest)
-        checked = read_record(self.vault, self.study, "check")
+        checked = read_check(self.vault, self.study)
         if entry is None or checked.get("rows_digest") != entry.rows_digest:
             return "These rows were not checked: 'mooring check' tells what they give away."
         return f"The check of these rows: {checked.get('decision') or checked['verdict']}"

@@ -48,7 +48,7 @@ from mooring.protocol.messages.sums.bundle import (
     write_sum_bundle,
 )
 from mooring.protocol.participant.membership import find_membership, require_floors, require_limits
-from mooring.protocol.participant.upload import ShareResult
+from mooring.protocol.participant.upload import ShareResult, hand_out
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
 from mooring.protocol.storage.ledger import Ledger, Spending
 from mooring.protocol.storage.vault import Vault
@@ -94,7 +94,9 @@ def share_sums(
         names, limit = hash_names(column.name for column in study.columns), vault.floors.most_epsilon
         spending = Spending(settings.epsilon, bool(settings.person), names, member.combining_key, limit)
         decided = require_limits(vault, study, rows.digest, override)
-        entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, spending=spending)
+        entry = ledger.record_intent(
+            study.digest, study.name, rows, owner=member.name, spending=spending, decided=decided
+        )
         reissued = entry.bundle is not None
         if reissued and not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
             raise RefusedError(
@@ -108,11 +110,8 @@ def share_sums(
             digest = write_sum_bundle(kept, study, encode_signed(noisy), vault.signing_key)
             ledger.record_bundle(study.digest, digest)
             entry = ledger.entry(study.digest) or entry
-        clear_partial_copies(output)
-        copy_atomically(kept, output, mode=0o600, what="the bundle")
         spent = ledger.spent_epsilon(study.digest, rows, spending)
-    assert entry.bundle is not None
-    return ShareResult(entry.n_rows, entry.bundle, reissued, None, settings.epsilon, spent, **decided)
+        return hand_out(ShareResult.of(entry, reissued=reissued, epsilon=settings.epsilon, spent=spent), kept, output)
 
 
 def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:

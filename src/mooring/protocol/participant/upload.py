@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from collections import deque
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -54,7 +55,7 @@ from mooring.protocol.participant.membership import (
     require_limits,
 )
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
-from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.storage.ledger import Entry, Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.reader import THREADS
@@ -95,6 +96,12 @@ class ShareResult:
     override: str = ""
     exceeded: tuple[str, ...] = ()
     """Who shared, and why, although these limits of the study were not shown to be kept."""
+
+    @classmethod
+    def of(cls, entry: Entry, **rest: Any) -> ShareResult:
+        """What the ledger says of an upload, and the rest."""
+        rest |= {"rows_digest": entry.rows_digest, "override": entry.override, "exceeded": entry.exceeded}
+        return cls(entry.n_rows, entry.bundle or "", **rest)
 
     @property
     def epsilon_in_all(self) -> float | None:
@@ -170,7 +177,7 @@ def share_rows(
             _require_no_small_class(study, surveyed.class_counts)
             ledger = Ledger(vault.folder)
             decided = require_limits(vault, study, rows.digest, consent.override)
-            entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name)
+            entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, decided=decided)
             del rows  # of many rows, every array that is not needed any more is let go
             counts, reissued = surveyed.class_counts, entry.bundle is not None
             if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
@@ -194,10 +201,22 @@ def share_rows(
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
         _keep_anchor(study, used_anchor(vault, study), anchor, dealt.file_digest)
-        clear_partial_copies(output)
-        copy_atomically(kept, output, mode=0o600, what="the bundle")
-    assert entry.bundle is not None
-    return ShareResult(entry.n_rows, entry.bundle, reissued, counts, **decided)
+        return hand_out(ShareResult.of(entry, reissued=reissued, class_counts=counts), kept, output)
+
+
+def hand_out(shared: ShareResult, kept: Path, output: Path) -> ShareResult:
+    """Copy a bundle out of the vault; before it can leave, the record beside it says what was shared, by whose override.
+
+    Parameters
+    ----------
+    kept, output : Path
+        The bundle in the vault, and where it goes.
+    """
+    record = json.dumps({"command": "", **shared.as_dict()}).encode()
+    write_atomically(kept.with_name("share.json"), record, mode=0o600, what="the vault")
+    clear_partial_copies(output)
+    copy_atomically(kept, output, mode=0o600, what="the bundle")
+    return shared
 
 
 def used_anchor(vault: Vault, study: Study) -> Path:

@@ -54,6 +54,13 @@ CREATE TABLE IF NOT EXISTS combined (
     list TEXT NOT NULL               -- SHA-256 of the one closing list that was answered
 )
 """,
+    """
+CREATE TABLE IF NOT EXISTS overridden (
+    study TEXT PRIMARY KEY,
+    override TEXT NOT NULL,          -- who shares, and why,
+    exceeded TEXT NOT NULL           -- although these limits, one a line, are not shown to be kept
+)
+""",
 )
 
 
@@ -67,6 +74,12 @@ class Entry:
     n_rows: int
     column_tags: tuple[str, ...]
     bundle: str | None
+    override: str = ""
+    exceeded: tuple[str, ...] = ()
+    """Who shared, and why, although these limits of the study were not shown to be kept."""
+
+
+_SELECT = "SELECT uploads.*, override, exceeded FROM uploads LEFT JOIN overridden USING (study)"
 
 
 @dataclass(frozen=True)
@@ -95,13 +108,13 @@ class Ledger:
     def entry(self, study_digest: str) -> Entry | None:
         """What is written down for a study."""
         with self._connect() as connection:
-            row = connection.execute("SELECT * FROM uploads WHERE study = ?", (study_digest,)).fetchone()
+            row = connection.execute(f"{_SELECT} WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else _entry(row)
 
     def entries(self) -> tuple[Entry, ...]:
         """Everything that is written down."""
         with self._connect() as connection:
-            return tuple(_entry(row) for row in connection.execute("SELECT * FROM uploads ORDER BY name, study"))
+            return tuple(_entry(row) for row in connection.execute(f"{_SELECT} ORDER BY name, study"))
 
     def record_intent(
         self,
@@ -111,6 +124,7 @@ class Ledger:
         *,
         owner: str = "its owner",
         spending: Spending | None = None,
+        decided: tuple[str, Sequence[str]] = ("", ()),
     ) -> Entry:
         """Write down that these rows are about to be uploaded in this study, or refuse.
 
@@ -123,6 +137,8 @@ class Ledger:
             Of the vault, in words.
         spending : Spending, optional
             Of secure sums.
+        decided : tuple
+            `Entry.override` and `Entry.exceeded`: no crash can part them from the upload that they are of.
         """
         found = self.entry(study_digest)
         if found is not None and found.rows_digest == rows.digest and found.bundle is not None:
@@ -143,18 +159,23 @@ class Ledger:
             prints = np.ascontiguousarray(rows.prints, "<u8").data.cast("B")
             file.write(prints)
             file.write(hashlib.sha256(prints).digest())  # one wrong bit, and a row would not be known again
-        entry = Entry(study_digest, name, rows.digest, int(rows.prints.size), rows.column_tags, None)
+        n_rows, (override, exceeded) = int(rows.prints.size), decided
         with self._connect() as connection, connection:
             connection.execute(
                 "INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, NULL)",
-                (study_digest, name, rows.digest, entry.n_rows, " ".join(rows.column_tags)),
+                (study_digest, name, rows.digest, n_rows, " ".join(rows.column_tags)),
             )
+            connection.execute("DELETE FROM overridden WHERE study = ?", (study_digest,))
+            if override:
+                connection.execute(
+                    "INSERT INTO overridden VALUES (?, ?, ?)", (study_digest, override, "\n".join(exceeded))
+                )
             if spending is not None:
                 connection.execute(
                     "INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?)",
                     (study_digest, spending.epsilon, int(spending.persons), spending.columns, spending.combining_key),
                 )
-        return entry
+        return Entry(study_digest, name, rows.digest, n_rows, rows.column_tags, None, override, tuple(exceeded))
 
     def record_bundle(self, study_digest: str, bundle_digest: str) -> None:
         """Write down that the bundle is finished; from here on it may have left."""
@@ -311,11 +332,12 @@ def _second_upload(which: str, where: str, why: str = _FRESH_NOISE) -> RefusedEr
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    study, name, rows_digest, n_rows, tags, bundle = [*row, *[b""] * 6][:6]
-    words = (study, name, rows_digest, tags, "" if bundle is None else bundle)
-    if not all(isinstance(word, str) for word in words) or type(n_rows) is not int or n_rows < 0 or len(row) != 6:
+    study, name, rows_digest, n_rows, tags, bundle, override, exceeded = [*row, *[b""] * 8][:8]
+    words = (study, name, rows_digest, tags, *("" if word is None else word for word in (bundle, override, exceeded)))
+    if not all(isinstance(word, str) for word in words) or type(n_rows) is not int or n_rows < 0 or len(row) != 8:
         raise _damaged("an entry of it is damaged")
-    return Entry(study, name, rows_digest, n_rows, tuple(tags.split()), bundle)
+    decided = override or "", tuple((exceeded or "").splitlines())
+    return Entry(study, name, rows_digest, n_rows, tuple(tags.split()), bundle, *decided)
 
 
 def _damaged(reason: str) -> StorageError:
