@@ -42,11 +42,12 @@ from mooring.protocol.messages.sums.bundle import open_share, sum_bundle_tensors
 from mooring.protocol.participant import secure_sums
 from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.prediction import Scoring, predict_rows
-from mooring.protocol.participant.role import check_table_fit
+from mooring.protocol.participant.role import Participant, check_table_fit
 from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
 from mooring.protocol.participant.upload import Consent, share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors
+from mooring.report import summarise
 from mooring.tables.schema import Column, Label
 from tests.protocol.sum_studies import SumStudy, make_sum_study
 from tests.raising import raising
@@ -353,7 +354,7 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     for i in range(5):
         given.share(i)
     given.close()
-    for sums, n_warnings in ({}, 0), ({"epsilon": None, "least_rows": 500}, 3):  # beside noise, a class may be small
+    for sums, n_warnings in ({}, 0), ({"epsilon": None, "least_rows": 500}, 4):  # beside noise, a class may be small
         study = replace(given.study, sums=replace(given.study.sums, **sums), smallest_class=1000)
         fit, warnings = check_table_fit(study, given.table(0))
         assert (fit.fits, len(warnings)) == (True, n_warnings)
@@ -544,11 +545,20 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
     fine = [f"id {k // 2}" for k in range(30)]
     path = given.table(0, persons=fine)
     assert given.share(0, data=path)
+    assert check_table_fit(given.study, path)[1] == []
+    one = Participant(given.study, given.vaults[1])
     for persons in (["id 1", *fine[1:-1], "ID 1 "], [*fine[:-3], "", "", ""]):
-        with raising(InputError, "rows of a person"):
-            given.share(1, data=given.table(1, persons=persons))
-    with pytest.raises(InputError):
-        given.share(1)  # no such column
+        path = given.table(1, persons=persons)
+        with raising(InputError, "rows of a person", got="(1 person has more than 2)"):
+            given.share(1, data=path)
+        assert ["(1 person has" in words for words in check_table_fit(given.study, path)[1]] == [True]
+        decision = summarise(given.study, {"check": (found := one.check(path)).as_dict()})["decision"]
+        assert (decision["answer"], "(1 person has" in decision["words"]) == ("do not share", True)
+        assert found.hazards[0].startswith(found.refused[0])
+    with raising(InputError, expected="which names persons"):
+        given.share(1)
+    with raising(InputError, expected="which names persons"):
+        one.check(given.table(1))
     mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None, least_rows=25)
     drawn: list[np.ndarray] = []
     with pytest.MonkeyPatch.context() as patch:

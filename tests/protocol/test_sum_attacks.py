@@ -174,6 +174,8 @@ def test_means_are_of_persons_with_a_name(folder: Path) -> None:
     """Nine rows of one person beside one of another's, none with a name, would move the sums by 1.27 times the bound."""
     given = make_sum_study(folder, person="who", rows_per_person="mean")
     named = [f"id {k}" for k in range(28)]
+    nameless = given.table(0, persons=[*named, "", ""])
     with raising(InputError, "rows of a person"):
-        given.share(0, data=given.table(0, persons=[*named, "", ""]))
+        given.share(0, data=nameless)
+    assert Participant(given.study, given.vaults[0]).check(nameless).refused
     assert given.share(0, data=given.table(0, persons=[*named, "a", "a"]))

@@ -97,6 +97,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "class_counts": {},
                 "verdict": _WORD,
                 "exceeded": [str],
+                "refused": [str],
                 "rows_digest": _WORD,
             },
         ),

@@ -114,6 +114,9 @@ def _decide(
     if broken and not any(one["answer"] == "do not share" for one in weighed):
         words = f"the check does not show that {' and '.join(map(repr, broken))} is kept, which the study asks for"
         weighed = [*weighed, {"answer": "do not share", "reasons": [words]}]
+    if refused := [] if "share" in records else records.get("check", {}).get("refused") or []:
+        reasons = [f"'mooring share' refuses them: {reason}" for reason in refused]
+        weighed = [{"answer": "do not share", "reasons": reasons}, *weighed]
     answers = [fact["answer"] for fact in verdict["joining"] if fact["answer"] is not None]
     found = decide(question, weighed, answers)
     return found | {"words": render_sentence("verdict.txt.jinja", "decision", found)}

@@ -8,7 +8,7 @@ a value. For an audit the same is done by an inferred schema, whose numbers are 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -148,6 +148,7 @@ def check_fit(
     labels: LabelUse = "require",
     ignore: Sequence[str] = (),
     person: str = "",
+    each: Callable[[EncodedRows], object] | None = None,
     progress: Progress | None = None,
 ) -> TableFit:
     """Read a whole table in bounded memory, and collect everything that does not fit.
@@ -156,6 +157,8 @@ def check_fit(
     ----------
     schema, data, labels, ignore, person, progress
         As in `encoded_batches`, which refuses what is found here.
+    each : callable, optional
+        Called with every block of rows in which everything fits.
     """
     reading = _open(schema, data, labels, ignore, person)
     log = ProblemLog(reading.columns, reading.label)
@@ -163,6 +166,8 @@ def check_fit(
     stopped = ""
     try:
         for encoded in _scan(reading, log, _ROWS_AT_ONCE, progress):
+            if encoded is not None and each is not None:
+                each(encoded)
             if encoded is not None and encoded.labels is not None and counts.size:
                 counts += np.bincount(encoded.labels, minlength=counts.size)
     except InputError as problem:

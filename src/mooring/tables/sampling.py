@@ -36,6 +36,7 @@ def sample_rows(
     data: TableSource,
     *,
     ignore: Collection[str] = (),
+    person: str = "",
     seed: int = 0,
     at_most: int | None = None,
     each: Callable[[EncodedRows], object] | None = None,
@@ -52,6 +53,8 @@ def sample_rows(
         A file, or a table in memory.
     ignore : collection of str, optional
         Columns of the table that the schema does not have, and that are left out.
+    person : str
+        As in `encoded_batches`.
     seed : int, default 0
         For which rows stay.
     at_most : int, optional
@@ -66,7 +69,7 @@ def sample_rows(
     kept: EncodedRows | None = None
     draws: npt.NDArray[np.float64] = np.zeros(0)
     n_rows = 0
-    for block in read_ahead(encoded_batches(schema, data, ignore=tuple(ignore))):
+    for block in read_ahead(encoded_batches(schema, data, ignore=tuple(ignore), person=person)):
         if each is not None:
             each(block)
         if schema.label.kind == "classes" and block.labels is not None:

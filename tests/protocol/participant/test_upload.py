@@ -14,7 +14,7 @@ from mooring.errors import RefusedError
 from mooring.protocol.messages.bundle import Bundle, verify_bundle
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.participant import upload
-from mooring.protocol.participant.membership import Perturbation, open_anchor
+from mooring.protocol.participant.membership import Perturbation, list_refusals, open_anchor
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches
 from tests.permissions import has_mode
@@ -150,6 +150,8 @@ def test_a_class_of_fewer_rows_than_the_study_allows_is_refused_and_an_empty_one
     small_study: SmallStudy, count: int
 ) -> None:
     strict = replace(small_study.study, smallest_class=3)
-    upload._require_no_small_class(strict, {"yes": 0, "no": 3})
+    assert list_refusals(strict, 3, {"yes": 0, "no": 3}) == []
+    refusal, *others = list_refusals(strict, 3 + count, {"yes": count, "no": 3})
     with raising(RefusedError, "the upload", reason="'yes'"):
-        upload._require_no_small_class(strict, {"yes": count, "no": 3})
+        raise refusal
+    assert not others

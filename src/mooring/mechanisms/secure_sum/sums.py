@@ -204,6 +204,15 @@ class PersonCounts:
         """The most rows that a person has."""
         return int(self._counts.max(initial=0))
 
+    @property
+    def has_nameless(self) -> bool:
+        """Whether a row has no person. Of several, one could move their common mean by more than a mean of its own."""
+        return MISSING_VALUE in self._persons
+
+    def count_above(self, most: int) -> int:
+        """How many persons have more rows than this."""
+        return int(np.count_nonzero(self._counts > most))
+
     def add(self, persons: Matrix) -> None:
         """Count rows: equal numbers are one person's."""
         own, counts = np.unique(persons, return_counts=True)
@@ -219,14 +228,7 @@ class PersonCounts:
         return np.asarray(self._counts[place])
 
     def require_same(self, others: PersonCounts) -> None:
-        """Refuse rows that were not those counted, or are nobody's.
-
-        Who had more rows than were counted would weigh too much. Of several without a name, one could move their common mean
-        by more than a mean of its own.
-        """
-        if MISSING_VALUE in self._persons:
-            cure = "Leave those rows out, or give each of these persons a name."
-            raise InputError("rows of a person", expected="a person's name in each", got="rows without one", cure=cure)
+        """Refuse rows that were not those counted: who had more rows would weigh too much."""
         same = np.array_equal(self._persons, others._persons, equal_nan=True)
         if not (same and np.array_equal(self._counts, others._counts)):
             raise _changed_persons()

@@ -85,6 +85,8 @@ class Inspection:
     """Of secure sums, membership with the study's noise and without any; None where it could not be run."""
     rows_digest: str = ""
     """Keyed: by it `share` knows these very rows again."""
+    refused: tuple[str, ...] = ()
+    """Why `share` takes no such rows, whatever attackers make of them; what helps is among the hazards."""
 
     @property
     def level(self) -> float | None:
@@ -105,6 +107,7 @@ class Inspection:
             "sums": None if self.sums is None else self.sums.as_dict(),
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
+            "refused": list(self.refused),
             "rows_digest": self.rows_digest,
         }
 
@@ -148,7 +151,7 @@ def inspect(
     if counts is None and study.label.kind == "classes" and labels is not None:
         tally = np.bincount(np.asarray(labels, dtype=np.int64), minlength=len(study.label.classes))
         counts = {name: int(count) for name, count in zip(study.label.classes, tally, strict=True)}
-    hazards = (*_hazards_of_rows(study, rows, projection), *_hazards_of_labels(study, counts, labels))
+    hazards = (*_hazards_of_rows(study, rows, projection), *(hazards_of_labels([labels]) if labels is not None else ()))
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
     in_all = rows.shape[0] if n_rows is None else n_rows
     tried = result.points[0] if result.points else None
@@ -190,20 +193,6 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
             "the self-attack's figures are uncertain. What helps: more rows, or a study of fewer components."
         )
     return found + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
-
-
-def _hazards_of_labels(
-    study: Study, class_counts: dict[str, int] | None, labels: npt.NDArray[Any] | None
-) -> tuple[str, ...]:
-    """A sentence for each class that has rows, but fewer than the study allows, and one on labels unique to a row."""
-    few = {} if class_counts is None else {k: n for k, n in class_counts.items() if 0 < n < study.smallest_class}
-    small = tuple(
-        f"Class {name!r} has {count} {'row' if count == 1 else 'rows'}, fewer than the study's smallest_class of "
-        f"{study.smallest_class}: labels travel as they are, and such rows stand out. Sharing them is refused. What helps: "
-        "leaving them out, or a study that merges classes."
-        for name, count in few.items()
-    )
-    return small or (() if labels is None else tuple(hazards_of_labels([labels])))
 
 
 def _standing_warnings(study: Study) -> tuple[str, ...]:

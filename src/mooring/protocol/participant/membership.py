@@ -20,6 +20,7 @@ from mooring.atomic_io import hash_file, open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.anchors import anchor_from_gaussian
 from mooring.mechanisms.kernel import represent_anchor
+from mooring.mechanisms.secure_sum.sums import PersonCounts
 from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret
 from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
@@ -94,6 +95,50 @@ def require_floors(study: Study, floors: Floors) -> None:
         if used and scale < floor:
             reason = f"its {name} of {scale:g} is below your floor of {floor:g}"
             raise RefusedError("the study", reason=reason, cure=cure)
+
+
+def list_refusals(
+    study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None = None
+) -> list[InputError | RefusedError]:
+    """Why `share` takes no such rows, whatever attackers make of them; empty where it does.
+
+    Parameters
+    ----------
+    n_rows, class_counts, persons
+        Of the whole table.
+    """
+    settings, found = study.sums, list[InputError | RefusedError]()
+    is_noisy = settings is not None and settings.epsilon is not None  # beside noise, a class may be small
+    why = (
+        "labels are visible to the analyst: such rows stand out"
+        if settings is None
+        else "such rows can be read in sums"
+    )
+    small = [] if is_noisy else [k for k, n in (class_counts or {}).items() if 0 < n < study.smallest_class]
+    for name in small:
+        reason = f"fewer than {study.smallest_class} rows have the label {name!r}, and {why}"
+        cure = "Leave those rows out, or gather more of them; the study's smallest_class says how many."
+        found.append(RefusedError("the upload", reason=reason, cure=cure))
+    if settings is None:
+        return found
+    if not is_noisy and n_rows < settings.least_rows:
+        expected, cure = f"{settings.least_rows} or more, as the study says", "Gather more, or stay out of this study."
+        found.append(InputError("rows", expected=expected, got=str(n_rows), cure=cure))
+    if persons is None or not settings.person:
+        return found
+    most = settings.rows_per_person
+    if most == "mean" and persons.has_nameless:
+        expected, cure = "a person's name in each", "Leave those rows out, or give each of these persons a name."
+        found.append(InputError("rows of a person", expected=expected, got="rows without one", cure=cure))
+    elif most != "mean" and persons.most > most:
+        n_persons = persons.count_above(most)
+        got = f"up to {persons.most} ({n_persons} person{'s have' if n_persons > 1 else ' has'} more than {most})"
+        cure = (
+            "Keep the study's number of rows of each person, chosen without looking at the label (rows without a person "
+            "count as one person's); or ask for rows_per_person = 'mean', which adds each person's mean."
+        )
+        found.append(InputError("rows of a person", expected=f"{most} at most, as the study says", got=got, cure=cure))
+    return found
 
 
 def _require_epsilon(epsilon: float | None, floors: Floors) -> None:

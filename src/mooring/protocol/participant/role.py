@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
+from mooring.mechanisms.secure_sum.sums import PersonCounts
 from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import require_reasoned
@@ -17,6 +18,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import (
     deal_anchor,
     find_membership,
+    list_refusals,
     open_anchor,
     read_check,
     require_floors,
@@ -31,7 +33,7 @@ from mooring.protocol.participant.upload import Consent, ShareResult, share_rows
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.tables import TableFit, check_fit
+from mooring.tables import EncodedRows, TableFit, check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress, TableSource
 
@@ -104,14 +106,19 @@ class Participant:
         from mooring.protocol.participant.sum_inspection import inspect_sums
 
         require_floors(self.study, self.vault.floors)
-        if self.study.sums is not None and self.study.sums.person:
-            ignore = (*ignore, self.study.sums.person)
+        person = self.study.sums.person if self.study.sums else ""
         collector = RowCollector(self.vault.ledger_key, self.study.schema)
-        sample = sample_rows(self.study.schema, data, ignore=ignore, seed=seed, each=collector.add)
+        sample = sample_rows(self.study.schema, data, ignore=ignore, person=person, seed=seed, each=collector.add)
         look: Callable[..., Inspection] = inspect if self.study.sums is None else inspect_sums
-        counts = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
+        counts: dict[str, Any] = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
         found = look(self.study, sample.encoded, **counts, seed=seed, progress=progress)
-        found = replace(found, rows_digest=collector.finish()[0].digest)
+        refusals = list_refusals(self.study, **counts, persons=collector.persons)
+        found = replace(
+            found,
+            rows_digest=collector.finish()[0].digest,
+            hazards=(*map(str, refusals), *found.hazards),
+            refused=tuple(str(one).removesuffix(f". {one.cure}") for one in refusals),
+        )
         exceeded = tuple(self.keep_record("check", found.as_dict(), command="")["exceeded"])
         if earlier := [one for one in exceeded if one not in found.exceeded]:
             verdict = f"{state_exceeded(earlier)}An earlier check of these rows found that. {found.verdict}"
@@ -242,20 +249,22 @@ class Participant:
 def check_table_fit(
     study: Study, data: TableSource, *, ignore: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[TableFit, list[str]]:
-    """Everything of a table that does not fit a study, which needs no roster; and warnings about classes that are too small.
+    """Everything of a table that does not fit a study, which needs no roster; and why `share` refuses one that fits.
 
     Parameters
     ----------
     study, data, ignore, progress
         As for `Participant.check`.
     """
-    person = study.sums.person if study.sums else ""
-    fit = check_fit(study.schema, data, ignore=ignore, person=person, progress=progress)
-    refuses = study.sums is None or study.sums.epsilon is None  # beside noise, a class may be small
-    small = [name for name, n in fit.class_counts.items() if refuses and 0 < n < study.smallest_class]
-    return fit, [
-        f"Class {name!r} has fewer than {study.smallest_class} rows: the study refuses such a table." for name in small
-    ]
+    person, persons = study.sums.person if study.sums else "", PersonCounts()
+
+    def count(block: EncodedRows) -> None:
+        if block.persons is not None:
+            persons.add(block.persons)
+
+    fit = check_fit(study.schema, data, ignore=ignore, person=person, each=count, progress=progress)
+    refusals = list_refusals(study, fit.n_rows, fit.class_counts, persons) if fit.fits else []
+    return fit, [f"'mooring share' refuses such a table: {one}" for one in refusals]
 
 
 def describe_share(study: Study, shared: ShareResult) -> tuple[str, str]:

@@ -47,7 +47,7 @@ from mooring.protocol.messages.sums.bundle import (
     words_of,
     write_sum_bundle,
 )
-from mooring.protocol.participant.membership import find_membership, require_floors, require_limits
+from mooring.protocol.participant.membership import find_membership, list_refusals, require_floors, require_limits
 from mooring.protocol.participant.upload import ShareResult, hand_out
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
 from mooring.protocol.storage.ledger import Ledger, Spending
@@ -139,18 +139,14 @@ def _sum_rows(
             )
         )
 
-    counted, seen = PersonCounts(), PersonCounts()
-    most = scheme.settings.rows_per_person
-    by_mean = most == "mean"
+    counted = PersonCounts()
+    by_mean = scheme.settings.rows_per_person == "mean"
     for block in read(None) if by_mean else ():
         counted.add(np.asarray(block.persons))
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as threads:  # which work on different rows instead
         for block in read(progress):
             assert block.labels is not None
-            weights = None
-            if block.persons is not None:
-                seen.add(block.persons)
-                weights = counted.of(block.persons) if by_mean else None
+            weights = counted.of(np.asarray(block.persons)) if by_mean else None
             rows, scaled = block.rows, scale_labels(study, block.labels)
 
             def add(here: slice, rows: Any = rows, scaled: Any = scaled, weights: Any = weights) -> None:
@@ -160,11 +156,13 @@ def _sum_rows(
             adding = threads.map(add, [slice(start, start + _ROWS_A_TASK) for start in starts])
             collector.add(block)
             list(adding)  # raises what was refused
-    _require_rows(scheme, sums.n_rows, collector.counts, study.smallest_class)
-    if most == "mean":
-        counted.require_same(seen)
-    elif person:
-        _require_persons(seen.most, most)
+    if sums.n_rows > scheme.most_rows:
+        expected, cure = f"{scheme.most_rows} at most", "Share fewer rows."
+        raise InputError("rows", expected=expected, got=str(sums.n_rows), cure=cure)
+    for refusal in list_refusals(study, sums.n_rows, collector.by_class, collector.persons):
+        raise refusal
+    if by_mean:
+        counted.require_same(collector.persons)
     return sums.vector, collector.finish()[0]
 
 
@@ -174,31 +172,6 @@ def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return labels
     low, high = study.label.low, study.label.high
     return np.clip((2 * labels - low - high) / (high - low), -1.0, 1.0)
-
-
-def _require_rows(scheme: SumScheme, n_rows: int, counts: Integers, smallest_class: int) -> None:
-    if scheme.settings.epsilon is None and n_rows < scheme.settings.least_rows:
-        expected = f"{scheme.settings.least_rows} or more, as the study says"
-        raise InputError("rows", expected=expected, got=str(n_rows), cure="Gather more, or stay out of this study.")
-    if n_rows > scheme.most_rows:
-        raise InputError("rows", expected=f"{scheme.most_rows} at most", got=str(n_rows), cure="Share fewer rows.")
-    if scheme.settings.epsilon is None and ((counts > 0) & (counts < smallest_class)).any():
-        raise RefusedError(
-            "the upload",
-            reason=f"a class has fewer than {smallest_class} rows, and in sums without noise such rows can be read",
-            cure="Leave those rows out, or gather more of them; the study's smallest_class says how many.",
-        )
-
-
-def _require_persons(found: int, most: int) -> None:
-    if found > most:
-        raise InputError(
-            "rows of a person",
-            expected=f"{most} at most, as the study says",
-            got=f"{found} for some person",
-            cure="Keep the study's number of rows of each person, chosen without looking at the label (rows without a "
-            "person count as one person's); or ask for rows_per_person = 'mean', which adds each person's mean.",
-        )
 
 
 @dataclass(frozen=True)

@@ -54,12 +54,6 @@ def inspect_sums(
     tell(1, 2, "a model of your own")
     local = measure_local_only(study, encoded.rows, encoded.labels, seed)
     tell(2, 2, "done")
-    small = {} if class_counts is None else {k: n for k, n in class_counts.items() if 0 < n < study.smallest_class}
-    hazards = tuple(
-        f"Class {name!r} has fewer rows than the study's smallest_class of {study.smallest_class}: without noise such rows "
-        "can be read off the sums, and sharing them is refused."
-        for name in (small if settings.epsilon is None else ())
-    )
     warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
     if len(encoded.rows) < n_rows:
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
@@ -68,7 +62,7 @@ def inspect_sums(
         one for one in study.upload_limits if not _is_kept(LeakageLimit.parse(one), settings.epsilon, tried)
     )
     verdict = state_exceeded(exceeded) + _verdict(study, audit)
-    return Inspection(n_rows, class_counts, hazards, tuple(warnings), local, verdict, exceeded, sums=audit)
+    return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, sums=audit)
 
 
 def _is_kept(limit: LeakageLimit, epsilon: float | None, tried: SumResult | None) -> bool:

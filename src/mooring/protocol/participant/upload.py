@@ -50,6 +50,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import (
     Perturbation,
     find_membership,
+    list_refusals,
     open_anchor,
     require_floors,
     require_limits,
@@ -174,7 +175,8 @@ def share_rows(
         kept = vault.study_folder(study.folder_name) / _KEPT
         with open_scratch(kept.parent, what="the bundle") as mapped:
             surveyed, rows = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
-            _require_no_small_class(study, surveyed.class_counts)
+            for refusal in list_refusals(study, surveyed.order.size, surveyed.class_counts):
+                raise refusal
             ledger = Ledger(vault.folder)
             decided = require_limits(vault, study, rows.digest, consent.override)
             entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, decided=decided)
@@ -246,8 +248,7 @@ def _survey(
         for one in made:
             mapped.write(one.result())
     rows, order, labels = collector.finish()
-    by_class = dict(zip(study.label.classes, collector.counts.tolist(), strict=True)) if study.label.classes else None
-    return _Surveyed(order, labels, by_class), rows
+    return _Surveyed(order, labels, collector.by_class), rows
 
 
 def _place(
@@ -375,17 +376,6 @@ def require_label_consent(study: Study, is_given: bool) -> None:
             cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, say so: "
             "--labels, labels=True in Python, labels = true in a FLARE site's mooring.toml.",
         )
-
-
-def _require_no_small_class(study: Study, counts: dict[str, int] | None) -> None:
-    for name, count in (counts or {}).items():
-        if 0 < count < study.smallest_class:
-            raise RefusedError(
-                "the upload",
-                reason=f"fewer than {study.smallest_class} rows have the label {name!r}, and labels are visible to the "
-                "analyst: such rows stand out",
-                cure="Leave those rows out, or gather more of them; the study's smallest_class says how many.",
-            )
 
 
 def _keep_anchor(study: Study, kept: Path, given: Path, digest: str) -> None:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
+from mooring.mechanisms.secure_sum.sums import PersonCounts
 from mooring.protocol.crypto.keys import Secret
 from mooring.tables import Schema
 from mooring.tables.encoder import EncodedRows
@@ -141,7 +142,7 @@ class RowSummary:
 
 
 class RowCollector:
-    """Collects fingerprints, labels and counts of classes, block by block: what is asked of rows before they are shared.
+    """Collects fingerprints, labels and counts of classes and persons, block by block: what `share` asks of rows.
 
     Parameters
     ----------
@@ -155,17 +156,24 @@ class RowCollector:
         self._key, self._label, names = key, schema.label, [column.name for column in schema.columns]
         self._prints, self._n_columns = Fingerprinter(key, names), len(names)
         self._labels: list[npt.NDArray[Any]] = []
-        self.counts = np.zeros(len(schema.label.classes), dtype=np.int64)
+        self.counts, self.persons = np.zeros(len(schema.label.classes), dtype=np.int64), PersonCounts()
 
     def add(self, block: EncodedRows) -> None:
         """Take further rows."""
         self._prints.add(block.values[:, : self._n_columns])
+        if block.persons is not None:
+            self.persons.add(block.persons)
         if block.labels is None:
             return
         has_classes = self._label.kind == "classes"
         self._labels.append(block.labels.astype(np.min_scalar_type(self.counts.size) if has_classes else "<f4"))
         if has_classes:
             self.counts += np.bincount(block.labels, minlength=self.counts.size)
+
+    @property
+    def by_class(self) -> dict[str, int] | None:
+        """Rows a class so far; None without classes."""
+        return dict(zip(self._label.classes, self.counts.tolist(), strict=True)) if self.counts.size else None
 
     def finish(self) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger], npt.NDArray[Any] | None]:
         """What the ledger is told of all rows, the order of their fingerprints, and labels in the order they came."""
