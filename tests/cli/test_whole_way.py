@@ -27,8 +27,9 @@ from tests import commands
 
 WHOLE_PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 PAGE, _BY_SUMS = WHOLE_PAGE.split("## The way through by secure sums")
-SUMS, _OTHERS = _BY_SUMS.split("## Who never sends", 1)
-PAGE += _OTHERS
+_DRAFT, _REST = _BY_SUMS.split("**3. Check", 1)
+SUMS = _DRAFT + PAGE[PAGE.index("**2. Join") : PAGE.index("**4. Deal")] + _REST.partition("## Who never sends")[0]
+PAGE += _REST.partition("## Who never sends")[2]
 NAMES = ("north", "south", "east", "west")
 N_ROWS, N_NEW = 60, 12
 STUDY = "../post/study.toml"
