@@ -423,12 +423,9 @@ def test_luck_counts_the_attacks_of_each_panel(mnist):
     results, _ = mnist
     found = Drawings("mnist", results, facts=LUCK)
     two, four = (f"{100 * expect_best_guess(n, 100):.1f} %" for n in (2, 4))
-    assert (
-        f"The best of 2 attacks would reach {two} by luck alone, the best of 4 attacks {four}."
-        in found["linkage"].caption
-    )
+    assert f"Linked by luck alone: {two} (best of 2), {four} (best of 4)." in found["linkage"].caption
     ways = f"{100 * expect_best_guess(4, 100):.1f} %"
-    matched = f"Matched directly, the best of 2 attacks, by distance and by angle, would reach {ways} by luck alone"
+    matched = f"Matched by luck alone, by distance or angle: {ways} (best of 2)"
     assert matched in found["linkage-strongest"].caption
 
 
@@ -447,7 +444,7 @@ def test_a_learned_decoder_is_one_more_attack_in_black_and_leaves_the_papers_cur
         before, after = (lines(one["linkage"], label) for one in (plain, more))
         assert len(before) == len(after) == 1
         np.testing.assert_array_equal(before[0].get_ydata(), after[0].get_ydata())
-    assert "the best of 6 attacks" in more["linkage"].caption
+    assert "best of 6" in more["linkage"].caption
 
 
 def test_filled_markers_converged_and_open_ones_did_not(mnist):

@@ -85,13 +85,12 @@ def test_the_words_tell_each_number_of_attacks_once() -> None:
     facts = {"n_queries": 98, "n_galleries": 980}
     two = Results.from_rows([{"method": "m", "linkage:a": 0.1, "linkage:b": 0.2}])
     ends = {n: [f"{100 * expect_best_guess(n, g):.1f}" for g in (980, 98)] for n in (2, 3)}
-    assert describe_max_of_k([drawn_rows(), two, drawn_rows()], facts, "linkage", opening="In (a), the best") == (
-        f" In (a), the best of 2 attacks would reach {' to '.join(ends[2])} % by luck alone, the best of 3 attacks "
-        f"{' to '.join(ends[3])} % (980 to 98 independent galleries)."
+    assert describe_max_of_k([drawn_rows(), two, drawn_rows()], facts, "linkage") == (
+        f" Linked by luck alone: {' to '.join(ends[2])} % (best of 2), "
+        f"{' to '.join(ends[3])} % (best of 3); 980 to 98 galleries."
     )
-    assert describe_max_of_k([two], {"n_queries": 1000}, "linkage") == (
-        f" The best of 2 attacks would reach {100 * expect_best_guess(2, 1000):.1f} % by luck alone."
-    )
+    one = f" Linked by luck alone: {100 * expect_best_guess(2, 1000):.1f} % (best of 2)."
+    assert describe_max_of_k([two], {"n_queries": 1000}, "linkage") == one
     assert describe_max_of_k([two], {}, "linkage") == describe_max_of_k([Results.from_rows([])], facts, "linkage") == ""
 
 

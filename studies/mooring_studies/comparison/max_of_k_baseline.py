@@ -81,9 +81,7 @@ def estimate_max_of_k(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tu
     return most, fewest
 
 
-def describe_max_of_k(
-    parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind, *, opening: str = "The best"
-) -> str:
+def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind) -> str:
     """A sentence for a caption, with a blank before it: what luck alone gives in each part of a table.
 
     Nothing where the study did not note how many galleries it had, or no attack was run.
@@ -96,20 +94,17 @@ def describe_max_of_k(
         Say how many galleries.
     kind : Kind
         Linkage, or direct matching.
-    opening : str, default "The best"
-        First words.
     """
     found = {count_rivals(rows, kind): estimate_max_of_k(rows, facts, kind) for rows in parts}
     told = [(n, baseline) for n, baseline in sorted(found.items()) if baseline is not None]
     if not told:
         return ""
-    ways = ", by distance and by angle," if _WAYS[kind] > 1 else ""
-    first, *others = [(f"of {_attacks(n)}", _percent(*baseline)) for n, baseline in told]
-    more = "".join(f", the best {which} {reached}" for which, reached in others)
+    opening = "Linked by luck alone" if kind == "linkage" else "Matched by luck alone, by distance or angle"
+    reached = ", ".join(f"{_percent(*baseline)} (best of {n})" for n, baseline in told)
     counts = count_galleries(facts, kind)
     assert counts is not None  # else there was no luck to tell
-    spread = f" ({counts[1]:,} to {counts[0]:,} independent galleries)" if counts[0] < counts[1] else ""
-    return f" {opening} {first[0]}{ways} would reach {first[1]} by luck alone{more}{spread}."
+    spread = f"; {counts[1]:,} to {counts[0]:,} galleries" if counts[0] < counts[1] else ""
+    return f" {opening}: {reached}{spread}."
 
 
 def _noted(part: Mapping[str, Any], kind: Kind) -> list[int]:
@@ -117,10 +112,6 @@ def _noted(part: Mapping[str, Any], kind: Kind) -> list[int]:
     records, galleries = part.get("n_queries"), part.get("n_galleries")
     wanted = (records or galleries,) if kind == "match" else (records, galleries)
     return [int(count) for count in wanted if count]
-
-
-def _attacks(number: int) -> str:
-    return "1 attack" if number == 1 else f"{number} attacks"
 
 
 def _percent(least: float, most: float) -> str:

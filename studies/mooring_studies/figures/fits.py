@@ -167,9 +167,7 @@ class Material:
         counts = self.paper.where(method=terms.ANCHOR_NOISE).values("n_participants")
         return self.transition(counts[0]) if counts else None
 
-    def describe_max_of_k(
-        self, kind: Kind, methods: Iterable[str], *, opening: str = "The best", everywhere: bool = False
-    ) -> str:
+    def describe_max_of_k(self, kind: Kind, methods: Iterable[str], *, everywhere: bool = False) -> str:
         """What the strongest attack on each method reaches by luck alone, for a caption: see `describe_max_of_k`.
 
         In the first deployment, or in all of them.
@@ -179,15 +177,11 @@ class Material:
         kind : Kind
             Linkage, or direct matching.
         methods : iterable of str
-        opening : str, default "The best"
-            First words.
         everywhere : bool, default False
             Whether all deployments count, rather than the first.
         """
         results = self.results if everywhere else self.paper
-        return describe_max_of_k(
-            (results.where(method=method) for method in methods), self.facts, kind, opening=opening
-        )
+        return describe_max_of_k((results.where(method=method) for method in methods), self.facts, kind)
 
 
 def has_band(x: Vector, grid: Vector) -> NDArray[np.bool_]:

@@ -114,8 +114,8 @@ def draw_linkage_strongest(material: fits.Material) -> list[chart.Drawing]:
             chart.draw_chance(one),
         ]
         chart.write_end_labels(one, labels)
-    max_of_k = material.describe_max_of_k("linkage", _PAPER, opening="By the auditor, the best")
-    max_of_k += material.describe_max_of_k("match", _PAPER, opening="Matched directly, the best")
+    max_of_k = material.describe_max_of_k("linkage", _PAPER)
+    max_of_k += material.describe_max_of_k("match", _PAPER)
     return [chart.describe(canvas, "linkage-strongest", "linkage_strongest", max_of_k=max_of_k)]
 
 

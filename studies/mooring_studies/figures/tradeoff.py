@@ -80,8 +80,8 @@ def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
         _decorate(one, material, shaded=True, with_independent=not placed)
         legend |= chart.list_entries(one, without=_NAMED)
     chart.write_legend(canvas, legend, n_columns=3)
-    max_of_k = material.describe_max_of_k("match", _NOISY, opening="In (a), the best")
-    max_of_k += material.describe_max_of_k("linkage", _NOISY, opening="In (b), the best")
+    max_of_k = material.describe_max_of_k("match", _NOISY)
+    max_of_k += material.describe_max_of_k("linkage", _NOISY)
     return [chart.describe(canvas, "tradeoff-as-deployed", "tradeoff_as_deployed", max_of_k=max_of_k)]
 
 
