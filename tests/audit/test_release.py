@@ -207,7 +207,7 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
     found = measure_point_release(simulation, partition, learner="linear", seed=0, columns=columns)
     assert found is not None
     assert found.inversion is not None
-    assert found.inversion.interval.low > (found.inversion.control or 0) + 0.05
+    assert found.inversion.interval.low > found.inversion.control  # type: ignore[operator]
     assert found.inversion.control == pytest.approx(found.inversion.chance, abs=0.1)
     assert found.figures["membership_auc"].interval.low > 0.7
     assert measure_point_release(simulation, partition, learner="linear", seed=0).inversion is None  # type: ignore[union-attr]

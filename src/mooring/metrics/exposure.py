@@ -209,7 +209,7 @@ def find_exposed_rows(
     asked = {name: int(np.ceil(share * n)) - 1 for name, share in _SHARES.items() if share * n >= 1}
     exposed = {}
     for name, place in {"exposed_row": 0, **asked}.items():
-        attack = min(found, key=lambda one: found[one][place])
+        attack = min(found, key=lambda one: round(float(found[one][place]), 9))  # of equal attacks the first
         interval = Interval.unknown() if name == "exposed_row" else _order_interval(found[attack], _SHARES[name])
         chance = min(float(one[place]) for one in by_luck)
         value, words = float(found[attack][place]), _NAMES[name]
