@@ -75,13 +75,21 @@ def test_ids_dates_and_text_are_recognised_by_name_and_declared_columns_are_not_
         assert said in shown
 
 
-def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [(), ("--method", "secure-sum")])
+def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(
+    data: Path, tmp_path: Path, method: tuple[str, ...]
+) -> None:
     study = tmp_path / "study.toml"
-    run("init", data, "-o", study, *FILLED)
-    for cards, complete in ((["north"], False), (["south"], False), (["analyst"], True)):
-        role = "analyst" if cards == ["analyst"] else "participant"
-        said = run("enrol", card(tmp_path, cards[0], role), "--study", study).output
+    said = run("init", data, "-o", study, *FILLED, *method).output
+    assert ("With fewer than 5 combiners" in said) == bool(method)
+    for name, complete in (("north", False), ("south", False), ("analyst", True)):
+        role = ["--analyst"] if complete else []
+        commands.run(
+            "join", "--name", name, *role, "--vault", tmp_path / name, "--output", tmp_path / f"{name}.card.toml"
+        )
+        said = run("enrol", tmp_path / f"{name}.card.toml", "--study", study).output
         assert ("Not complete yet" in said, "telephone" in said) == (not complete, complete)
+        assert ("Each of the 2 combiners must answer" in said) == (complete and bool(method))
 
 
 def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path: Path) -> None:

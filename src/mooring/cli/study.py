@@ -191,6 +191,7 @@ def init(
         f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
         *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
         _describe_method(plain["method"]),
+        *([chosen["sums"].state_spare(len(chosen["sums"].combiners))] if "sums" in chosen else []),
         *(
             ()
             if from_plan is None or "sums" in chosen
@@ -257,6 +258,7 @@ def enrol(
     from mooring.protocol.designer.revision import enrol_cards
 
     agreed = enrol_cards(study, cards)
+    told = agreed.sums.state_spare(len(agreed.sum_scheme.combiners)) if agreed.sums and agreed.is_complete else ""
 
     console.show(
         {
@@ -264,8 +266,10 @@ def enrol(
             **_list_roster(agreed),
             "complete": agreed.is_complete,
             "fingerprint": agreed.fingerprint,
+            "warnings": [told] if told else [],
         },
         *_describe_roster(agreed),
+        *([f"[yellow]{told}[/yellow]"] if told else []),
         f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
         f"[bold]{agreed.fingerprint}[/bold]"
         if agreed.is_complete

@@ -88,6 +88,8 @@ def _enrol(desk: Desk, values: Values, progress: Progress) -> Outcome:
     told = f"Send study.toml to everybody, and compare this by telephone: {study.fingerprint}"
     if not study.is_complete:
         told = "Not complete yet: a study has two participants or more and an analyst."
+    elif study.sums and (spare := study.sums.state_spare(len(study.sum_scheme.combiners))):
+        told += f". {spare}"
     return Outcome((told,), command=spell_command("study", "enrol", *names))
 
 

@@ -199,8 +199,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
     sealed = (
         f"Each contribution is split among {k} combiner{'' if k == 1 else 's'}. Any {t} who follow the protocol open the "
         f"total of one list, of at least {scheme.quorum} contributions; {t} who together break it can open every single "
-        f"contribution; fewer than {t} learn nothing of any."
-        + (" If one of them does not answer, nothing can be opened." if t == k else "")
+        f"contribution; fewer than {t} learn nothing of any." + f" {settings.state_spare(k)}".rstrip()
     )
     if settings.epsilon is None:
         return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 from mooring.errors import InputError
@@ -100,6 +101,21 @@ class SumSettings:
     def unit(self) -> str:
         """Whom the guarantee is about."""
         return "person" if self.person else "row"
+
+    def threshold_of(self, n_combiners: int) -> int:
+        """How many of so many combiners open the total."""
+        least = max(self.n_colluders + 1, (2 * n_combiners + self.n_colluders) // 3 + 1)
+        return self.threshold or min(n_combiners, least)
+
+    def state_spare(self, n_combiners: int) -> str:
+        """A sentence where no combiner of so many is to spare, else nothing; where their number is open (0), from when on."""
+        spared = next(k for k in count(self.n_colluders + 2) if self.threshold_of(k) < k)
+        if not n_combiners:
+            return f"With fewer than {spared} combiners, one that is absent stops the study."
+        if self.threshold_of(n_combiners) < n_combiners:
+            return ""
+        must = f"Each of the {n_combiners} combiners must answer: one that is absent stops the study."
+        return must + ("" if self.threshold else f" From {spared} combiners on, one can be spared.")
 
     def privacy(self, *, quorum: int) -> SumPrivacy:
         """The guarantee as the accountant takes it; without noise, with an ε that stands for nothing."""
@@ -219,7 +235,7 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
             "combiners", expected="participants of the roster", got=repr(unknown[0]), cure="Enrol it, or name another."
         )
     k = len(combiners)
-    threshold = Threshold(k, settings.threshold or min(k, max(c + 1, (2 * k + c) // 3 + 1)), c)
+    threshold = Threshold(k, settings.threshold_of(k), c)
     quorum = settings.quorum or p - p // 10
     if not c < quorum <= p:
         raise InputError(
