@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "InputError",
@@ -25,6 +26,10 @@ __all__ = [
 
 class MooringError(Exception):
     """Root of all errors that mooring raises on purpose."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:  # errors must survive the way back from a worker process
+        fields = {name: value for name, value in vars(self).items() if name != "__notes__"}
+        return (partial(type(self), **fields), ()) if fields else super().__reduce__()
 
 
 class InputError(MooringError, ValueError):
@@ -50,10 +55,6 @@ class InputError(MooringError, ValueError):
     def __init__(self, what: str, *, expected: str, got: str, cure: str) -> None:
         self.what, self.expected, self.got, self.cure = what, expected, got, cure
         super().__init__(f"{what} must be {expected}, got {got} instead. {cure}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        keywords = {"expected": self.expected, "got": self.got, "cure": self.cure}
-        return partial(type(self), **keywords), (self.what,)  # errors must survive the way back from a worker process
 
 
 def require_choice(
@@ -86,9 +87,6 @@ class MissingExtraError(MooringError, ImportError):
             f"{needed_for} needs {package}, which is not installed. Install it with: pip install 'mooring[{extra}]'"
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), needed_for=self.needed_for, package=self.package, extra=self.extra), ()
-
 
 class RefusedError(MooringError):
     """Something that mooring will not do or take, because it would harm the people in the records.
@@ -112,9 +110,6 @@ class RefusedError(MooringError):
         self.what, self.reason, self.cure = what, reason, cure
         super().__init__(f"{what} is refused: {reason}. {cure}")
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), reason=self.reason, cure=self.cure), (self.what,)
-
 
 class StorageError(MooringError):
     """A file or folder that cannot be read or written: a full disk, a read-only folder, a file that is not there."""
@@ -122,9 +117,6 @@ class StorageError(MooringError):
     def __init__(self, what: str, *, reason: str, cure: str) -> None:
         self.what, self.reason, self.cure = what, reason, cure
         super().__init__(f"{what}: {reason}. {cure}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), reason=self.reason, cure=self.cure), (self.what,)
 
 
 class UnforeseenError(MooringError):

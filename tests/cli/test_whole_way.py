@@ -472,7 +472,9 @@ def test_a_process_of_its_own_exits_with_the_code_and_prints_json(again: Walk) -
     assert json.loads(found.stdout)["reissued"] is True
     assert "Traceback" not in found.stderr
     refused = process("--vault", "../analyst/vault")
-    assert (refused.returncode, refused.stdout) == (4, "")
+    error = json.loads(refused.stdout)
+    assert (refused.returncode, error["exit_code"], error["error"]["kind"]) == (4, 4, "RefusedError")
+    assert error["error"].keys() == {"kind", "message", "what", "reason", "cure"}
     assert refused.stderr.strip().startswith("mooring: the study is refused")
 
 

@@ -82,6 +82,16 @@ class Output(Console):
             typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
         self.say(*lines)
 
+    def fail(self, problem: MooringError | str, code: int) -> typer.Exit:
+        """Print what went wrong on standard error, and for programs on standard output with its fields; returns the exit."""
+        if self.format == "json":
+            kind, told = ("Interrupted", {}) if isinstance(problem, str) else (type(problem).__name__, vars(problem))
+            plain = {"error": {"kind": kind, "message": str(problem), **told}, "exit_code": code}
+            typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+        who = "" if isinstance(problem, str) else "[bold red]mooring:[/bold red] "
+        Console(stderr=True).print(f"{who}{escape(str(problem))}", highlight=False, soft_wrap=True)
+        return typer.Exit(code)
+
     def say(self, *lines: str | Table) -> None:
         """Print lines and tables, unless a result is printed as JSON."""
         for line in lines if self.format == "text" else ():
@@ -111,24 +121,22 @@ def make_table(lines: Rows, *, title: str, n_left: int, caption: str = "", n_row
 
 @contextmanager
 def run_command(format: str) -> Iterator[Output]:
-    """Run a command: errors become one message and an exit code that means something."""
-    errors = Console(stderr=True)
+    """Run a command: errors become one message, as JSON too where that is asked for, and an exit code with a meaning."""
     try:
-        yield Output(format)
+        yield (console := Output(format))
     except KeyboardInterrupt as problem:
-        errors.print("Interrupted. What is finished is kept: run the same command again to go on.")
-        raise typer.Exit(exit_code_of(problem)) from None
+        said = "Interrupted. What is finished is kept: run the same command again to go on."
+        raise console.fail(said, exit_code_of(problem)) from None
     except typer.Abort:
-        errors.print("No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE.")
-        raise typer.Exit(INTERRUPTED) from None
+        said = "No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE."
+        raise console.fail(said, INTERRUPTED) from None
     except typer.Exit:
         raise
     except Exception as problem:
         if not isinstance(problem, MooringError | OSError) and os.environ.get("MOORING_TRACEBACK"):
             raise
         shown = explain_error(problem, is_out_of_memory=_is_out_of_memory(problem))
-        errors.print(f"[bold red]mooring:[/bold red] {escape(str(shown))}", highlight=False, soft_wrap=True)
-        raise typer.Exit(_code(shown)) from None
+        raise console.fail(shown, _code(shown)) from None
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -197,15 +205,8 @@ def exit_code_of(problem: KeyboardInterrupt) -> int:
 
 
 def _code(problem: MooringError) -> int:
-    match problem:
-        case RefusedError():
-            return REFUSED
-        case StorageError():
-            return STORAGE
-        case UnforeseenError():
-            return UNFORESEEN
-        case _:
-            return BAD_INPUT
+    codes = {RefusedError: REFUSED, StorageError: STORAGE, UnforeseenError: UNFORESEEN}
+    return next((code for kind, code in codes.items() if isinstance(problem, kind)), BAD_INPUT)
 
 
 def ask_passphrase(vault: Path) -> str | None:

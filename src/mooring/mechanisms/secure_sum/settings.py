@@ -108,7 +108,7 @@ class SumSettings:
         return self.threshold or min(n_combiners, least)
 
     def state_spare(self, n_combiners: int) -> str:
-        """A sentence where no combiner of so many is to spare, else nothing; where their number is open (0), from when on."""
+        """A sentence where no combiner of so many is to spare, else nothing; where their number is open (0), when."""
         spared = next(k for k in count(self.n_colluders + 2) if self.threshold_of(k) < k)
         if not n_combiners:
             return f"With fewer than {spared} combiners, one that is absent stops the study."
