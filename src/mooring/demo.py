@@ -38,13 +38,11 @@ _N_COMBINERS = 15
 # linear algebra of macOS does not survive the copy, and Windows has none: there, each process loads its own.
 _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
-    "mooring.cli.app",
-    "mooring.protocol.analyst.delivery",
-    "mooring.protocol.participant.sum_inspection",
-    "mooring.protocol.participant.role",
-    "mooring.report.charts",
-    "mooring.report.study_page",
-    "onnxruntime",
+    *("mooring.cli.app", "mooring.report.charts", "mooring.report.study_page", "mooring.protocol.analyst.delivery"),
+    *("mooring.protocol.participant.role", "mooring.protocol.participant.sum_inspection"),
+    *("dp_accounting.rdp", "onnxruntime", "scipy.stats"),  # these, and what follows, are loaded where they are used
+    *("sklearn.compose", "sklearn.dummy", "sklearn.ensemble", "sklearn.inspection", "sklearn.kernel_approximation"),
+    *("sklearn.linear_model", "sklearn.svm"),
 ]
 
 
