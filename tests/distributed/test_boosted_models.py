@@ -42,11 +42,12 @@ def trained(n_classes: int, seed: int, *, depth: int = 4, rounds: int = 12, **mo
 
 
 def at_the_limits(trees: Trees, rng: np.random.Generator, n: int = 600) -> np.ndarray:
-    """Rows made of the numbers that trees compare with, of their neighbours, and of others."""
+    """Rows made of the numbers that trees compare with, of their neighbours, and of others; none is subnormal."""
     found = [rng.standard_normal((n, H)).astype(np.float32)]
     for away in (-np.inf, np.inf):
         found += [np.nextafter(rng.choice(trees.limit, (n, H)), np.float32(away)), rng.choice(trees.limit, (n, H))]
-    return np.concatenate(found)
+    rows = np.concatenate(found)
+    return np.where(np.abs(rows) < np.finfo(np.float32).tiny, np.float32(0), rows)
 
 
 def leaves(trees: Trees, rows: np.ndarray) -> np.ndarray:
@@ -71,6 +72,7 @@ def test_the_written_model_is_the_booster(n_classes: int, depth: int, rounds: in
     model = trained(n_classes, seed, depth=depth or 1, rounds=rounds, gamma=0 if depth else 1e9)
     trees, base = model.trees()
     assert trees.depth <= depth
+    assert not ((trees.limit != 0) & (np.abs(trees.limit) < np.finfo(np.float32).tiny)).any()
     rows = at_the_limits(trees, np.random.default_rng(seed))
     matrix = xgboost.DMatrix(rows, nthread=1)
     told = model._booster().predict(matrix, pred_leaf=True).reshape(len(rows), -1)

@@ -105,7 +105,7 @@ def _laid_out(
     return Trees(
         roots=starts[:-1],
         feature=np.where(leaf, 0, np.concatenate(feature)).astype(np.int32),
-        limit=np.where(leaf, np.float32(0), np.concatenate(limit)),
+        limit=np.where(leaf, np.float32(0), _normal(np.concatenate(limit))),
         left=lefts,
         right=rights,
         slot=np.maximum(np.cumsum(leaf) - 1, 0).astype(np.int32),
@@ -127,6 +127,12 @@ def rounded_down(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """The largest single-precision number not above: x ≤ t then says the same of single-precision x."""
     single = values.astype(np.float32)
     return np.where(single > values, np.nextafter(single, np.float32(-np.inf)), single)
+
+
+def _normal(limit: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Zero or the normal number next below where a limit is subnormal: runtimes may take a subnormal number for zero."""
+    tiny = np.finfo(np.float32).tiny
+    return np.where(np.abs(limit) < tiny, np.where(limit < 0, -tiny, np.float32(0)), limit)
 
 
 def _other(got: str) -> InputError:
