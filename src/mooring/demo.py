@@ -34,15 +34,14 @@ LABEL = "digit"
 _EVERYBODY = 20  # fewer participants do not get more rows each
 EPSILON = 2.0
 _N_COMBINERS = 15
-# What commands load: loaded once, in a process that the commands' processes are copies of. On Linux alone, since the
-# linear algebra of macOS does not survive the copy, and Windows has none: there, each process loads its own.
+# What commands load, at their start or where it is used: loaded once, in a process that their processes are copies of. On
+# Linux alone, since the linear algebra of macOS does not survive the copy, and Windows has none: there, each loads its own.
 _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
     *("mooring.cli.app", "mooring.report.charts", "mooring.report.study_page", "mooring.protocol.analyst.delivery"),
     *("mooring.protocol.participant.role", "mooring.protocol.participant.sum_inspection"),
-    *("dp_accounting.rdp", "onnxruntime", "scipy.stats"),  # these, and what follows, are loaded where they are used
-    *("sklearn.compose", "sklearn.dummy", "sklearn.ensemble", "sklearn.inspection", "sklearn.kernel_approximation"),
-    *("sklearn.linear_model", "sklearn.svm"),
+    *("dp_accounting.rdp", "onnxruntime", "scipy.stats", "sklearn.compose", "sklearn.dummy", "sklearn.ensemble"),
+    *("sklearn.inspection", "sklearn.kernel_approximation", "sklearn.linear_model", "sklearn.svm"),
 ]
 
 
