@@ -235,8 +235,7 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
     lost = Gain("balanced accuracy", -0.1, -0.15, -0.05, 60, 30)
     measured = utility.measure_utility
     monkeypatch.setattr(
-        "mooring.audit.auditor.measure_utility",
-        lambda *given, **options: measured(*given, **options) | {"gain": lost},
+        "mooring.audit.auditor.measure_utility", lambda *given, **options: measured(*given, **options) | {"gain": lost}
     )
     found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is found.answer is found.method is found.method_lines() is None

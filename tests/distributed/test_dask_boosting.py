@@ -61,13 +61,13 @@ class World:
         return Model.load(data, n_components=6, kind=label.kind, n_classes=len(label.classes))
 
 
-def world(client: Client, folder: Path, label: Label, p: int = 3) -> World:
+def world(client: Client, folder: Path, label: Label, p: int = 3, model_limit: str = "") -> World:
     """Rows whose label is told by two columns, of three participants; of four classes, nobody has the second.
 
     Numbers are tiny, and their spread is tiny beside them.
     """
     made = make(folder, kind="number" if label.kind == "number" else "classes", p=p)
-    study = replace(made.study, label=label)
+    study = replace(made.study, label=label, model_limit=model_limit)
     for k in range(p):
         path = made.inbox / f"site-{k}.bundle"
         bundle = verify_bundle(path, made.study)
@@ -95,7 +95,8 @@ def classes(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def number(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return world(cluster, tmp_path_factory.mktemp("number"), Label("y", "number", low=2e-4, high=4e-4))
+    label = Label("y", "number", low=2e-4, high=4e-4)
+    return world(cluster, tmp_path_factory.mktemp("number"), label, model_limit="membership at most 1 %")
 
 
 def in_one_process(made: World) -> Any:
@@ -129,6 +130,12 @@ def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_the
         found = train_on_dask(client, number.study, number.folder, learner="xgboost")
         assert found.score.value > 0.85
         assert np.mean(np.abs(number.model().predict(number.rows) - expected_numbers) < far) >= 0.999
+        assert found.release is not None
+        assert found.release.figures["membership_at_1_percent"].value > 0.02
+    shadow = boosting._boost_rows("xgboost", number.rows, number.labels, kind="number", seed=0)
+    assert np.mean(np.abs(shadow.predict(number.rows) - expected_numbers) < far) >= 0.999
+    shadow = boosting._boost_rows("xgboost", classes.rows, classes.labels, kind="classes", seed=0)
+    assert np.mean(shadow.predict(classes.rows) == expected) >= 0.999
 
 
 def test_shares_are_even_and_nobody_goes_without(tmp_path: Path) -> None:

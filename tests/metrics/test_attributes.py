@@ -167,10 +167,7 @@ def test_the_interval_of_r2_is_that_of_r2_on_the_resampled_rows(rng: np.random.G
     guesses = make_pipeline(StandardScaler(), Ridge()).fit(known[:, None], known).predict(rows)
     scores = [r2_score(truth, guesses, sample_weight=times) for times in resamples]
     expected = np.quantile(scores, [0.025, 0.975])
-    assert (found.interval.low, found.interval.high) == (
-        pytest.approx(expected[0]),
-        pytest.approx(expected[1]),
-    )
+    assert (found.interval.low, found.interval.high) == (pytest.approx(expected[0]), pytest.approx(expected[1]))
 
 
 def test_the_same_generator_gives_the_same_figures(rng: np.random.Generator) -> None:

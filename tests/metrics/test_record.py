@@ -96,11 +96,7 @@ def linkage() -> Any:
         build_identity_galleries(who, who[:25], seed=2),
     )
     return [
-        (
-            link(seen, rows, galleries, metric=metric).as_dict(),
-            galleries.candidates.sum(),
-            len(galleries.answers),
-        )
+        (link(seen, rows, galleries, metric=metric).as_dict(), galleries.candidates.sum(), len(galleries.answers))
         for galleries in built
         for metric in ("euclidean", "cosine")
     ]

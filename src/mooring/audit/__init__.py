@@ -6,15 +6,7 @@ from mooring.audit.identification.linkage import LinkageTest, make_galleries, ma
 from mooring.audit.leakage import Attempt, measure_leakage, run_attack, run_attack_batch, run_denoising
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
 from mooring.audit.planning import Plan, plan_study
-from mooring.audit.result import (
-    HEADLINE,
-    AttackOutcome,
-    AuditResult,
-    PointResult,
-    SumAudit,
-    SumResult,
-    find_strongest,
-)
+from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, SumAudit, SumResult, find_strongest
 from mooring.audit.simulation import Simulation, SimulationSettings, simulate
 from mooring.audit.specification import (
     DEFAULT_LIMIT,

@@ -114,6 +114,7 @@ def measure_trained_release(
     seed: int,
     queries: Matrix | None = None,
     on_model: Callable[[], None] | None = None,
+    train: Callable[..., Fitted] | None = None,
 ) -> ReleaseRisk | None:
     """Attack a learner's models; of many rows, 2,000 are drawn.
 
@@ -131,6 +132,8 @@ def measure_trained_release(
         The same rows as their owners would have them predicted, without noise.
     on_model : callable, optional
         Called after each model.
+    train : callable, optional
+        What trains them; `train_learner` unless given.
     """
     rng = np.random.default_rng([seed, 16])
     chosen = _draw_rows(labels if kind == "classes" else np.zeros(len(labels), dtype=np.intp), rng)
@@ -142,7 +145,7 @@ def measure_trained_release(
     outcomes = codes if kind == "classes" else labels
     included, answers, centres = draw_halves(N_MODELS, len(rows), rng=rng), [], []
     for half in included:
-        fitted = train_learner(learner, rows[half], outcomes[half], kind=kind, seed=seed)
+        fitted = (train or train_learner)(learner, rows[half], outcomes[half], kind=kind, seed=seed)
         answers.append(_answer(fitted, queries, classes.size))
         centres.append(fitted.centre)
         if on_model is not None:
@@ -271,9 +274,7 @@ def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:
     intervals = {"membership_auc": Interval(max(0.0, around.low), min(1.0, around.high))}
     return {
         name: replace(
-            figure,
-            interval=intervals.get(name) or clopper_pearson(round(figure.value * n_rows), n_rows),
-            n=n_rows,
+            figure, interval=intervals.get(name) or clopper_pearson(round(figure.value * n_rows), n_rows), n=n_rows
         )
         for name, figure in found.items()
     }

@@ -10,6 +10,8 @@ from rich.markup import escape
 from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 
+_UNMEASURED = "What the model gives away of its rows was not measured: the study states no limit on the model."
+
 
 @execution.command
 def deliver(
@@ -52,4 +54,5 @@ def deliver(
         f"What is under {place}: {content}. Let each read its own, and no other."
         if "://" in output
         else f"Send each the folder {place}: {content}. Give nobody another one's.",
+        *([] if agreed.model_limit or agreed.sums or not found.model_digest else [_UNMEASURED]),
     )

@@ -12,15 +12,7 @@ import numpy.typing as npt
 
 from mooring.audit.specification import EvaluationSpec
 from mooring.errors import InputError
-from mooring.metrics import (
-    ROW_METRICS,
-    Embedding,
-    Figure,
-    Galleries,
-    build_galleries,
-    build_identity_galleries,
-    link,
-)
+from mooring.metrics import ROW_METRICS, Embedding, Figure, Galleries, build_galleries, build_identity_galleries, link
 from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,7 @@ from mooring.engines.dask.cluster import (
     run_throttled,
     share_with_workers,
 )
-from mooring.engines.dask.xgboost_tasks import BINS, CutRows
+from mooring.engines.dask.xgboost_tasks import BINS, CutRows, load_share, train_share
 from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, train_distributed
 from mooring.errors import InputError
 from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, require_learner
@@ -57,14 +57,7 @@ from mooring.learners.fitting import choice_rows, draw_rows, group_folds, screen
 from mooring.learners.trees import MOST_TREES
 from mooring.protocol.analyst.alignment_state import AlignmentState, keep_model, read_space
 from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
-from mooring.protocol.analyst.training import (
-    Screened,
-    Steps,
-    Training,
-    export_model,
-    require_label,
-    score_participants,
-)
+from mooring.protocol.analyst.training import Screened, Steps, Training, export_model, require_label, score_participants
 from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix, Progress
 
@@ -191,8 +184,9 @@ def train_on_dask(
     left_out = screened.score_left_out(space.names, models[-1], kind=kind, rng=rng)
     rows = sum(job.counts)
     release = None
-    if study.model_limit and LEARNERS[learner].make is not None:  # boosted trees are trained by a cluster alone
-        release = measure_trained_release(learner, some, truth, kind=kind, seed=seed)
+    if study.model_limit:
+        train = _boost_rows if learner == "xgboost" else None
+        release = measure_trained_release(learner, some, truth, kind=kind, seed=seed, train=train)
     digest = hashlib.sha256(data).hexdigest()
     training = Training(learner, kind, overall, each, (), rows, rows, digest, None, left_out, release)
     made_of = {"study": study.digest, "space": space.space_digest}
@@ -303,6 +297,22 @@ def _boosted(
         models.append(FittedBoosted(features.learner, kind, features.centre, features.scale, own))
         job.steps.advance(len(job.groups))
     return models
+
+
+def _boost_rows(learner: str, rows: Matrix, labels: npt.NDArray[Any], *, kind: Kind, seed: int) -> Fitted:
+    """Boosted trees of rows that are all here, as a cluster makes them; classes are numbers from 0."""
+    centre, known = rows.mean(axis=0), np.unique(labels) if kind == "classes" else None
+    features = Features(learner, centre, float(np.sqrt(np.mean((rows - centre) ** 2))) or 1.0, None)
+    n_classes, unit = 0 if known is None else known.size, (0.0, 1.0)
+    if known is None:
+        unit = float(labels.mean(dtype=np.float64)), float(labels.std(dtype=np.float64)) or 1.0
+    elif n_classes == 1:
+        return _always(features, int(known[0]))
+    drawn = CutRows(np.zeros(len(rows), dtype=np.int64), to_float32(rows, features.centre, features.scale))
+    matrix = load_share(cast(Study, None), features, drawn.cuts(None), [(rows, labels)], known, unit)
+    raw = train_share(matrix, settings_for(kind, n_classes, seed), rounds_for(n_classes), None) or b""
+    model = Boosted(raw, known, centre=unit[0], scale=unit[1])
+    return FittedBoosted(learner, kind, features.centre, features.scale, model)
 
 
 def rounds_for(n_classes: int) -> int:

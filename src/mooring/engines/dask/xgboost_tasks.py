@@ -19,6 +19,7 @@ import numpy.typing as npt
 from mooring.engines.dask.block_tasks import Features, Piece, blocks_of
 from mooring.learners.boosted_trees import to_float32
 from mooring.protocol.messages.study import Study
+from mooring.typing import Matrix
 
 BINS = 256
 """Steps a number may be cut into: with more, a bin would not fit into one byte."""
@@ -51,7 +52,7 @@ def load_share(
     study: Study,
     features: Features,
     cuts: Singles,
-    pieces: Sequence[Piece],
+    pieces: Sequence[Piece | tuple[Matrix, npt.NDArray[Any]]],
     classes: npt.NDArray[np.int64] | None,
     unit: tuple[float, float] = (0.0, 1.0),
 ) -> Any:
@@ -60,7 +61,7 @@ def load_share(
     Parameters
     ----------
     study, features, pieces
-        What to read, and how rows are centred and scaled.
+        What to read, or rows and labels that are here, and how rows are centred and scaled.
     cuts : array
         Of each column, into bins.
     classes : integers or None
@@ -72,7 +73,7 @@ def load_share(
 
     def blocks() -> Iterator[tuple[Singles, npt.NDArray[Any]]]:
         for piece in pieces:
-            for rows, labels in blocks_of(study, piece):
+            for rows, labels in [piece] if isinstance(piece, tuple) else blocks_of(study, piece):
                 told = (labels - unit[0]) / unit[1] if classes is None else np.searchsorted(classes, labels)
                 yield to_float32(rows, features.centre, features.scale), told
 

@@ -139,7 +139,9 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
     if risk <= find_model_limit(study).bound:
         return Release(risk)
     if not override:
-        measured = f"up to {risk:.1%} may be told" if risk < 1 else "all may be told, for all that is known"
+        measured = (
+            f"up to {risk:.1%} may be told" if risk < 1 else "all may be told: it was not measured, or it holds rows"
+        )
         raise RefusedError(
             "the delivery",
             reason=f"the study's limit is '{study.model_limit}', and of the rows behind this model {measured}",

@@ -23,12 +23,7 @@ from mooring.protocol.participant.membership import (
     read_check,
     require_floors,
 )
-from mooring.protocol.participant.secure_sums import (
-    CombineResult,
-    combine_shares,
-    confirm_bundles,
-    share_sums,
-)
+from mooring.protocol.participant.secure_sums import CombineResult, combine_shares, confirm_bundles, share_sums
 from mooring.protocol.participant.upload import Consent, ShareResult, share_rows
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
