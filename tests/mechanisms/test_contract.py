@@ -20,14 +20,10 @@ SECRET = RigidMap.sample(3, rng=RNG)
 # What each method must do, said here once more and apart from its own description: noise on the data, an anchor
 # representation, noise on that.
 CONTRACT = {
-    "c-gdp": (False, False, False),
-    "c-gdp-data-noise": (True, False, False),
-    "i-gdp": (False, False, False),
-    "aa-i-gdp": (False, True, False),
-    "aa-i-gdp-data-noise": (True, True, False),
-    "aa-i-gdp-anchor-noise": (False, True, True),
-    "aa-i-gdp-both-noise": (True, True, True),
-}
+    "c-gdp": (False, False, False), "c-gdp-data-noise": (True, False, False), "i-gdp": (False, False, False),
+    "aa-i-gdp": (False, True, False), "aa-i-gdp-data-noise": (True, True, False),
+    "aa-i-gdp-anchor-noise": (False, True, True), "aa-i-gdp-both-noise": (True, True, True),
+}  # fmt: skip
 
 
 @pytest.fixture(params=CONTRACT)

@@ -640,6 +640,16 @@ def test_files_that_are_cut_or_changed_anywhere_are_refused(folder: Path, kind: 
     read[kind](path, given.study)
 
 
+def test_a_confirmation_holds_elements_of_the_field_and_the_prime_where_a_box_does_not_open(folder: Path) -> None:
+    given, path = make_sum_study(folder, p=3, n_colluders=1), folder / "p1.confirmation"
+    for value, read in ((0, 0), (PRIME - 1, PRIME - 1), (PRIME, None), (None, None), (PRIME + 1, 0)):
+        write_confirmation(path, given.study, {"ab" * 32: value}, combiner=2, signer=given.vaults[1].signing_key)
+        if value != PRIME + 1:
+            assert read_confirmation(path, given.study).values == {"ab" * 32: read}
+    with raising(RefusedError, "the confirmation", reason="no share has"):
+        read_confirmation(path, given.study)
+
+
 def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribution(folder: Path) -> None:
     given = make_sum_study(folder)
     noisy: list[np.ndarray] = []

@@ -16,7 +16,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.bundle import write_sum_bundle
-from mooring.protocol.participant import secure_sums
+from mooring.protocol.participant import secure_sums, sum_inspection
 from mooring.protocol.participant.membership import deal_anchor, make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.participant.secure_sums import share_sums
@@ -159,7 +159,7 @@ def test_a_limit_of_epsilon_is_kept_by_the_studys_noise_alone(epsilon: float | N
     assert not _is_kept(LeakageLimit.parse("membership at most 5 %"), epsilon, None)
 
 
-def test_check_attacks_ones_own_sums(folder: Path) -> None:
+def test_check_attacks_ones_own_sums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows can be told from others without noise, and hardly with the study's; too few rows are not attacked."""
     given = make_sum_study(folder, 2)
     participant, told = Participant(given.study, given.vaults[0]), []
@@ -168,6 +168,11 @@ def test_check_attacks_ones_own_sums(folder: Path) -> None:
     areas = [one.worst("membership_auc")[1].value for one in found.sums.results]  # type: ignore[union-attr,index]
     assert areas[0] < 0.75 < areas[1]
     assert participant.check(given.table(0, 15)).sums is None
+    made = Mock(side_effect=sum_inspection.Partition.from_parts)
+    monkeypatch.setattr(sum_inspection.Partition, "from_parts", made)
+    assert participant.check(given.table(0, 16)).sums is not None
+    (rows, _), (_, others) = made.call_args.args[:2], made.call_args.kwargs["test"]
+    assert ([len(part) for part in rows], len(others)) == ([4, 8], 4)
 
 
 def test_means_are_of_persons_with_a_name(folder: Path) -> None:

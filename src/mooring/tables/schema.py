@@ -106,7 +106,7 @@ class Column:
     @property
     def _days(self) -> list[str]:
         """The first and the last day of a date."""
-        return [str(np.datetime64(self.day) + int(end)) for end in (self.low, self.high)]
+        return [str(np.datetime64(self.day) + np.timedelta64(int(end), "D")) for end in (self.low, self.high)]
 
     @property
     def width(self) -> int:

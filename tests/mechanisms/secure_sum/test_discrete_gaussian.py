@@ -45,7 +45,14 @@ def test_signs_and_neighbours_are_independent() -> None:
     assert abs((found > 0).mean() - (found < 0).mean()) < 4 / math.sqrt(N)
 
 
-@pytest.mark.parametrize("exponent", [Fraction(1), Fraction(1, 3), Fraction(22, 7), Fraction(30)])
+def near_half(thirds: int) -> Fraction:
+    """x of a chance that lies so many thirds of 2⁻¹²⁸ above a half: 64 bits of it are not enough."""
+    with localcontext() as context:
+        context.prec = 120
+        return -Fraction((Decimal(1) / 2 + Decimal(thirds) / 3 / 2**128).ln())
+
+
+@pytest.mark.parametrize("exponent", [*(Fraction(x) for x in (1, "1/3", "22/7", 30)), near_half(301), near_half(-301)])
 def test_a_word_that_does_not_decide_is_followed_by_others(exponent: Fraction) -> None:
     with localcontext() as context:
         context.prec = 120

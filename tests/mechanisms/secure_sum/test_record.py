@@ -1,4 +1,4 @@
-"""Features of tables, and noise for sums, on record (see tests/record.py): what travels hangs on each of these numbers."""
+"""Features of tables and pictures, and noise for sums, on record (see tests/record.py): what travels hangs on them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 
 from mooring.mechanisms.secure_sum.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.secure_sum.guarantee import SumPrivacy, calibrate_sums
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, filters_of, fit_to_public
 from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
 from tests.mechanisms.secure_sum.test_sums import SCHEMA, promised_epsilon
 from tests.record import check_record
@@ -25,14 +26,11 @@ ROWS = np.array(
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"log_scaled": frozenset({"income"})},
-        {"n_hats": 0, "log_scaled": frozenset({"income"})},
-        {"n_hats": 3, "constant_share": 0.5},
-        {"n_hats": 4, "log_scaled": frozenset({"age", "income"})},
+        {}, {"log_scaled": frozenset({"income"})}, {"n_hats": 0, "log_scaled": frozenset({"income"})},
+        {"n_hats": 3, "constant_share": 0.5}, {"n_hats": 4, "log_scaled": frozenset({"age", "income"})},
     ],
     ids=["default", "log", "no hats", "three hats", "both log"],
-)
+)  # fmt: skip
 def test_features_of_a_table_are_as_on_record(options: dict[str, Any]) -> None:
     features = TableFeatures(SCHEMA, **options)
     told = features.describe()
@@ -40,6 +38,15 @@ def test_features_of_a_table_are_as_on_record(options: dict[str, Any]) -> None:
     found = [features.apply(ROWS), list(features.names), features.n_features, features.n_inputs, features.largest_norm]
     settings = [features.n_hats, features.constant_share, *sorted(features.log_scaled)]
     check_record(RECORD, f"features, {settings}", [found, arrays])
+
+
+@pytest.mark.parametrize("size", [(5, 9), (9, 10)])
+def test_features_of_pictures_are_as_on_record(size: tuple[int, int]) -> None:
+    features, filters = PictureFeatures(*size, n_components=6, seed=size[0]), filters_of(*size)
+    rows = np.sin(np.arange(600 * features.n_inputs) ** 1.5).reshape(600, -1)
+    fitted, z = fit_to_public(features, rows), filters.apply(rows[:2])
+    contrasts = [filters.n_moduli, filters.n_responses, z[:, ::40], filters.contrast_orientations(z)[:, ::40]]
+    check_record(RECORD, f"pictures, {size}", [features.apply(rows[-4:]), fitted.apply(rows[-4:]), contrasts])
 
 
 def test_features_of_rows_are_the_rows_at_one_length() -> None:

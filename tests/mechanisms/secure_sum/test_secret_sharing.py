@@ -172,11 +172,16 @@ def test_of_many_combiners_as_many_wrong_values_as_can_be_are_named_at_once(n_wr
 
 
 @pytest.mark.parametrize(
-    ("k", "t", "c"), [(4, 3, 1), (3, 1, 1), (3, 4, 0), (33, 33, 1), (7, 5, 1), (5, 4, 2), (3, 3, 3), (3, 0, 0)]
+    ("expected", "k", "t", "c"),
+    [
+        *(("at least 4 for 4", 4, 3, 1), ("at least 6 for 7", 7, 5, 1), ("at least 5 for 5", 5, 4, 2)),
+        *(("above the number of colluders, 1", 3, 1, 1), ("above the number of colluders, 3", 3, 3, 3)),
+        *(("between 1 and", 3, 4, 0), ("between 1 and", 33, 33, 1), ("between 1 and", 3, 0, 0)),
+    ],
 )
-def test_thresholds_that_do_not_hold_are_refused(k: int, t: int, c: int) -> None:
+def test_thresholds_that_do_not_hold_are_refused(expected: str, k: int, t: int, c: int) -> None:
     """4, 3, 1: lists X, X ∪ Y and Y to one honest combiner each would open 3 s_X − s_Y."""
-    with raising(InputError, "threshold"):
+    with raising(InputError, "threshold", expected=expected):
         Threshold(k, t, c)
 
 

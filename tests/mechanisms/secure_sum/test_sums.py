@@ -179,8 +179,11 @@ def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int],
 
 def test_persons_that_were_not_counted_are_refused() -> None:
     counts, more = PersonCounts(), PersonCounts()
-    with raising(InputError, "rows of a person"):
-        counts.of(np.array([1.0]))
+    for known in ([], [0.5]):
+        counts.add(np.array(known))
+        for unknown in (0.0, 1.0, np.nan):
+            with raising(InputError, "rows of a person"):
+                counts.of(np.array([unknown]))
     counts.add(np.array([2.0, 1.0, 2.0, np.nan, np.nan]))
     assert counts.of(np.array([1.0, np.nan, 2.0])).tolist() == [1, 2, 2]
     more.add(np.array([2.0, 1.0, 2.0, np.nan, np.nan, 1.0]))
@@ -247,14 +250,11 @@ def test_noise_is_drawn_with_these_variances() -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("epsilon", {"epsilon": 0.0}),
-        ("epsilon", {"epsilon": math.inf}),
-        ("delta", {"delta": 0.0}),
-        ("quorum", {"n_colluders": 5}),
-        ("rows_per_person", {"rows_per_person": 0}),
+        ("epsilon", {"epsilon": 0.0}), ("epsilon", {"epsilon": math.inf}), ("delta", {"delta": 0.0}),
+        ("quorum", {"n_colluders": 5}), ("rows_per_person", {"rows_per_person": 0}),
         ("product_share", {"product_share": 1.0}),
     ],
-)
+)  # fmt: skip
 def test_promises_that_cannot_be_kept_are_refused(name: str, options: dict) -> None:
     good = {"epsilon": 1.0, "delta": 1e-5, "quorum": 5, "n_colluders": 1}
     with raising(InputError, name):

@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError
-from mooring.protocol.designer.draft import count_open_entries
+from mooring.protocol.designer.draft import DeclaredColumns, count_open_entries, recognise_columns
 from mooring.protocol.designer.header import FEWEST, Header, draft_merged, infer_header, merge_headers, read_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study
 from mooring.tables import Column
+from mooring.tables.files import open_table
 from tests import commands
 from tests.raising import raising
+from tests.record import check_record
 
 AGE = Column("age", "integer", 20, 90)
 SEX = Column("sex", "category", categories=("f", "m"))
@@ -52,16 +54,11 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     header, notes = infer_header(tmp_path / "t.csv", site="north", categorical=["stage"])
     assert {name: header.described[name] for name in lines[0].split(",")} == {
-        "patient_id": "id",
-        "age": "integer, 20 to 80",
-        "chol": "integer, 100 to 500 (missing: 0)",
-        "stage": "category, one of 0, 1, 2 (missing: -9)",
-        "sex": "category, one of F, M, f, m",
-        "seen": "date, 2010-01-01 to 2017-12-31",
-        "born": "not described",
-        "note": "not described",
+        "patient_id": "id", "age": "integer, 20 to 80", "chol": "integer, 100 to 500 (missing: 0)",
+        "stage": "category, one of 0, 1, 2 (missing: -9)", "sex": "category, one of F, M, f, m",
+        "seen": "date, 2010-01-01 to 2017-12-31", "born": "not described", "note": "not described",
         "code": "integer, 0 to 1",
-    }
+    }  # fmt: skip
     assert [one.missing for one in header.columns] == ["refuse", "fill", "fill", "refuse", "refuse", "refuse"]
     assert len(notes) == 8
     (tmp_path / "north.header.toml").write_text(header.render())
@@ -70,6 +67,37 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
         (tmp_path / "t.csv").write_text("\n".join(content) + "\n")
         with raising(InputError, "data file"):
             infer_header(tmp_path / "t.csv", site="north")
+
+
+@pytest.mark.parametrize(
+    ("rows", "described", "missing"),
+    [
+        ([*range(21, 62), *[""] * 4], "integer, 10 to 70", "refuse"),
+        ([*range(21, 62), *[""] * 5], "integer, 10 to 70", "fill"),
+        ([*range(21, 62), *[99] * 4], "integer, 10 to 80", "refuse"),
+        (
+            [*range(13, 54), *[9] * 5],
+            "integer, 0 to 60",
+            "refuse",
+        ),  # 8 below the fifth lowest, 17; a quarter of 17 … 49
+        ([*range(14, 55), *[9] * 5], "integer, 10 to 60 (missing: 9)", "fill"),
+        ([*range(55, 96), *[99] * 5], "integer, 40 to 110", "refuse"),
+        ([*range(54, 95), *[99] * 5], "integer, 40 to 100 (missing: 99)", "fill"),
+        ([*range(-53, -12), *[-9] * 5], "integer, -60 to 10", "refuse"),
+        ([*range(-54, -13), *[-9] * 5], "integer, -60 to 0 (missing: -9)", "fill"),
+        ([*range(-95, -54), *[-99] * 5], "integer, -110 to -40", "refuse"),
+        ([*range(-6, 35), *[-9] * 5], "integer, -20 to 40", "refuse"),  # five others are negative
+        ([*range(-5, 36), *[-9] * 5], "integer, -20 to 50 (missing: -9)", "fill"),
+        ([*range(20, 30), *[99] * 5] * 4, "integer, 10 to 110", "refuse"),
+        ([*range(20, 31), *[99] * 5] * 4, "integer, 20 to 30 (missing: 99)", "fill"),
+    ],
+)
+def test_a_number_that_five_rows_have_far_from_all_others_stands_for_a_missing_value(
+    rows: list, described: str, missing: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{row},{k % 2}\n" for k, row in enumerate(rows)))
+    header, _ = infer_header(tmp_path / "t.csv", site="a")
+    assert (header.described["x"], header.columns[0].missing) == (described, missing)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +170,15 @@ def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(
     assert header.undescribed == ("span", "list")
     assert header.described["day"] == "date, 2019-01-01 to 2019-12-31"
     assert header.described["truth"] == "category, one of false, true"
+
+
+def test_a_type_in_parquet_tells_more_than_a_name(tmp_path: Path) -> None:
+    kinds = {"day": pa.date32(), "time": pa.timestamp("s"), "word": pa.string(), "number": pa.int64()}
+    names = ("x", "date_of_birth", "admission_date", "notes", "patient_id")
+    columns = {f"{name}_{kind}": pa.array([], stored) for name in names for kind, stored in kinds.items()}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    found = recognise_columns(open_table(tmp_path / "t.parquet"), DeclaredColumns())
+    check_record(Path(__file__).parent / "record.json", "recognised", found)
 
 
 def test_the_command_writes_a_header_that_is_made_from_rows(tmp_path: Path) -> None:

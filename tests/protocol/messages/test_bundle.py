@@ -11,6 +11,7 @@ from mooring.protocol.messages.bundle import FALSE_REFUSAL, bound_norm, bound_ro
 from tests.sites import numeric_study
 
 SHAPES = [(24, 3, 0.01), (24, 6, 0.05), (52, 13, 0.1), (31, 30, 0.1), (80, 20, 0.0), (10, 9, 0.5), (24, 2, 1.0)]
+LENGTH = math.sqrt(12 * (1 + 0.05**2 * 47))  # of an anchor representation, as expected: √(h (1 + v² (r − 1)))
 
 
 @pytest.mark.parametrize(("r", "h", "v"), SHAPES)
@@ -72,8 +73,8 @@ def test_singular_values_come_near_the_edges_of_their_law(r: int, h: int, v: flo
     [
         (lambda centred, mean: centred + mean + 200, "from the origin"),
         (lambda centred, mean: centred + mean + 4, "from the origin"),
-        (lambda centred, mean: 0.5 * centred + mean, "times as large"),
-        (lambda centred, mean: 2 * centred + mean, "times as large"),
+        (lambda centred, mean: 0.5 * LENGTH / np.linalg.norm(centred) * centred + mean, "is 0.5 times as large"),
+        (lambda centred, mean: 2 * LENGTH / np.linalg.norm(centred) * centred + mean, "is 2 times as large"),
         (lambda centred, mean: _swap_length(centred, 1e-3) + mean, "by direction"),
         (lambda centred, mean: _swap_length(centred, 0.3) + mean, "by direction"),
     ],

@@ -30,6 +30,7 @@ from tests.raising import raising
 from tests.record import check_record
 from tests.sites import KEYS, numeric_study
 
+RECORD = Path(__file__).parent / "record.json"
 STUDY = numeric_study()
 WIDE = replace(
     STUDY,
@@ -59,8 +60,9 @@ PUBLIC = {"projection": "public-svd", "projection_digest": "a" * 64}
 )  # fmt: skip
 def test_a_study_is_taken_up_to_its_limits(name: str, study: Study, last: dict, beyond: dict) -> None:
     replace(study, **last)
-    with raising(InputError, name):
+    with raising(InputError, name) as caught:
         replace(study, **beyond)
+    check_record(RECORD, f"beyond, {beyond}", caught.value.expected)
 
 
 def test_a_roster_is_two_participants_and_an_analyst_at_least() -> None:
@@ -96,14 +98,11 @@ def test_a_studys_file_is_read_up_to_a_megabyte_and_90_000_entries(tmp_path: Pat
 @pytest.mark.parametrize(
     ("table", "entry", "fine", "refused"),
     [
-        ("method", "components", 6, 2**63 + 1),
-        ("method", "components", 6, True),
-        ("method", "anchor_noise_scale", 0.05, 10**309),
-        ("rows", "image_shape", [1, 2, 3], [1, 1, 2, 3]),
-        ("rows", "missing_words", ["x"], ["x", 3]),
-        ("method", "anchor_rows", 24, 24.0),
+        ("method", "components", 6, 2**63 + 1), ("method", "components", 6, True),
+        ("method", "anchor_noise_scale", 0.05, 10**309), ("rows", "image_shape", [1, 2, 3], [1, 1, 2, 3]),
+        ("rows", "missing_words", ["x"], ["x", 3]), ("method", "anchor_rows", 24, 24.0),
     ],
-)
+)  # fmt: skip
 def test_an_entry_of_another_kind_is_refused(table: str, entry: str, fine: Any, refused: Any) -> None:
     plain = STUDY.as_dict()
     Study.from_dict(plain | {table: plain[table] | {entry: fine}})
@@ -218,7 +217,7 @@ def test_bounds_of_uploads_are_as_on_record() -> None:
         for r, h, v in [(24, 3, 0.01), (52, 13, 0.1), (31, 30, 0.3), (80, 20, 0.0), (10, 2, 1.0)]
     }
     rows = [bound_row(study, n) for study in (noisy, projected, replace(projected, format=1)) for n in (1, 1000)]
-    check_record(Path(__file__).parent / "record.json", "bounds", [found, rows])
+    check_record(RECORD, "bounds", [found, rows])
 
 
 # -------------------------------------------------------------------------------------------------------------- models

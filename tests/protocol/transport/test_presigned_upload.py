@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport import presigned_upload
-from mooring.protocol.transport.presigned_upload import Answer, _connect, _follow_redirect
+from mooring.protocol.transport.presigned_upload import Answer, _connect, _find_proxy, _follow_redirect
 from mooring.protocol.transport.transfer import send_file
 from tests.loopback import serving
 from tests.protocol.transport.support import AWAY, DENIED, EXPIRED, QUICK, SECRET, Store, handle_by, make_bundle
@@ -45,16 +45,11 @@ def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, stor
 @pytest.mark.parametrize(
     "script",
     [
-        [(503, b""), (503, b"")],
-        ["drop"],
-        ["drop", "drop", "drop"],
-        [(429, b""), (500, b"")],
-        [(400, b"<Code>RequestTimeout</Code>")],
-        ["etag"],
-        ["away", "moved"],
+        [(503, b""), (503, b"")], ["drop"], ["drop", "drop", "drop"], [(429, b""), (500, b"")],
+        [(400, b"<Code>RequestTimeout</Code>")], ["etag"], ["away", "moved"],
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_breaks_off_is_sent_again_whole_and_identical(script: list[Any], tmp_path: Path, store: Store) -> None:
     data = make_bundle(tmp_path / "a.bundle", 0, rows=40_000)
     store.script, tries = list(script), len([step for step in script if step not in AWAY]) + 1
@@ -198,6 +193,14 @@ def test_a_proxy_of_the_environment_is_used(tmp_path: Path, store: Store, monkey
     assert path == f"http://store.invalid/x?{SECRET}"
     assert headers["Host"] == "store.invalid"
     assert headers["Proxy-Authorization"].startswith("Basic ")
+    monkeypatch.setenv("no_proxy", "store.invalid")
+    for host, proxied in (
+        ("store.invalid", False),
+        ("127.0.0.1", False),
+        ("localhost", False),
+        ("other.invalid", True),
+    ):
+        assert (_find_proxy(urlsplit(f"http://{host}/x")) is not None) == proxied
 
 
 def certificate_in(folder: Path) -> Path:
@@ -240,16 +243,11 @@ def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("answer", "again", "wait"),
     [
-        ((408, "", {}), True, 0),
-        ((425, "", {}), True, 0),
-        ((429, "", {"retry-after": "17"}), True, 17),
-        ((500, "", {"retry-after": "99999999"}), True, 99_999_999),
-        ((503, "", {"retry-after": "999999999"}), True, 0),
-        ((400, "SlowDown", {"retry-after": "soon"}), True, 0),
-        ((430, "", {}), False, 0),
-        ((499, "", {}), False, 0),
+        ((408, "", {}), True, 0), ((425, "", {}), True, 0), ((429, "", {"retry-after": "17"}), True, 17),
+        ((500, "", {"retry-after": "99999999"}), True, 99_999_999), ((503, "", {"retry-after": "999999999"}), True, 0),
+        ((400, "SlowDown", {"retry-after": "soon"}), True, 0), ((430, "", {}), False, 0), ((499, "", {}), False, 0),
     ],
-)
+)  # fmt: skip
 def test_which_answers_are_worth_another_try_and_when(answer: tuple[int, str, dict], again: bool, wait: float) -> None:
     status, code, headers = answer
     found = Answer(status, code, False, headers, "the store")

@@ -222,7 +222,7 @@ class PersonCounts:
 
     def of(self, persons: Matrix) -> Integers:
         """Return how many rows the person of each of these rows has."""
-        place = np.minimum(np.searchsorted(self._persons, persons), max(0, self._persons.size - 1))
+        place = np.searchsorted(self._persons, persons, side="right") - 1
         if self._persons.size == 0 or not np.array_equal(self._persons[place], persons, equal_nan=True):
             raise _changed_persons()
         return np.asarray(self._counts[place])

@@ -102,7 +102,8 @@ def collect(
         file, taken = make_printable(candidate.shown), None
         if isinstance(candidate.found, Path):
             taken = try_verify(candidate.found, study)
-            origins[candidate.found] = candidate.origin
+            if candidate.origin:
+                origins[candidate.found] = candidate.origin
         if isinstance(taken, AnyBundle):
             valid.append((file, taken))
         else:
@@ -113,8 +114,8 @@ def collect(
     intake = record.settle(valid, aside)
     record.copies = _list_copies(intake.bundles, origins, record.copies)
     record.write(intake, command)
-    for path, (downloaded_from, _) in origins.items():
-        if downloaded_from and path.name not in record.copies:
+    for path in origins:
+        if path.name not in record.copies:
             with suppress(OSError):
                 path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
     return intake
@@ -224,7 +225,7 @@ def _list_copies(
 ) -> dict[str, Copy]:
     """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
     taken = {bundle.path: bundle.digest for bundle in bundles}
-    now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if origin[0] and path in taken}
+    now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if path in taken}
     known = {(copy.object, copy.digest) for copy in now.values()}
     return {name: copy for name, copy in before.items() if (copy.object, copy.digest) not in known} | now
 

@@ -50,8 +50,8 @@ class Candidate:
     """Where it is, or why it cannot be looked at."""
     kept: tuple[Path, ...] = ()
     """Accepted before from this very object, and still here."""
-    origin: tuple[str, str] = ("", "")
-    """Object and mark, for the record; empty strings for a file that was not downloaded."""
+    origin: tuple[str, str] | None = None
+    """Object and mark, for the record; None for a file that was not downloaded."""
 
 
 def download_bundles(
