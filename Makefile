@@ -68,6 +68,7 @@ bench: .venv/.bench
 docs: .venv/.bench
 	$(BIN)/python -m benchmarks.certified_share
 	$(BIN)/python -m benchmarks.render
+	$(BIN)/python -m benchmarks.render_leakage
 	$(BIN)/python -m benchmarks.render_assurance
 
 figures: .venv/.dev
