@@ -145,8 +145,8 @@ def _quality(result: dict[str, Any]) -> str:
 _HEAD = """# Benchmarks
 
 `make bench` measures; `make docs` writes this page from `benchmarks/results/`. Each row compares two ways in one run on one
-machine, as the mean over seeds: compare ratios, not seconds. (p, d, r) are participants, components and anchor rows; v is the
-anchor noise. Peak memory is of at most 60 iterations.
+machine, as the mean over seeds: compare ratios, not seconds. (p, d, r) are participants, components and anchor rows; v is
+the anchor noise. Peak memory is of at most 60 iterations.
 
 **The loop** is the paper's power method with one SVD a block in a Python loop, stopped by its own rule or after 500
 iterations. **mooring** is the default [solver](alignment.md), from raw uploads to finished maps, until objective *and*

@@ -200,10 +200,10 @@ _HEAD = """# What the attacks recover
 Each table sets that point beside a smaller noise, which a plan with weaker attacks had recommended. With 300 rows each, the
 noise that keeps to the limit makes the joint model worse than training alone; with 40 rows each it is better.
 
-*Chance* of an error is that of shuffled rows (the tenth) or of guessing the mean of all rows (the mean error); other terms are
-those of the [audit](audit.md#what-an-audit-measures). Brackets are 95 % intervals over rows; figures without brackets are of
-seeds 11, 12 and 13, each with its own deal, maps and noise. s is the root mean square of projected rows. One colluder;
-support vector machine; MNIST through a public SVD, h = 30.
+*Chance* of an error is that of shuffled rows (the tenth) or of guessing the mean of all rows (the mean error); other terms
+are those of the [audit](audit.md#what-an-audit-measures). Brackets are 95 % intervals over rows; figures without brackets
+are of seeds 11, 12 and 13, each with its own deal, maps and noise. s is the root mean square of projected rows.
+One colluder; support vector machine; MNIST through a public SVD, h = 30.
 
 ![Score against the strongest attack's error on the most exposed tenth](frontier.svg)
 """
@@ -212,8 +212,8 @@ _ANCHOR = """## Anchor noise
 
 Class means and covariances (`moments`) rebuild MNIST and link every row at every scale tried, up to about five times the
 transition scale v_PT ({mnist:.3f} for MNIST here, {celeba:.3f} for CelebA). Procrustes is the paper's strongest attack. One
-colluder, labels visible, no denoiser. Error is ‖X̂ − X‖/‖X‖ after projection, mean and range over deals, maps and noise; linked
-among ten rows of the same class (chance 10 %). CelebA is of version 0.2.0.
+colluder, labels visible, no denoiser. Error is ‖X̂ − X‖/‖X‖ after projection, mean and range over deals, maps and noise;
+linked among ten rows of the same class (chance 10 %). CelebA is of version 0.2.0.
 """
 
 
