@@ -16,6 +16,7 @@ import fsspec
 import numpy as np
 import pytest
 
+from mooring.atomic_io import hold_lock
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
@@ -367,27 +368,28 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
         store.pipe(f"/sums/{one.name}", one.read_bytes())
     confirm_bundles(copy, given.study, "memory://sums", output=path)
     assert path.read_bytes() == given.confirm(1).read_bytes()
-    full = StorageError("the work folder", reason="the disk is full", cure="Make room.")
-    with patch("mooring.protocol.transport.inbox.download", side_effect=full), raising(StorageError, reason="is full"):
+    problem = StorageError("the work folder", reason="the disk is full", cure="Make room.")
+    full = patch("mooring.protocol.transport.inbox.download", side_effect=problem)
+    with full, raising(StorageError, reason="is full"):
         confirm_bundles(copy, given.study, "memory://sums", output=folder / "not written")
+    at_once, held = patch("mooring.protocol.storage.vault._WAIT_SECONDS", 0), hold_lock(copy.folder / "lock", what="it")
+    with full, at_once, held, raising(StorageError, reason="is full"):  # downloaded while others work in the vault
+        combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=folder / "not written")
     assert not (folder / "not written").exists()
     combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=path)
     assert path.read_bytes() == given.combine(1).read_bytes()
-    member = given.study.member("p0")
-    assert given.vaults[0].combining_key(member.combining_key) is None
+    assert given.vaults[0].combining_key(given.study.member("p0").combining_key) is None
     given.share(5)
     keys = {vault.signing_key.public: Ledger(vault.folder).entry(given.study.digest) for vault in given.vaults}
     entries = [(key, entry.bundle or "") for key, entry in keys.items() if entry]
-    other = signed_list(given, entries)
     with raising(RefusedError, "a second list"):
-        given.combine(0, closing=other)
+        given.combine(0, closing=signed_list(given, entries))
     with raising(RefusedError, "a second list"):
         given.close()
 
 
 def test_of_many_lists_at_once_one_is_answered(folder: Path) -> None:
-    ledger = Ledger(folder)
-    assert ledger.entries() == ()
+    assert Ledger(folder).entries() == ()
 
     def answer(k: int) -> bool:
         try:
@@ -412,8 +414,7 @@ def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
 
     bundles_of = {vault.signing_key.public: Ledger(vault.folder).entry(given.study.digest) for vault in given.vaults}
     less = [(key, entry.bundle or "") for key, entry in bundles_of.items() if entry][:5]
-    second = given.folder / "second"
-    second.mkdir()
+    (second := given.folder / "second").mkdir()
     shutil.copy(signed_list(given, less), second / "closing.list")
     given.combine(1, vault=restored, closing=second / "closing.list", name="restored")
     given.combine(0, closing=second / "closing.list", name="colluder")

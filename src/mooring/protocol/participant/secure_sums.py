@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +30,7 @@ from mooring.mechanisms.secure_sum.sums import Integers, PersonCounts, SumAccumu
 from mooring.protocol.crypto.derivation import derive
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.bundle import SUFFIX
+from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import (
@@ -193,10 +194,10 @@ def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: 
     bundles : str or Path
         Where all bundles are: a folder, or a URL that fsspec knows.
     """
-    point, key = _require_combiner(vault, study)
+    member = find_membership(vault, study)
+    point, key = _require_point(study, member.name), _require_key(vault, member)
     require_writable(output, what="the confirmation")
-    values: dict[str, int | None] = {}
-    unopened = []
+    values, unopened = dict[str, int | None](), list[str]()
     with _verified(bundles, study) as found:
         for bundle in found:
             try:
@@ -243,18 +244,15 @@ def combine_shares(
             reason="the bundle that it lists as yours is not the one that this vault made",
             cure="Tell the others: somebody put another in its place, or your vault is an old copy.",
         )
-    with vault.lock():
-        kept = vault.study_folder(study.folder_name) / _KEPT_SHARE
+    kept = vault.study_folder(study.folder_name) / _KEPT_SHARE
+    with ExitStack() as stack:
+        verified = () if kept.exists() else tuple(stack.enter_context(_verified(bundles, study)))
+        stack.enter_context(vault.lock())  # only now: a download may take as long as its sender likes
         ledger.record_answer(study.digest, closed.digest)  # before anything is opened: a crash leaves one list at most
         if not kept.exists():
-            key = vault.combining_key(member.combining_key)
-            if key is None:
-                raise _no_key()
-            with _verified(bundles, study) as verified:
-                total = _add_shares(study, closed.digests, verified, point, key, progress)
-            write_combined_share(
-                kept, study, total, combiner=point, list_digest=closed.digest, signer=vault.signing_key
-            )
+            total = _add_shares(study, closed.digests, verified, point, _require_key(vault, member), progress)
+            signer, digest = vault.signing_key, closed.digest
+            write_combined_share(kept, study, total, combiner=point, list_digest=digest, signer=signer)
         vault.destroy_combining_key(member.combining_key)
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the share")
@@ -272,11 +270,11 @@ def _add_shares(
     found = {one.digest: one for one in bundles}
     total: Elements = np.zeros(study.sum_scheme.layout.size, dtype=np.uint64)
     for k, (sender, digest) in enumerate(listed.items(), start=1):
-        bundle = found.get(digest)
-        if bundle is None or bundle.member.signing_key != sender:
+        bundle, member = found.get(digest), study.member_with_key(sender)
+        if bundle is None or bundle.member != member:
             raise RefusedError(
                 "the closing list",
-                reason=f"the bundle that it lists for {_name(study, sender)} is not among the bundles",
+                reason=f"the bundle that it lists for {member.name if member else 'nobody'} is not among the bundles",
                 cure="Fetch all bundles of the study, and run the command again.",
             )
         total = add(total, open_share(bundle, study, point, key)[:-1])
@@ -285,12 +283,16 @@ def _add_shares(
     return total
 
 
-def _require_combiner(vault: Vault, study: Study) -> tuple[int, SealingKey]:
-    member = find_membership(vault, study)
-    point, key = _require_point(study, member.name), vault.combining_key(member.combining_key)
+def _require_key(vault: Vault, member: Member) -> SealingKey:
+    key = vault.combining_key(member.combining_key)
     if key is None:
-        raise _no_key()
-    return point, key
+        raise StorageError(
+            "the vault",
+            reason="it does not hold the combining key that the roster has of you: it was used and destroyed, or the card "
+            "was written from another vault",
+            cure="Open the vault that you joined with.",
+        )
+    return key
 
 
 def _require_point(study: Study, name: str) -> int:
@@ -323,17 +325,3 @@ def _verified(source: str | Path, study: Study) -> Iterator[Iterator[SumBundle]]
         return
     with TemporaryDirectory(prefix="mooring-") as folder:
         yield verify(one.found for one in download_bundles(str(source), Path(folder), {}, most_bytes=most))
-
-
-def _name(study: Study, key: str) -> str:
-    member = study.member_with_key(key)
-    return member.name if member else "nobody"
-
-
-def _no_key() -> StorageError:
-    return StorageError(
-        "the vault",
-        reason="it does not hold the combining key that the roster has of you: it was used and destroyed, or the card was "
-        "written from another vault",
-        cure="Open the vault that you joined with.",
-    )
