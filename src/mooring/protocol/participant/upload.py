@@ -251,16 +251,13 @@ def _survey(
     return _Surveyed(order, labels, collector.by_class), rows
 
 
-def _place(
-    perturbation: Perturbation, surveyed: _Surveyed, rows_digest: str
-) -> tuple[Indices, npt.NDArray[np.float32] | None]:
+def _place(perturbation: Perturbation, surveyed: _Surveyed, rows_digest: str) -> tuple[Indices, npt.NDArray[Any]]:
     """Where each row of the file goes in the bundle, a secret order of them as fingerprints sort them; and the labels."""
     places = np.empty_like(surveyed.order)
     places[surveyed.order] = perturbation.order(places.size, rows_digest)
-    if surveyed.labels is None:
-        return places, None
-    labels = np.empty(places.size, dtype="<f4")
-    labels[places] = surveyed.labels
+    labels = np.empty(0) if surveyed.labels is None else np.empty_like(surveyed.labels)
+    if surveyed.labels is not None:
+        labels[places] = surveyed.labels
     return places, labels
 
 
@@ -270,7 +267,7 @@ def _write(
     rows_digest: str,
     mapped: BinaryIO,
     places: Indices,
-    labels: npt.NDArray[np.float32] | None,
+    labels: npt.NDArray[Any],
     tell: Progress,
 ) -> str:
     """Passes two and three: the bundle, written durably; returns its SHA-256."""
@@ -279,7 +276,7 @@ def _write(
     n_stretches = -(-n_rows // stretch)
     arrays, start = hashlib.sha256(), find_data_start(study, n_rows=n_rows)
     with open_scratch(path.parent, what="the bundle") as grouped:
-        places = _group(mapped, grouped, places, stretch, h)
+        _group(mapped, grouped, places, stretch, h)
         mapped.truncate(0)  # its room on the disk is the bundle's
         with open_atomically(path, mode=0o600, what="the bundle") as file:
 
@@ -294,8 +291,8 @@ def _write(
             for k, rows in enumerate(read_ahead(_settle(grouped, places, stretch, study, noise)), start=1):
                 put(rows)
                 tell(0.8 * n_stretches + 0.2 * k, n_stretches)
-            if labels is not None:
-                put(labels)
+            for begin in range(0, labels.size, stretch):
+                put(labels[begin : begin + stretch].astype("<f4"))
             fields = bundle_fields(study, n_rows=n_rows, anchor_digest=perturbation.anchor.file_digest)
             tensors = bundle_tensors(study, n_rows)
             header = encode_signed_header(KIND, fields, tensors, arrays.hexdigest(), perturbation.vault.signing_key)
@@ -305,8 +302,8 @@ def _write(
             return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 
-def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h: int) -> Indices:
-    """Copy the rows stretch by stretch of the bundle, within one in the order of the file; returns their places so."""
+def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h: int) -> None:
+    """Copy the rows stretch by stretch of the bundle, within one in the order of the file; their places come so, too."""
     moved, came = np.empty_like(places), np.empty((min(stretch, places.size), h), dtype="<f4")
     cursors = np.arange(-(-places.size // stretch)) * stretch
 
@@ -328,7 +325,7 @@ def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h
             grouped.write(rows[begin:end].data.cast("B"))
             moved[at : at + end - begin] = here[begin:end]
             cursors[which] += end - begin
-    return moved
+    places[:] = moved  # the caller holds them: of many rows, two copies are much
 
 
 def _read_rows(file: BinaryIO, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
