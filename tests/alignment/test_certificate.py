@@ -96,6 +96,8 @@ def test_high_noise_solutions_are_not_shown_where_the_dense_matrix_is_indefinite
             assert not alignment.certificate.certified
             assert alignment.certificate.min_eigenvalue < 0
             assert alignment.certificate.min_eigenvalue == pytest.approx(expected, rel=1e-3)
+            share = -1.01 * expected * 8 * 4 / alignment.objective  # of the mean entry on L's diagonal
+            assert alignment.certificate.optimality_gap == pytest.approx(share, rel=1e-3)
     assert n_indefinite >= 5
 
 

@@ -141,6 +141,8 @@ def test_a_batch_of_views_gives_what_each_view_gives(
         pairs += [] if alone.row_error is None else [(found.row_error, alone.row_error)]
         assert all(np.allclose(to_numpy(one), to_numpy(other), atol=1e-9) for one, other in pairs)
         assert (found.row_error is None) == (alone.row_error is None)
+    (first,) = run_batch(name, views[:1], rng=np.random.default_rng(0))
+    assert np.allclose(to_numpy(first.rows), to_numpy(together[0].rows), atol=1e-9)
 
 
 def test_both_anchors_are_centred_on_their_own_mean() -> None:
@@ -205,11 +207,13 @@ def test_views_of_different_rows_are_refused(refused: Callable) -> None:
     simulation = simulated()
     first, second, third = draws_of(simulation, (0.1, 0.2, 0.3))
     upload = replace(second.target_upload, representation=second.target_upload.representation + 1)
-    moved = replace(second, uploads=(second.uploads[0], upload, *second.uploads[2:]))
-    fewer = replace(second.target_upload, representation=second.target_upload.representation[1:])
-    others = {
-        "rows": moved,
-        "fewer rows": replace(second, uploads=(second.uploads[0], fewer, *second.uploads[2:])),
+    fewer = replace(upload, representation=upload.representation[1:])
+    without = replace(second.target_upload, anchor_representation=None)
+    others: dict[str, CollusionView] = {
+        **{
+            name: replace(second, uploads=(second.uploads[0], one, *second.uploads[2:]))
+            for name, one in (("rows", upload), ("fewer rows", fewer), ("no anchor", without))
+        },
         "target": replace(second, target=2),
         "labels": replace(second, labels=(second.labels[0][::-1].copy(), *second.labels[1:])),
         "colluders": replace(second, colluders=simulation.view(colluders=(2,)).colluders),

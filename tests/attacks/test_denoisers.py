@@ -181,6 +181,9 @@ def test_atoms_are_the_values_that_columns_can_have() -> None:
     values = (np.array([0.0, 2.0, 7.0]) - 3.2) / 1.7
     (group,) = make_atoms([centred], values[:, None], 0.05, values[:, None] + 0.02)
     np.testing.assert_allclose(group.atoms[group.grid, 0] * 1.7 + 3.2, np.arange(0, 8), atol=1e-9)
+    filled = Column("c", "category", categories=("a", "b"), missing="indicate", fill="b")
+    (group,) = make_atoms([filled], np.eye(3)[:2], 0.05)
+    assert group.atoms.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
 
 
 def test_an_atom_that_stands_for_several_values_is_as_likely_as_its_normal_density() -> None:
@@ -250,6 +253,9 @@ def test_evidence_is_the_density_of_the_population_that_a_denoiser_has(monkeypat
     kinds, means, covariances = fit_population(plain, view)
     density = Densities(means, covariances + 0.49 * np.eye(4)).log_density(plain.rows, kinds)
     assert np.ptp(run("known-anchor", view, rng=rng, denoiser="kernel").evidence - density) < 1e-9
+    monkeypatch.setattr("mooring.attacks.denoising.kernel._SHARES_OF_KNOWN", (0.5,))
+    notes = run("known-anchor", view, rng=rng, denoiser="kernel").notes
+    assert "kernels: c² = 0.5 of known rows, 0 of others'" in notes
 
 
 def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +276,8 @@ def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.M
     ]
     assert len(found["known-secret"]) == 1
     assert set(names) < set(REGISTRY)
+    zero = replace(asked[0], rows=0 * asked[0].rows, row_error=None)
+    assert leakage._are_alike(zero, zero)
 
 
 @pytest.mark.parametrize(("off", "denoisers"), [(0.0, ["", "gaussian"]), (9.0, ["", "gaussian", "kernel"])])

@@ -95,6 +95,12 @@ def test_counts_are_recovered_exactly(width: int, scaled: bool, seed: int) -> No
     check_exact(standardised(parts) if scaled else parts)
 
 
+def test_so_many_columns_are_reduced_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.attacks.lattice._MOST_COLUMNS", 2)
+    check_exact(drawn(2))
+    assert "up to 2 columns; here there are 3" in reason(viewed(drawn(3)))
+
+
 def test_fourteen_standardised_columns_are_recovered_exactly_in_a_few_seconds() -> None:
     parts = standardised(drawn(14))
     view = viewed(parts)

@@ -388,10 +388,11 @@ def test_an_attack_that_does_not_apply_gives_its_own_reason(
 
 def test_one_row_has_no_covariance() -> None:
     rng = np.random.default_rng(0)
-    parts = [rng.standard_normal((n, 2)) for n in (1, 9)]
+    parts = [rng.standard_normal((n, 2)) for n in (1, 9, 2)]
     with pytest.raises(DoesNotApply) as refusal:
         attacked("principal-axes", simulate(parts, method="i-gdp", rng=rng).view(colluders=(1,), target=0))
     assert "two rows" in refusal.value.reason
     simulation = simulate(parts, method="i-gdp", rng=rng)
-    alone, beside = (attacked("principal-axes", simulation.view(colluders=who)) for who in ((), (0,)))
-    assert np.allclose(alone.rows, beside.rows)
+    alone, one, two = (attacked("principal-axes", simulation.view(colluders=who)) for who in ((), (0,), (2,)))
+    assert np.allclose(alone.rows, one.rows)
+    assert not np.allclose(alone.rows, two.rows, atol=0.1)

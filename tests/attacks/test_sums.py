@@ -12,6 +12,7 @@ import pytest
 from mooring.attacks import DoesNotApply
 from mooring.attacks.sums import SUM_ATTACKS, LabelledFeatures, SumView, score_membership, score_without_sums
 from mooring.attacks.sums.class_of_one import class_of_one
+from mooring.attacks.sums.column_space import column_space
 from mooring.attacks.sums.leverage import measure_leverage
 from mooring.attacks.sums.register import MOST_CANDIDATES
 from mooring.attacks.sums.whitened_difference import whitened_difference
@@ -197,22 +198,34 @@ def test_leverage_does_not_depend_on_the_unit_of_features() -> None:
 
 
 @pytest.mark.parametrize("share", [0.98, 1.02])
-def test_a_class_of_one_is_told_until_noise_hides_the_count(share: float) -> None:
-    """Of four classes, σ on S moves the constant's column by σ/√2, a class's count by σ/(√2 · constant² · 4)."""
+@pytest.mark.parametrize(("K", "on_products"), [(4, True), (2, True), (4, False), (3, False), (2, False)])
+def test_a_class_of_one_is_told_until_noise_hides_the_count(K: int, on_products: bool, share: float) -> None:
+    """σ on S moves the constant's column by σ/√2, a class's count by σ/(√2 · constant² · K); σ on T by σ/constant.
+
+    Of two classes T holds the difference, and half of it is a class's.
+    """
     constant, row = 0.5, np.array([[0.3, 0.5]])
-    noise = share * 0.25 * math.sqrt(2) * constant**2 * 4
-    sums = np.column_stack([row[0], np.array([[0.1], [1.5]]) * np.ones(3)])
+    noise = share * 0.25 * (math.sqrt(2) * constant**2 * K if on_products else constant * (2 if K == 2 else 1))
+    sums = np.column_stack([row[0], np.array([[0.1], [1.5]]) * np.ones(K - 1)])
+    candidates = LabelledFeatures(row, np.array([[-1.0]]) if K == 2 else np.eye(K)[:1])
     view: Any = SimpleNamespace(
         constant=constant,
         class_sums=lambda: sums,
-        layout=SimpleNamespace(outcome=SimpleNamespace(n_classes=4)),
-        honest=SimpleNamespace(noise_scales=(noise, 0.0)),
+        layout=SimpleNamespace(outcome=SimpleNamespace(n_classes=K)),
+        honest=SimpleNamespace(noise_scales=(noise, 0.0) if on_products else (0.0, noise)),
     )
     if share > 1:
         with pytest.raises(DoesNotApply):
-            class_of_one(view, LabelledFeatures(row, np.eye(4)[:1]))
+            class_of_one(view, candidates)
     else:
-        assert class_of_one(view, LabelledFeatures(row, np.eye(4)[:1])) == pytest.approx([0.0])
+        assert class_of_one(view, candidates) == pytest.approx([0.0])
+
+
+def test_of_one_honest_row_the_column_space_is_a_line() -> None:
+    rows = 1e3 * np.random.default_rng(1).standard_normal((6, 5))
+    view: Any = SimpleNamespace(noise=None, honest=SimpleNamespace(products=np.outer(rows[0], rows[0])))
+    beside = (rows**2).sum(axis=1) - (rows @ rows[0]) ** 2 / (rows[0] @ rows[0])
+    assert column_space(view, LabelledFeatures(rows, rows)) == pytest.approx(-beside, abs=1e-6)
 
 
 def test_a_register_must_be_one() -> None:

@@ -82,6 +82,7 @@ def test_figures_and_scores_are_as_on_record(every: AuditResult, one: AuditResul
         check_record(RECORD, name, figures_of_audit(result), rel=3e-3, abs=1e-4)
         check_record(RECORD, f"{name}, scores", scores_of_audit(result), abs=0.02)
         check_record(RECORD, f"{name}, description", described(result))
+        check_record(RECORD, f"{name}, table", result.list_points())
 
 
 def described(result: AuditResult) -> dict[str, Any]:

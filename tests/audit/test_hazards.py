@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mooring.audit import OperatingPoint, PointResult
-from mooring.audit.hazards import find_grids, find_hazards, judge_leakage
+from mooring.audit.hazards import count_duplicates, find_grids, find_hazards, judge_leakage
 from mooring.audit.result import AttackOutcome
 from mooring.metrics import Figure, Interval
 from mooring.tables import Partition
@@ -98,6 +98,11 @@ def test_a_wide_grid_is_only_a_start() -> None:
     assert any("a start for lattice reduction" in one for one in find_hazards(dealt(wide), 41))
 
 
+def test_duplicates_are_looked_for_in_tables_that_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.audit.hazards._MOST_COMPARED", 10)
+    assert [count_duplicates(np.zeros((n, 2))) for n in (5, 6)] == [4, 0]
+
+
 def test_hazards_never_quote_a_value() -> None:
     rows = gaussian()
     rows[:, 0] = 123.456
@@ -147,6 +152,7 @@ def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, s
         ("linkage", 0.6, 0.1, 0.6, "little"),
         ("linkage", 0.6, 0.1, 0.45, "something"),
         ("linkage", 1.0, 0.1, 1.0, "little"),
+        ("linkage", 0.6, None, None, "much"),
         ("exposed_value", 1.0, 0.002, 0.002, "much"),
         ("exposed_value", 0.95, 0.3, 0.93, "something"),  # guessing finds nearly as many
         ("exposed_column", 0.45, None, 0.5, "little"),

@@ -152,6 +152,9 @@ def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:
     assert figure.value in figure.interval
     assert (figure.control, found["exposed_share"][1].control) == (1.0, 0.0)
     assert figure.chance > 1
+    edge = {"a": np.array([[3.0, 0], [2.9, 0]])}  # an error of 0.3 is not below it
+    far = np.full((2, 2), [10.0, 0])
+    assert find_exposed_rows(0 * far, edge, guessed=far, rng=rng)["exposed_share"][1].value == 0.5
     few = find_exposed_rows(truth[:20], {"a": rebuilt["strong"][:20]}, guessed=guess[:20], rng=rng)
     assert "exposed_tenth" in few
     assert "exposed_percent" not in few

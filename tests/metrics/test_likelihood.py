@@ -68,7 +68,7 @@ def test_a_register_names_its_likeliest_record_and_how_sure_it_is(rng: np.random
     upload = rebuild(rows, codes, clean, 1e-3, rng)
     register = np.concatenate([rows[[1, 0]], rows[[3, 3, 2]]])
     kinds = np.array([0, 0, 0, 0, 5])  # the record of the third row is of another class there
-    found = upload.search_register(register, kinds, np.array([1, 0, -1, 3]))
+    found = upload.search_register(register, kinds, np.array([1, 0, 4, 3]))
     assert found.n_better.tolist() == [0, 0, 4, 0]
     assert found.n_tied.tolist() == [0, 0, 0, 1]
     assert found.n_others.tolist() == [3, 3, 4, 3]

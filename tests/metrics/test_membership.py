@@ -37,6 +37,8 @@ def test_the_area_counts_ties_half_and_its_interval_covers_it(rng: np.random.Gen
     assert 0.9 < perfect.auc_interval().low < 0.95
     assert inverted.auc_interval().high == pytest.approx(1 - perfect.auc_interval().low)
     assert not Membership([1.0], others).auc_interval().known
+    least = Membership([1.0, 3.0], [0.0, 2.0]).auc_interval()  # two of each win 1/2 and 1
+    assert (least.low, least.high) == pytest.approx((0.75 - norm.ppf(0.975) / math.sqrt(8), 1))
 
 
 def test_rates_at_few_false_positives() -> None:
@@ -45,6 +47,7 @@ def test_rates_at_few_false_positives() -> None:
     assert found.true_positive_rate(0.01)[0] == 3 / 5
     assert found.true_positive_rate(0.001)[0] == 1 / 5
     assert found.true_positive_rate(0.01)[1] == clopper_pearson(3, 5)
+    assert Membership([0.5, 3.0], [0.0, 1.0, 2.0]).true_positive_rate(1.0)[0] == 1
     figures = found.figures(control=Membership(np.zeros(5), np.zeros(200)))
     assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 1 / 201]  # above all of 200
     assert [figure.control for figure in figures.values()] == [0.5, 0.0, 0.0]

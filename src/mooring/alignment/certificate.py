@@ -131,7 +131,7 @@ def _proved_gap(dual: _Dual, *, smallest: float) -> float:
         return math.inf
     gap = CERTIFIED_GAP
     while not _proves(dual, shift=gap * typical):
-        gap = max(1.5 * gap, 0.0 if math.isnan(smallest) else -1.01 * smallest / typical)
+        gap = max(1.5 * gap, -1.01 * smallest / typical)  # a NaN is not the larger
         if gap > _HOPELESS_GAP:
             return math.inf
     return gap

@@ -25,6 +25,7 @@ from mooring.audit import (
 from mooring.audit.auditor import Auditor
 from mooring.audit.sums import simulate_sums
 from mooring.audit.sums.measurement import SumAuditor
+from mooring.audit.utility import measure_references
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import RowFeatures
 from mooring.mechanisms.secure_sum.guarantee import SumNoise
@@ -37,6 +38,7 @@ from tests.raising import raising
 from tests.record import check_record
 
 EPSILONS = (None, 8.0, 1.0)
+RECORD = Path(__file__).parents[1] / "record.json"
 POINT = OperatingPoint("aa-i-gdp-data-noise", 6, 24, 0.0, 0.5)
 
 
@@ -67,7 +69,8 @@ def result() -> AuditResult:
 
 
 def test_figures_of_sums_are_as_on_record(result: AuditResult) -> None:
-    check_record(Path(__file__).parents[1] / "record.json", "sums", result.sums.as_dict())
+    check_record(RECORD, "sums", result.sums.as_dict())
+    check_record(RECORD, "sums, table", [result.sums.list_results(), result.list_points()])
 
 
 def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResult) -> None:
@@ -144,6 +147,24 @@ def test_the_colluders_own_test_rows_are_nobodys() -> None:
         auditor = Auditor.of(replace(rows, test=(own, *rows.test[1:])), None, AuditSettings(sums=spec())).sum_auditor()
         found.append(auditor.attack(auditor.simulate(auditor.point(None)), (0,)))
     assert found[0] == found[1]
+
+
+def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("MOST_CANDIDATES", 60), ("_LEAST_OTHERS", 20)):
+        monkeypatch.setattr(f"mooring.audit.sums.measurement.{name}", value)
+    for targets, others in (((2,), (0, 1, 3, 4, 5, 6, 7)), (None, (0, 2, 3, 4, 5, 6, 7))):
+        auditor = Auditor.of(study(), None, AuditSettings(sums=spec(), targets=targets)).sum_auditor()
+        found = auditor.audit(auditor.point(None))
+        assert found.one_honest == auditor.attack(auditor.simulate(auditor.point(None)), others)
+    figures = [outcome.figures for outcome in found.outcomes if outcome.figures]
+    assert [one["membership_auc"].n for one in figures] == [40, 40]
+    assert figures[0]["membership_at_0.1_percent"].chance == 1 / 21
+    assert found.outcomes[-1].reason == "A register of all these rows would take too long to solve for."
+
+
+def test_of_many_participants_twelve_train_alone_each_once() -> None:
+    references, predicted = measure_references(study(n_participants=14, number=True), learner="linear", seed=0)
+    assert (references.n_alone, len({one.tobytes() for one in predicted})) == (12, 12)
 
 
 def test_images_have_the_features_of_pictures() -> None:

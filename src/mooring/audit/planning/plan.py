@@ -63,10 +63,17 @@ class Plan:
     @property
     def frontier(self) -> tuple[PointResult, ...]:
         """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
-        points = self.tried.points
-        known = [one for one in points if one.deployed is not None and one.worst(self.limit.measure) is not None]
-        best = [one for one in known if not any(_dominates(other, one, self.limit) for other in known)]
-        return tuple(sorted(best, key=lambda one: find_safety(one, self.limit)))
+        known = [
+            (find_safety(one, self.limit), one.deployed.value, one)
+            for one in self.tried.points
+            if one.deployed is not None and one.worst(self.limit.measure) is not None
+        ]
+        best = [
+            (a, one)
+            for a, b, one in known
+            if not any(safety >= a and score >= b and (safety, score) != (a, b) for safety, score, _ in known)
+        ]
+        return tuple(one for _, one in sorted(best, key=lambda pair: pair[0]))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, and the points among which it chose."""
@@ -99,10 +106,3 @@ def find_safety(one: PointResult, limit: LeakageLimit) -> float:
     if worst is None:
         return -1.0
     return worst[1].value if limit.at_least else -worst[1].value
-
-
-def _dominates(one: PointResult, other: PointResult, limit: LeakageLimit) -> bool:
-    if one.deployed is None or other.deployed is None:
-        return False
-    score, safety = one.deployed.value - other.deployed.value, find_safety(one, limit) - find_safety(other, limit)
-    return score >= 0 and safety >= 0 and (score > 0 or safety > 0)
