@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.attacks import CollusionView, Reconstruction, reconstruct
+from mooring.attacks import DENOISERS, CollusionView, Reconstruction, reconstruct
 from mooring.audit import SimulationSettings, run_attack, run_attack_batch, run_denoising, simulate
 from mooring.mechanisms import METHODS, Upload, UploadNoise
 from mooring.typing import Array, Matrix
@@ -71,16 +71,20 @@ class Findings:
             self._unaudited.append((attack, rebuilt, draws))
 
     def add_denoised(self, attack: str, found: Reconstruction, view: CollusionView, *, draw: int) -> None:
-        """Denoise what an attack rebuilt in one draw, and take it in where there was an error to take out.
+        """Put what an attack rebuilt in one draw through every denoiser of the audit; take in where there was an error.
+
+        The Gaussian's columns are called 'denoised', as in the tables of before, the others' by their names.
 
         Parameters
         ----------
         attack, found, view, draw
             What was rebuilt and what from; the draw's place in the table.
         """
-        denoised = run_denoising(attack, found, view, "gaussian", rng=np.random.default_rng(0)).found
-        if denoised is not None:
-            self.add(f"{attack}+denoised", denoised.rows[None], np.array([draw]))
+        for denoiser in DENOISERS:
+            denoised = run_denoising(attack, found, view, denoiser, rng=np.random.default_rng(0)).found
+            if denoised is not None:
+                name = "denoised" if denoiser == "gaussian" else denoiser
+                self.add(f"{attack}+{name}", denoised.rows[None], np.array([draw]))
 
     def audit(self) -> Findings:
         """Ask the auditor about everything taken in since it was last asked."""
