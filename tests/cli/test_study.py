@@ -9,6 +9,7 @@ import pytest
 
 from mooring.cli.execution import BAD_INPUT, IN_PART, REFUSED, STORAGE
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.study_file import parse_study
 from tests import commands
 from tests.commands import flat
 from tests.protocol.support import write_member_card
@@ -50,7 +51,7 @@ def test_from_header_to_roster_and_fingerprint(data: Path, tmp_path: Path) -> No
     assert CANARY not in study.read_text() + shown + drafted.output + enrolled.output
 
 
-def test_ids_dates_and_text_are_recognised_by_name_and_declared_columns_are_not_guessed(tmp_path: Path) -> None:
+def test_ids_dates_and_text_are_recognised_by_name_or_rows_and_declared_columns_are_not_guessed(tmp_path: Path) -> None:
     study, header = tmp_path / "study.toml", tmp_path / "t.csv"
     header.write_text("PatientID,date_of_birth,admission_date,notes,age,birth_weight,email,visit_no\n")
     words = [
@@ -73,6 +74,13 @@ def test_ids_dates_and_text_are_recognised_by_name_and_declared_columns_are_not_
     shown = flat(run("show", "--study", study).output)
     for said in ("2000-01-01 to 2026-12-31", "age at 2026-01-01 is 0 to 120", "missing or 0: refuse", "PatientID, age"):
         assert said in shown
+    lines = [f"{k},2024-01-{10 + k},{k}.1.1960,A{k:03},{'AB'[k % 2]},says {k * 'o'},{40 + k}" for k in range(19)]
+    header.write_text("\n".join(["person,seen,born,erst,ward,said,age", *lines, ",,,,,,n/a"]))
+    told = commands.record_of("study", "init", header, "-o", study, "--force")["recognised"]
+    said = " ".join(f"{name} {words.split()[0]}" for name, words in told.items())
+    assert said == "person names seen a born a erst names ward words: said free"
+    kinds = [one["kind"] for one in parse_study(study.read_text())["columns"]]
+    assert (kinds, "says" in study.read_text()) == (["date", "age", "category", "number"], False)
 
 
 @pytest.mark.parametrize("method", [(), ("--method", "secure-sum")])
@@ -84,18 +92,16 @@ def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(
     assert ("With fewer than 5 combiners" in said) == bool(method)
     for name, complete in (("north", False), ("south", False), ("analyst", True)):
         role = ["--analyst"] if complete else []
-        commands.run(
-            "join", "--name", name, *role, "--vault", tmp_path / name, "--output", tmp_path / f"{name}.card.toml"
-        )
-        said = run("enrol", tmp_path / f"{name}.card.toml", "--study", study).output
+        path = tmp_path / f"{name}.card.toml"
+        commands.run("join", "--name", name, *role, "--vault", tmp_path / name, "--output", path)
+        said = run("enrol", path, "--study", study).output
         assert ("Not complete yet" in said, "telephone" in said) == (not complete, complete)
         assert ("Each of the 2 combiners must answer" in said) == (complete and bool(method))
 
 
 def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
-    drafted = run("init", data, "-o", study, "--label", "ill", "--format", "json")
-    told = json.loads(drafted.stdout)
+    told = commands.record_of("study", "init", data, "-o", study, "--label", "ill")
     assert (told["open_entries"], told["fingerprint"]) == (3, None)
     assert (told["method"]["projection"], told["method"]["data_noise_scale"]) == ("none", 0.5)
     run("show", "--study", study, code=BAD_INPUT, what="columns")

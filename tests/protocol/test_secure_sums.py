@@ -553,9 +553,8 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         with raising(InputError, "rows of a person", got="(1 person has more than 2)"):
             given.share(1, data=path)
         assert ["(1 person has" in words for words in check_table_fit(given.study, path)[1]] == [True]
-        decision = summarise(given.study, {"check": (found := one.check(path)).as_dict()})["decision"]
+        decision = summarise(given.study, {"check": one.check(path).as_dict()})["decision"]
         assert (decision["answer"], "(1 person has" in decision["words"]) == ("do not share", True)
-        assert found.hazards[0].startswith(found.refused[0])
     with raising(InputError, expected="which names persons"):
         given.share(1)
     with raising(InputError, expected="which names persons"):

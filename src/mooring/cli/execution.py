@@ -88,8 +88,9 @@ class Output(Console):
             kind, told = ("Interrupted", {}) if isinstance(problem, str) else (type(problem).__name__, vars(problem))
             plain = {"error": {"kind": kind, "message": str(problem), **told}, "exit_code": code}
             typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
-        who = "" if isinstance(problem, str) else "[bold red]mooring:[/bold red] "
-        Console(stderr=True).print(f"{who}{escape(str(problem))}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True
+        )
         return typer.Exit(code)
 
     def say(self, *lines: str | Table) -> None:

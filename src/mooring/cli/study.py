@@ -52,7 +52,7 @@ column_option, method_option = (partial(typer.Option, rich_help_panel=panel) for
 def init(
     console: Output,
     sums: SumOptions,
-    data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet): only its header is read, never its rows.")],
+    data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet): no value of its rows goes into the draft.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
     label: Annotated[str | None, column_option(help="The column to predict.")] = None,
@@ -116,7 +116,7 @@ def init(
     projection: Annotated[ProjectionChoice, method_option(help="How rows are projected before they leave.")] = "auto",
     force: Force = False,
 ) -> None:
-    """Draft a study from a table's header. What a header cannot tell stays open, for you to fill in.
+    """Draft a study from a table's header, and from which columns hold dates or words. Fill in what stays open.
 
     Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
 
@@ -125,13 +125,7 @@ def init(
     Example: mooring study init patients.csv --from-plan plan-report/plan.json --label ill --classes no,yes
     """
     from mooring.atomic_io import write_atomically
-    from mooring.protocol.designer.draft import (
-        DeclaredColumns,
-        DraftSettings,
-        count_open_entries,
-        describe_recognised,
-        draft_study,
-    )
+    from mooring.protocol.designer import draft
     from mooring.protocol.messages.study import Study
     from mooring.protocol.messages.study_file import parse_study
 
@@ -155,7 +149,7 @@ def init(
     elif "sums" in chosen and shape:
         chosen["sums"] = replace(chosen["sums"], features="pictures")
     words = [parse_pair("--missing-word", given) if "=" in given else ("", given) for given in missing_word or ()]
-    known = DeclaredColumns(
+    known = draft.DeclaredColumns(
         ranges=dict(parse_named_range(given) for given in range or ()),
         all_ranges=None if all_ranges is None else parse_range(all_ranges),
         categories=dict(parse_named_words(given) for given in category or ()),
@@ -165,17 +159,18 @@ def init(
         dates={name: (days[:10], days[11:]) for name, days in (parse_pair("--date", given) for given in date or ())},
         births=dict(parse_pair("--birth", given) for given in birth or ()),
         missing_words={name: [word for own, word in words if own == name] for name, _ in words if name},
+        kinds=draft.infer_kinds(data),
     )
-    settings = DraftSettings(
+    settings = draft.DraftSettings(
         **chosen,
         smallest_class=smallest_class,
         image_shape=shape,
         missing_words=[word for name, word in words if not name],
         missing=missing,
     )
-    text = draft_study(data, name=name, label=label, drop=drop or (), known=known, settings=settings)
-    recognised = describe_recognised(data, known, [*(drop or ()), *([label] if label else []), sums.person or ""])
-    left = count_open_entries(text)
+    text = draft.draft_study(data, name=name, label=label, drop=drop or (), known=known, settings=settings)
+    recognised = draft.describe_recognised(data, known, [*(drop or ()), *([label] if label else []), sums.person or ""])
+    left = draft.count_open_entries(text)
     plain = parse_study(text)
     drafted = None if left else Study.from_dict(plain)
     write_atomically(output, text.encode(), what="the draft")
@@ -188,7 +183,7 @@ def init(
             "fingerprint": None if drafted is None else drafted.fingerprint,
             "recognised": recognised,
         },
-        f"Wrote [bold]{escape(str(output))}[/bold]. No row of the table was read.",
+        f"Wrote [bold]{escape(str(output))}[/bold]. No value of a row is in it.",
         *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
         _describe_method(plain["method"]),
         *([chosen["sums"].state_spare(len(chosen["sums"].combiners))] if "sums" in chosen else []),
@@ -394,6 +389,6 @@ def _list_roster(study: Study) -> dict[str, Any]:
     names = [member.name for member in study.participants]
     return {
         "participants": names,
-        "analyst": None if study.analyst is None else study.analyst.name,
+        "analyst": study.analyst and study.analyst.name,
         "dealer": study.dealer or (names[0] if names else None),
     }

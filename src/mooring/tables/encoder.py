@@ -274,14 +274,8 @@ def read_encoded(
 
     Parameters
     ----------
-    schema : Schema
-        Columns, their ranges and the label.
-    data : TableSource
-        A file, or a table in memory.
-    labels : LabelUse, default "require"
-        Whether the label's column must ("require") or may ("allow") be there and is read, or is not read ("ignore").
-    ignore : sequence of str, optional
-        Columns of the table that the schema does not have, and that are left out.
+    schema, data, labels, ignore
+        As in `encoded_batches`.
     """
     return join_rows(list(encoded_batches(schema, data, labels=labels, ignore=ignore)))
 

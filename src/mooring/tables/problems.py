@@ -82,14 +82,14 @@ class ProblemKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-_DATE_LIKE = r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{2}|[0-9]{4}))([T ].*)?$"
+DATE_LIKE = r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{2}|[0-9]{4}))([T ].*)?$"
 _TEXT_KINDS = (
     (ProblemKind.DECIMAL_COMMA, r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"),
-    (ProblemKind.DATE, _DATE_LIKE),
+    (ProblemKind.DATE, DATE_LIKE),
     (ProblemKind.TRUTH_VALUE, "^(?i:true|false)$"),
     (ProblemKind.NUMBER_WITH_UNIT, rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"),
 )
-_DATE_KINDS = ((ProblemKind.DATE_FORM, _DATE_LIKE),)
+_DATE_KINDS = ((ProblemKind.DATE_FORM, DATE_LIKE),)
 
 
 @dataclass(frozen=True, eq=False)

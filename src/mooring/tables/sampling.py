@@ -47,13 +47,7 @@ def sample_rows(
 
     Parameters
     ----------
-    schema : Schema
-        Columns, their ranges and the label.
-    data : TableSource
-        A file, or a table in memory.
-    ignore : collection of str, optional
-        Columns of the table that the schema does not have, and that are left out.
-    person : str
+    schema, data, ignore, person
         As in `encoded_batches`.
     seed : int, default 0
         For which rows stay.
@@ -146,12 +140,9 @@ def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.rando
 
     Parameters
     ----------
-    chosen : integers
-        Rows to deal.
-    strata : integers
-        Class of every row of the table, from 0.
+    chosen, strata
+        As for `split_stratified`.
     n_parts : int
-        Parts.
     rng : Generator
         Shuffles each class.
 
@@ -184,12 +175,9 @@ def owners_of_groups(
     ----------
     groups, strata : integers
         Group and class of every row.
-    n_participants : int
-        Participants.
-    n_public : int
-        Public rows; more where whole groups are public.
+    n_participants, n_public : int
+        Public rows are more where whole groups are public.
     rng : Generator
-        For which groups or rows are public.
     """
     present, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if present.size == n_participants:

@@ -213,8 +213,10 @@ class PersonCounts:
         """How many persons have more rows than this."""
         return int(np.count_nonzero(self._counts > most))
 
-    def add(self, persons: Matrix) -> None:
-        """Count rows: equal numbers are one person's."""
+    def add(self, persons: Matrix | None) -> None:
+        """Count rows: equal numbers are one person's; None counts nobody."""
+        if persons is None:
+            return
         own, counts = np.unique(persons, return_counts=True)
         known, place = np.unique(np.concatenate([self._persons, own]), return_inverse=True)
         total = np.bincount(place, weights=np.concatenate([self._counts, counts]), minlength=known.size)

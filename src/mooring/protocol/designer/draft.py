@@ -1,7 +1,8 @@
 """The draft of a study, from the header of a table: names and declared types, never what stands in the rows.
 
-What cannot be known from a header (ranges, categories, classes) stays open in the draft, and `Study.read` refuses the
-file until somebody who knows what the columns mean has filled it in. Statistics of anybody's rows would tell of them.
+`infer_kinds`, for `mooring study init`, looks at rows for the kind of each column, and for nothing else. What cannot be
+known from a header (ranges, categories, classes) stays open in the draft, and `Study.read` refuses the file until
+somebody who knows what the columns mean has filled it in. Statistics of anybody's rows would tell of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +22,11 @@ from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
-from mooring.tables.cells import holds_words, is_number
+from mooring.tables.cells import FINITE, holds_words, is_number
 from mooring.tables.files import OpenTable, open_table
-from mooring.tables.inference import require_column
+from mooring.tables.inference import clean_values, require_column
+from mooring.tables.problems import DATE_LIKE, RaggedLines
+from mooring.tables.reader import table_batches
 from mooring.tables.schema import MissingRule
 from mooring.typing import TableSource
 
@@ -50,6 +54,8 @@ class DeclaredColumns:
     births: Mapping[str, str] = field(default_factory=dict)
     """Mapping from name to the public day at which ages are counted."""
     missing_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """What `infer_kinds` made of columns; counts where neither a declaration nor a name tells."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -199,22 +205,45 @@ def count_open_entries(text: str) -> int:
 
 _NAMES = {
     "id": r"(^|_)(id|ids|uuid|guid|mrn|ssn|pid)($|_)|(^|_)(patient|person|subject|case|record|encounter|admission|visit)s?_"
-    r"?(id|nr|no|nbr|num|number|key)($|_)",
+    r"?(id|nr|no|nbr|num|number|key)($|_)|^(patient|person|subject|client|member)s?$",
     "birth": r"(^|_)(dob|born|birthday|birth_?date|(date|day)_of_birth|geburtsdatum)($|_)",
     "date": r"(^|_)(date|datum|datetime|timestamp|dt)($|_)",
     "text": r"(^|_)(notes?|comments?|remarks?|text|freetext|description|address|email|phone|surname|"
     r"(first|last|full|patient)_?name)($|_)|^name$",
 }
 _RECOGNISED = {
-    "id": "names rows: stays at home, is never shared, and comes back beside predictions",
+    "id": "names rows or persons: stays at home, is never shared, and comes back beside predictions",
     "birth": "a date of birth, taken as the age at a public day",
     "date": "a date, taken as days since the first of its range",
     "text": "free text or a name: left out, and every participant gives --ignore {name}",
+    "category": "words: a category, whose words are open unless you name them",
 }
 
 
+def infer_kinds(data: TableSource) -> dict[str, str]:
+    """What columns of a text file hold, by most of its first rows: "number", "date", "category", "id" or "text"."""
+    table, first = open_table(data), list[Any]()
+    with suppress(InputError):  # 'mooring check --fit-only' says what is wrong
+        rows = table_batches(table, words=table.names, rows_at_once=1000, ragged=RaggedLines())
+        first = next(rows, []) if table.schema is None else []  # Parquet and data frames have types
+    cells = {name: pa.chunked_array([part.column(name) for part in first]) for name in table.names if first}
+    return {name: _infer_values(one) for name, one in cells.items() if pa.types.is_dictionary(one.type)}
+
+
+def _infer_values(values: Any) -> str:
+    clean = clean_values(values, is_text=True)
+    if isinstance(clean, str) or not pa.types.is_dictionary(clean.type):
+        return "date" if isinstance(clean, str) else "number" if clean.null_count < len(clean) else ""
+    words = clean.dictionary.take(clean.indices.drop_null().unique()).to_pylist()
+    kinds = {"number": rf"^{FINITE}$", "date": DATE_LIKE, "id": r"^\S*[0-9]\S*$"}
+    found = {kind: sum(re.search(pattern, word) is not None for word in words) for kind, pattern in kinds.items()}
+    many = len(words) > max(10, (len(clean) - clean.null_count) / 2)
+    most = [kind for kind, n in found.items() if 2 * n > len(words) and (many or kind != "id")]
+    return most[0] if most else "text" if many else "category"
+
+
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """Columns whose name, or type in Parquet, tells that they are no plain numbers or words.
+    """Columns whose name, type in Parquet, or kind as inferred tells that they are no plain numbers or declared words.
 
     Parameters
     ----------
@@ -226,12 +255,14 @@ def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collectio
     Returns
     -------
     dict of str
-        "id", "birth", "date" or "text", by column.
+        "id", "birth", "date", "text" or "category", by column.
     """
     found, settled = {}, known.names.union(apart)
     for name in (one for one in table.names if one not in settled):
         word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
         kind = next((kind for kind, pattern in _NAMES.items() if re.search(pattern, word)), "")
+        inferred = known.kinds.get(name, "")
+        kind = "" if inferred == "number" and kind != "id" else kind or inferred
         stored = None if table.schema is None else table.schema.field(name).type
         if stored is not None and (pa.types.is_date(stored) or pa.types.is_timestamp(stored)):
             kind = "birth" if kind == "birth" else "date"
@@ -243,16 +274,12 @@ def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collectio
 
 
 def describe_recognised(data: TableSource, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """What a draft takes columns for by their names, in words; `recognise_columns` has the parameters.
+    """What a draft takes columns for, in words.
 
     Parameters
     ----------
-    data : TableSource
-        Names of columns are read, and types where the table has them; no rows.
-    known : DeclaredColumns
-        Columns that are declared already.
-    apart : collection of str, optional
-        Columns with another meaning: the label, and those to drop.
+    data, known, apart
+        As for `draft_study` and `recognise_columns`.
     """
     found = recognise_columns(open_table(data), known, apart)
     return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in found.items()}
@@ -265,7 +292,7 @@ def _describe_column(table: OpenTable, name: str, known: DeclaredColumns, recogn
     if name in known.births or recognised == "birth":
         return {"name": name, "kind": "age", "range": [0.0, 120.0], "at": known.births.get(name, [])}
     kind = _infer_kind(table, name)
-    if name in known.categories:
+    if name in known.categories or recognised == "category":
         kind = "category"
     elif name in known.ranges and kind == "category":
         kind = "number"

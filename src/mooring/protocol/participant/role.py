@@ -28,7 +28,7 @@ from mooring.protocol.participant.upload import Consent, ShareResult, share_rows
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.tables import EncodedRows, TableFit, check_fit
+from mooring.tables import TableFit, check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress, TableSource
 
@@ -252,12 +252,8 @@ def check_table_fit(
         As for `Participant.check`.
     """
     person, persons = study.sums.person if study.sums else "", PersonCounts()
-
-    def count(block: EncodedRows) -> None:
-        if block.persons is not None:
-            persons.add(block.persons)
-
-    fit = check_fit(study.schema, data, ignore=ignore, person=person, each=count, progress=progress)
+    way: dict[str, Any] = {"ignore": ignore, "person": person, "progress": progress}
+    fit = check_fit(study.schema, data, each=lambda block: persons.add(block.persons), **way)
     refusals = list_refusals(study, fit.n_rows, fit.class_counts, persons) if fit.fits else []
     return fit, [f"'mooring share' refuses such a table: {one}" for one in refusals]
 

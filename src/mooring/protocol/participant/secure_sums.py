@@ -143,7 +143,7 @@ def _sum_rows(
     counted = PersonCounts()
     by_mean = scheme.settings.rows_per_person == "mean"
     for block in read(None) if by_mean else ():
-        counted.add(np.asarray(block.persons))
+        counted.add(block.persons)
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as threads:  # which work on different rows instead
         for block in read(progress):
             assert block.labels is not None

@@ -161,8 +161,7 @@ class RowCollector:
     def add(self, block: EncodedRows) -> None:
         """Take further rows."""
         self._prints.add(block.values[:, : self._n_columns])
-        if block.persons is not None:
-            self.persons.add(block.persons)
+        self.persons.add(block.persons)
         if block.labels is None:
             return
         has_classes = self._label.kind == "classes"
