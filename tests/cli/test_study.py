@@ -91,9 +91,8 @@ def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(
     said = run("init", data, "-o", study, *FILLED, *method).output
     assert ("With fewer than 5 combiners" in said) == bool(method)
     for name, complete in (("north", False), ("south", False), ("analyst", True)):
-        role = ["--analyst"] if complete else []
         path = tmp_path / f"{name}.card.toml"
-        commands.run("join", "--name", name, *role, "--vault", tmp_path / name, "--output", path)
+        commands.run("join", "--name", name, *["--analyst"] * complete, "--vault", tmp_path / name, "--output", path)
         said = run("enrol", path, "--study", study).output
         assert ("Not complete yet" in said, "telephone" in said) == (not complete, complete)
         assert ("Each of the 2 combiners must answer" in said) == (complete and bool(method))

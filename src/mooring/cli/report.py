@@ -63,12 +63,9 @@ def report(
     records = collect_records(find_records(folder, known), examples=examples)
     found = None if audit is None else read_audit(audit, examples=examples)
     if not records and found is None:
-        raise InputError(
-            "folder",
-            expected="one with records of a study",
-            got="one without any",
-            cure="Give the folder that the analyst's commands write to, your vault, or an audit with --audit.",
-        )
+        expected, got = "one with records of a study", "one without any"
+        cure = "Give the folder that the analyst's commands write to, your vault, or an audit with --audit."
+        raise InputError("folder", expected=expected, got=got, cure=cure)
     summary = summarise(known, records, found)
     # readable by its owner only: it may hold rows
     write_atomically(output, render_report(summary).encode(), mode=0o600, what="the page")
@@ -92,12 +89,8 @@ def find_records(folder: Path, study: Study | None) -> Path:
     inside = [one for one in sorted(studies.iterdir()) if one.is_dir()]
     if study is None and len(inside) == 1:
         return inside[0]
-    raise InputError(
-        "folder",
-        expected="a vault that holds this study",
-        got=f"a vault with {len(inside)} other studies" if study is not None else f"a vault with {len(inside)} studies",
-        cure="Name the study's file with --study.",
-    )
+    expected, got = "a vault that holds this study", f"one with {len(inside)} {'other ' * (study is not None)}studies"
+    raise InputError("folder", expected=expected, got=got, cure="Name the study's file with --study.")
 
 
 def _describe_report(summary: dict[str, Any], output: Path) -> Iterator[str]:
@@ -110,4 +103,4 @@ def _describe_report(summary: dict[str, Any], output: Path) -> Iterator[str]:
         yield f"[bold red]{escape(words)}[/bold red]"
     if said["attention"]:
         yield f"[yellow]{escape(' '.join(said['attention']))}[/yellow]"
-    yield escape(f"Open {output} in a browser; print it to sign it.")
+    yield escape(f"Open {output} in a browser{'; print it to sign it' if study else ''}.")

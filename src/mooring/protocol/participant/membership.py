@@ -68,8 +68,12 @@ def find_membership(vault: Vault, study: Study) -> Member:
     study.require_roster()
     member = study.member_with_key(vault.signing_key.public)
     if member is None or _find_sealing_key(vault, member) is None:
+        reason = "the keys of this vault are not in its roster"
         cure = "Have your card enrolled, or open the vault that you joined with."
-        raise RefusedError("the study", reason="the keys of this vault are not in its roster", cure=cure)
+        if study.analyst is not None and study.analyst.signing_key == vault.signing_key.public:
+            reason = "this vault is the analyst's, and this step is a participant's"
+            cure = "Run it where a participant's vault is, or give that with --vault."
+        raise RefusedError("the study", reason=reason, cure=cure)
     return member
 
 
