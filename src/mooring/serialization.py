@@ -90,6 +90,11 @@ def _field_types(kind: Any) -> dict[str, Any]:
     return {one.name: types[one.name] for one in fields(kind)}
 
 
+def count_noun(n: int, one: str, several: str = "") -> str:
+    """A number with its noun, of which the plural has an s unless given: '1 row', '2 rows', '1 row fits', '2 rows fit'."""
+    return f"{n} {one if n == 1 else several or one + 's'}"
+
+
 def drop_empty_columns(table: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """A table without the columns that are empty under their heading.
 

@@ -131,7 +131,7 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         assert re.findall(r'<details class="step[^>]* id="(\w+)" open>', waiting) == ["confirm"]
         copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
         (place / "analyst" / "inbox" / "x.bundle").write_text("none")
-        assert "3 bundles hold up, 1 do not, 0 are missing" in desks["analyst"].take("inbox")
+        assert "3 bundles accepted, 1 set aside, 0 missing" in desks["analyst"].take("inbox")
         (place / "analyst" / "inbox" / "x.bundle").unlink()
         assert "one that can be taken now" in desks["north"].take("combine")  # without a list
         for name in NAMES:

@@ -287,7 +287,7 @@ def test_parquet_files_with_images_are_recognised(as_struct: bool, tmp_path: Pat
     assert records.groups.tolist() == [1, 0, 1, 0]
     assert records.attributes["file"].tolist() == kept
     assert records.attributes["pool"].tolist() == ["a", "a", "b", ""]
-    assert records.notes == ("1 rows without an image are dropped", "1 rows without a label are dropped")
+    assert records.notes == ("1 row without an image is dropped", "1 row without a label is dropped")
 
 
 def test_whole_numbers_label_images_with_classes_however_many(tmp_path: Path, pixels: np.ndarray) -> None:

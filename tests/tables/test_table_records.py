@@ -157,7 +157,7 @@ def test_rows_without_a_label_are_dropped_before_anything_is_computed(write: Wri
     records = read_records(write(lines("a,c,y", "1,u,p", "1000,v,?", "3,w,q")), label="y")
     assert np.allclose(records.rows, [[-1, 1, 0], [1, 0, 1]])
     assert records.feature_names == ("a", "c=u", "c=w")
-    assert records.notes == ("1 rows without a label are dropped",)
+    assert records.notes == ("1 row without a label is dropped",)
 
 
 def test_the_column_of_groups_is_no_feature(write: Write) -> None:
@@ -165,7 +165,7 @@ def test_the_column_of_groups_is_no_feature(write: Write) -> None:
     assert records.feature_names == ("a",)
     assert records.group_names == ("east", "west")
     assert records.groups.tolist() == [1, 0, 1]
-    assert records.notes == ("1 rows without a group are dropped",)
+    assert records.notes == ("1 row without a group is dropped",)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.CSV", "t.data", "t.data.gz", "t.txt"])

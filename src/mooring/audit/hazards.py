@@ -18,6 +18,7 @@ from mooring.audit.result import AuditResult, PointResult, SumResult
 from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
 from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
+from mooring.serialization import count_noun
 from mooring.tables import Partition
 from mooring.typing import Matrix
 
@@ -89,7 +90,7 @@ def hazards_of_columns(
         )
     rare = {grid.column: min(grid.rare_counts) for grid in grids if grid.rare_counts}
     if rare:
-        words = _named([f"{_name(names, k)} ({n} {'row' if n == 1 else 'rows'})" for k, n in rare.items()])
+        words = _named([f"{_name(names, k)} ({count_noun(n, 'row')})" for k, n in rare.items()])
         found.append(
             f"{len(rare)} of {width} columns have rare values (at most {_RARE_SHARE:.0%} of the rows, no more than "
             f"{_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, however "

@@ -10,7 +10,7 @@ from typing import Any
 from mooring.errors import InputError
 from mooring.mechanisms.methods import METHODS, get_method
 from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy, state_odds
-from mooring.serialization import Serializable
+from mooring.serialization import Serializable, count_noun
 
 _SHORT = {
     "c-gdp": "C-GDP",
@@ -126,7 +126,7 @@ class SumPoint(Serializable):
 
     def state_scope(self) -> str:
         """Against whom the guarantee holds, in a sentence."""
-        colluding = f"{self.n_colluders} participant{'' if self.n_colluders == 1 else 's'}"
+        colluding = count_noun(self.n_colluders, "participant")
         return (
             f"The guarantee is about adding or removing one row, against the analyst and {colluding} colluding with it, "
             f"where at least {self.quorum} contribute."

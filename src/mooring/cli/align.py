@@ -12,6 +12,7 @@ from rich.markup import escape
 from mooring.cli import execution
 from mooring.cli.options import EngineOptions, engine_option
 from mooring.errors import InputError
+from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.alignment import Aligned, AlignMode
@@ -122,7 +123,7 @@ def _describe_closing(closing: Closing, study: Study, folder: Path) -> Iterator[
     for name in closing.doubted:
         yield f"[yellow]Not heard[/yellow] {name}: as a combiner it contradicts the others about many bundles."
     told = f"confirmed by {', '.join(closing.confirmed_by)}" if closing.confirmed_by else "not confirmed by combiners"
-    yield f"[bold]Closed[/bold] with {_count(len(closing.participants), 'contribution')}, {told}."
+    yield f"[bold]Closed[/bold] with {count_noun(len(closing.participants), 'contribution')}, {told}."
     yield (
         f"Send {escape(str(folder / LIST_FILE))} and all bundles to the combiners "
         f"({', '.join(study.sum_scheme.combiners)}), who run: mooring combine --list. "
@@ -133,7 +134,7 @@ def _describe_closing(closing: Closing, study: Study, folder: Path) -> Iterator[
 def _describe_intake(intake: Intake) -> Iterator[str]:
     rows = f" with {sum(one.n_rows for one in intake.row_bundles):,} rows" if intake.row_bundles else ""
     names = ", ".join(bundle.member.name for bundle in intake.bundles) or "nobody"
-    yield f"[bold]Accepted[/bold] {_count(len(intake.bundles), 'bundle')}{rows}: {names}."
+    yield f"[bold]Accepted[/bold] {count_noun(len(intake.bundles), 'bundle')}{rows}: {names}."
     for entry in intake.set_aside:
         yield f"[yellow]Set aside[/yellow] {escape(entry.file)}: {escape(entry.reason)}."
     waiting = [name for name in intake.missing if name not in intake.gone]
@@ -157,7 +158,7 @@ def _describe_alignment(aligned: Aligned, folder: Path, *, late: bool) -> Iterat
         yield f"{told}; everybody else keeps its map, byte for byte."
     worst = min(entries, key=lambda entry: entry["fit"])
     yield (
-        f"[bold]Aligned[/bold] {_count(len(entries), 'participant')}, {sum(entry['rows'] for entry in entries):,} rows. "
+        f"[bold]Aligned[/bold] {count_noun(len(entries), 'participant')}, {sum(entry['rows'] for entry in entries):,} rows. "
         f"The lowest correlation with the others' anchor is {worst['fit']:.2f} ({worst['name']}); "
         f"1 is perfect, and noise lowers it for everybody alike."
     )
@@ -173,7 +174,3 @@ def _describe_alignment(aligned: Aligned, folder: Path, *, late: bool) -> Iterat
     if record["note"]:
         yield f"[yellow]Note:[/yellow] {record['note']}"
     yield f"The collaboration matrix is in {escape(str(folder / record['table']))}. Next: mooring train"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
+from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
     from mooring.tables.problems import Problem
@@ -71,7 +72,7 @@ def check(
     del told["rows_digest"]  # stays in the vault
     console.show(
         {**told, "decision": decision, "page": str(page)},
-        f"{found.n_rows} rows fit the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
+        f"{count_noun(found.n_rows, 'row fits', 'rows fit')} the study {agreed.name!r}, fingerprint {agreed.fingerprint}.",
         *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
         escape(found.verdict),
         f"[bold]{escape(decision['words'])}[/bold]",
@@ -92,14 +93,18 @@ def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Seque
         fit, warnings = check_table_fit(agreed, data, ignore=ignore, progress=told)
     result = {"study": agreed.name, **fit.as_dict(), "warnings": warnings}
     if fit.fits:
-        verdict = f"{fit.n_rows} rows fit the study {escape(repr(agreed.name))}. Nothing was kept, and nothing left."
-        console.show(result, verdict, *(f"  • {escape(words)}" for words in warnings))
+        fits, name = count_noun(fit.n_rows, "row fits", "rows fit"), escape(repr(agreed.name))
+        console.show(
+            result,
+            f"{fits} the study {name}. Nothing was kept, and nothing left.",
+            *(f"  • {escape(words)}" for words in warnings),
+        )
         return execution.IN_PART if warnings else None
     n_cells = sum(problem.n_cells for problem in fit.problems if problem.column)
     console.show(
         result,
         f"The table does not fit the study {escape(repr(agreed.name))}. Reasons: {len(fit.problems)}; cells: {n_cells}, in "
-        f"{fit.n_rows} rows. Row 1 is the first beneath the header.",
+        f"{count_noun(fit.n_rows, 'row')}. Row 1 is the first beneath the header.",
         *([f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []),
         *_list_problems(fit.problems),
     )

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
+from mooring.serialization import count_noun
 
 
 @execution.command
@@ -43,7 +44,7 @@ def combine(
     if closing_list is None:
         path = output or Path(f"{name}.confirmation")
         found = participant.confirm(bundles, output=path)
-        what = f"about {found.bundles} bundles"
+        what = f"about {count_noun(found.bundles, 'bundle')}"
         lines = [f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in found.unopened]
     else:
         path = output or Path(f"{name}.share")

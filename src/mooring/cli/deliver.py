@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
+from mooring.serialization import count_noun
 
 _UNMEASURED = "What the model gives away of its rows was not measured: the study states no limit on the model."
 
@@ -50,7 +51,7 @@ def deliver(
     place = f"{escape(redact_address(output).rstrip('/'))}/<its name>"
     console.show(
         found.as_dict(),
-        f"[bold]Delivered[/bold] to {len(found.delivered)} participants: {', '.join(found.delivered)}.",
+        f"[bold]Delivered[/bold] to {count_noun(len(found.delivered), 'participant')}: {', '.join(found.delivered)}.",
         f"What is under {place}: {content}. Let each read its own, and no other."
         if "://" in output
         else f"Send each the folder {place}: {content}. Give nobody another one's.",

@@ -246,12 +246,9 @@ def find_anchor(given: Path | None, study_name: str) -> Path:
     """The sealed anchor: the file that was named, or the one that 'mooring deal' writes unless told otherwise."""
     path = given or Path(f"{study_name}.anchor")
     if not path.is_file():
-        raise InputError(
-            "anchor file",
-            expected="the sealed anchor that was dealt",
-            got="none" if given else f"none called {path.name}, here",
-            cure="Give --anchor FILE; one participant makes it with 'mooring deal'.",
-        )
+        expected, got = "the sealed anchor that was dealt", "none" if given else f"none called {path.name}, here"
+        cure = "Give --anchor FILE; one participant makes it with 'mooring deal'."
+        raise InputError("anchor file", expected=expected, got=got, cure=cure)
     return path
 
 

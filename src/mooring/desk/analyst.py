@@ -19,6 +19,7 @@ from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.analyst.training import Training, train
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import LIST_FILE
+from mooring.serialization import count_noun
 from mooring.typing import Progress
 
 _RECORDS = ("intake", "alignment", "closing", "training", "delivery")
@@ -65,7 +66,8 @@ def _describe(intake: Intake) -> Outcome:
     rows = [(one.member.name, "accepted") for one in intake.bundles]
     rows += [(entry.file, f"set aside: {entry.reason}") for entry in intake.set_aside]
     rows += [(name, "accepted before, gone now" if name in intake.gone else "not here") for name in intake.missing]
-    told = f"{len(intake.bundles)} bundles hold up, {len(intake.set_aside)} do not, {len(intake.missing)} are missing."
+    accepted = count_noun(len(intake.bundles), "bundle")
+    told = f"{accepted} accepted, {len(intake.set_aside)} set aside, {len(intake.missing)} missing."
     return Outcome((told,), ("bundle", "state"), tuple(rows), is_whole=not intake.set_aside)
 
 

@@ -19,7 +19,7 @@ from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.protocol.participant.membership import issue_card, read_check
 from mooring.protocol.participant.role import Participant, check_table_fit, describe_share
 from mooring.protocol.storage.vault import Vault
-from mooring.serialization import drop_empty_columns
+from mooring.serialization import count_noun, drop_empty_columns
 from mooring.typing import Progress
 
 _FLOORS = {
@@ -177,7 +177,7 @@ def fitting(desk: Desk, study: Study) -> Step:
 def _fit(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
     name, ignore = values["data"], split_columns(values["ignore"])
     fit, warnings = check_table_fit(study, desk.workspace.root / name, ignore=ignore, progress=progress)
-    told = f"{fit.n_rows} rows fit the study {study.name!r}."
+    told = f"{count_noun(fit.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
     if not fit.fits:
         told = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
     stopped = (f"Not read to its end: {fit.stopped}",) if fit.stopped else ()
@@ -258,7 +258,7 @@ def _combining(desk: Desk, person: Participant) -> list[Step]:
     def confirm(values: Values, progress: Progress) -> Outcome:
         found = person.confirm(place.inbox, output=confirmation)
         bad = [f"Your box in the bundle of {one} does not hold up." for one in found.unopened]
-        told = f"Wrote {confirmation.name}, about {found.bundles} bundles. Send it to the analyst."
+        told = f"Wrote {confirmation.name}, about {count_noun(found.bundles, 'bundle')}. Send it to the analyst."
         return Outcome((told, *bad), command=spell_command("combine", "--bundles", "inbox"), is_whole=not bad)
 
     def combine(values: Values, progress: Progress) -> Outcome:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.mechanisms.secure_sum.guarantee import state_odds
 from mooring.report.frame import load_template
 from mooring.report.numbers import describe_figure
+from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
     from mooring.audit import PointResult, SumResult
@@ -197,7 +198,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
     scheme, settings = study.sum_scheme, study.sum_scheme.settings
     k, t, c = len(scheme.combiners), scheme.threshold.threshold, settings.n_colluders
     sealed = (
-        f"Each contribution is split among {k} combiner{'' if k == 1 else 's'}. Any {t} who follow the protocol open the "
+        f"Each contribution is split among {count_noun(k, 'combiner')}. Any {t} who follow the protocol open the "
         f"total of one list, of at least {scheme.quorum} contributions; {t} who together break it can open every single "
         f"contribution; fewer than {t} learn nothing of any." + f" {settings.state_spare(k)}".rstrip()
     )
@@ -214,8 +215,8 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         unit = f"person, with {rows} rows at one participant"
     return {
         "protected": f"Every {unit}, of every participant that follows the protocol.",
-        "against": f"The analyst and up to {_count(c)} who {_helps(c)} it, with all that they hold and whatever they do, "
-        "and everybody who has the model, with any further knowledge.",
+        "against": f"The analyst and up to {count_noun(c, 'participant')} who {_helps(c)} it, with all that they hold and "
+        "whatever they do, and everybody who has the model, with any further knowledge.",
         "guarantee": f"({settings.epsilon:g}, {settings.delta:g})-differential privacy for adding or removing one "
         f"{settings.unit}. {state_odds(settings.epsilon, settings.delta, settings.unit)}",
         "sealing": sealed,
@@ -226,10 +227,6 @@ def describe_guarantee(study: Study) -> dict[str, str]:
     }
 
 
-def _count(n: int) -> str:
-    return f"{n} participant{'' if n == 1 else 's'}"
-
-
 def _helps(n: int) -> str:
     return "helps" if n == 1 else "help"
 
@@ -237,7 +234,7 @@ def _helps(n: int) -> str:
 def _assumptions(study: Study) -> str:
     scheme = study.sum_scheme
     settings, t = scheme.settings, scheme.threshold.threshold
-    helpers = f"{_count(settings.n_colluders)} {_helps(settings.n_colluders)}"
+    helpers = f"{count_noun(settings.n_colluders, 'participant')} {_helps(settings.n_colluders)}"
     words = (
         f"At most {helpers} the analyst; the others follow the protocol, on rows that go out in no other way, and the "
         f"combining keys of {t} combiners do not leak, then or later. The signing keys in the roster are the participants' "

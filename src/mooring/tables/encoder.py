@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.serialization import render_html
+from mooring.serialization import count_noun, render_html
 from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, describe_type, is_number, is_readable
 from mooring.tables.column_encoder import encode_column, encode_plain, read_cells
 from mooring.tables.files import OpenTable, no_rows, open_table
@@ -135,7 +135,8 @@ class TableFit:
         return {"fits": self.fits, **vars(self), "problems": problems}
 
     def _repr_html_(self) -> str:
-        verdict = f"{self.n_rows} rows fit." if self.fits else f"The table does not fit. Reasons: {len(self.problems)}."
+        fits, n = count_noun(self.n_rows, "row fits", "rows fit"), len(self.problems)
+        verdict = f"{fits}." if self.fits else f"The table does not fit. Reasons: {n}."
         rows = [(one.column, one.expected, one.got, one.where, one.suggestion) for one in self.problems]
         headings = ("column", "expected", "got", "where", "what to do")
         return render_html(verdict, self.stopped, tables=[[headings, *rows]] if rows else [])

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
+from mooring.serialization import count_noun
 from mooring.tables.cells import as_text, describe_type, holds_words, is_whole, missing_numbers
 from mooring.tables.records import Labels
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
@@ -176,7 +177,7 @@ def row_keys(
             continue
         absent = values.is_null().to_numpy(zero_copy_only=False)
         if (keep & absent).any():
-            notes.append(f"{np.count_nonzero(keep & absent)} rows without a {said} are dropped")
+            notes.append(describe_dropped(np.count_nonzero(keep & absent), f"a {said}"))
         keep = keep & ~absent
         if not keep.any():
             raise InputError(
@@ -187,6 +188,11 @@ def row_keys(
     labels, label_names = (None, ()) if label is None else _labels(label.filter(pa.array(keep)), max_integer_classes)
     groups, group_names = (None, ()) if group is None else _classes(group.filter(pa.array(keep)))
     return RowKeys(keep, labels, label_names, groups, group_names, tuple(notes))
+
+
+def describe_dropped(n: Any, what: str) -> str:
+    """A note on rows that lack what is needed of each."""
+    return count_noun(int(n), f"row without {what} is dropped", f"rows without {what} are dropped")
 
 
 def plain_values(values: Values) -> npt.NDArray[Any]:

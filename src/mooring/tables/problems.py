@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
+from mooring.serialization import count_noun
 from mooring.tables.cells import FINITE
 from mooring.tables.schema import Column, count_days
 
@@ -190,9 +191,8 @@ class Problem:
         """How many cells or lines there are, and the first of them; empty where the column as a whole is meant."""
         if not self.n_cells:
             return ""
-        plural, unit = "s" * (self.n_cells > 1), "cell" if self.column else "line"
         rows = ", ".join(map(str, self.first_rows)) + (", …" if self.n_cells > len(self.first_rows) else "")
-        return f"{self.n_cells} {unit}{plural}, row{plural} {rows}"
+        return f"{count_noun(self.n_cells, 'cell' if self.column else 'line')}, row{'s' * (self.n_cells > 1)} {rows}"
 
     def error(self, *, note: str = "") -> InputError:
         """The refusal, with a further sentence."""
@@ -298,8 +298,7 @@ class ProblemLog:
         first = min(problems, key=lambda one: one.first_rows[0])
         others = [one for one in problems if one.column]
         n_cells, n_columns = sum(one.n_cells for one in others), len({one.column for one in others})
-        where = f"{n_columns} column{'s' * (n_columns > 1)}"
-        note = f"{n_cells} cells of {where} do not fit; 'mooring check --fit-only' lists all."
+        note = f"{n_cells} cells of {count_noun(n_columns, 'column')} do not fit; 'mooring check --fit-only' lists all."
         return first.error(note=note if n_cells > 1 else "")
 
     def _describe(self, place: int, kind: ProblemKind, value: str, tally: _Tally) -> Problem:

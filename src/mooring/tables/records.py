@@ -187,12 +187,9 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
         return records, codes, "category"
     own = [k for k, name in enumerate(records.feature_names) if name == column or name.startswith(f"{column}=")]
     if not own:
-        raise InputError(
-            "attribute",
-            expected=f"one of the {len(records.feature_names)} columns of the table",
-            got=repr(column),
-            cure="Check the spelling; a column that was left out cannot be inferred.",
-        )
+        expected, got = f"one of the {len(records.feature_names)} columns of the table", repr(column)
+        cure = "Check the spelling; a column that was left out cannot be inferred."
+        raise InputError("attribute", expected=expected, got=got, cure=cure)
     if len(own) == records.n_features:
         raise InputError(
             "attribute", expected="one column among others", got="the only one", cure="Share more columns."

@@ -80,12 +80,9 @@ class TableFeatures:
     def __post_init__(self) -> None:
         numbers = {column.name for column in self.schema.columns if column.kind != "category"}
         if not self.log_scaled <= numbers:
-            raise InputError(
-                "log_scaled",
-                expected="names of columns of numbers",
-                got=", ".join(sorted(self.log_scaled - numbers)),
-                cure="Declare such a column as a number, or leave it out.",
-            )
+            expected, got = "names of columns of numbers", ", ".join(sorted(self.log_scaled - numbers))
+            cure = "Declare such a column as a number, or leave it out."
+            raise InputError("log_scaled", expected=expected, got=got, cure=cure)
         if not 0 < self.constant_share < 1:
             raise InputError("constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.3.")
         if self.n_hats != 0 and self.n_hats < 3:

@@ -90,12 +90,9 @@ class PictureFeatures:
                 )
         most = filters_of(self.height, self.width).n_responses
         if not 1 <= self.n_components <= most:
-            raise InputError(
-                "n_components",
-                expected=f"between 1 and {most} for pictures of this size",
-                got=str(self.n_components),
-                cure=f"{N_COMPONENTS} serve most pictures that have as many.",
-            )
+            expected, got = f"between 1 and {most} for pictures of this size", str(self.n_components)
+            cure = f"{N_COMPONENTS} serve most pictures that have as many."
+            raise InputError("n_components", expected=expected, got=got, cure=cure)
 
     @property
     def n_inputs(self) -> int:

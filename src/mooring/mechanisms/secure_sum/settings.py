@@ -238,12 +238,9 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
     threshold = Threshold(k, settings.threshold_of(k), c)
     quorum = settings.quorum or p - p // 10
     if not c < quorum <= p:
-        raise InputError(
-            "quorum",
-            expected=f"above the number of colluders, {c}, and at most the number of participants, {p}",
-            got=str(quorum),
-            cure="Somebody honest must be in every total, and nobody can be missed who is not enrolled.",
-        )
+        expected, got = f"above the number of colluders, {c}, and at most the number of participants, {p}", str(quorum)
+        cure = "Somebody honest must be in every total, and nobody can be missed who is not enrolled."
+        raise InputError("quorum", expected=expected, got=got, cure=cure)
     if settings.epsilon is None and layout.size > MOST_NUMBERS_A_ROW * quorum * settings.least_rows:
         raise InputError(
             "epsilon",

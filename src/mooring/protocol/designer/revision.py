@@ -118,12 +118,9 @@ def _fit_features(study: Study, batches: Iterable[Matrix]) -> dict[str, Matrix]:
     assert study.sums is not None
     features = make_features(study.sums, study.schema, study.image_shape)
     if not isinstance(features, PictureFeatures):
-        raise InputError(
-            "features",
-            expected="'pictures' for a study of secure sums",
-            got=repr(study.sums.features),
-            cure="Features of columns follow from what is declared of them: public rows make them no better.",
-        )
+        expected, got = "'pictures' for a study of secure sums", repr(study.sums.features)
+        cure = "Features of columns follow from what is declared of them: public rows make them no better."
+        raise InputError("features", expected=expected, got=got, cure=cure)
     pictures: list[Matrix] = []
     for batch in batches:
         pictures.append(features.to_grey(batch[: _MOST_PICTURES - sum(map(len, pictures))]))
@@ -131,11 +128,8 @@ def _fit_features(study: Study, batches: Iterable[Matrix]) -> dict[str, Matrix]:
             break
     grey = np.concatenate(pictures) if pictures else np.empty((0, features.height * features.width))
     if len(grey) < features.n_components:
-        raise InputError(
-            "public rows",
-            expected=f"{features.n_components} pictures or more, as many as features",
-            got=str(len(grey)),
-            cure="Give more of them, or say fewer features with --components.",
-        )
+        expected, got = f"{features.n_components} pictures or more, as many as features", str(len(grey))
+        cure = "Give more of them, or say fewer features with --components."
+        raise InputError("public rows", expected=expected, got=got, cure=cure)
     fitted = fit_to_public(replace(features, n_channels=1), grey).projection
     return {"mean": fitted.mean, "matrix": fitted.matrix}

@@ -37,7 +37,7 @@ from mooring.learners.fitting import ROW_FOLDS, row_folds
 from mooring.mechanisms.projection import Projection
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
-from mooring.serialization import render_html
+from mooring.serialization import count_noun, render_html
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -114,9 +114,8 @@ class Inspection:
     def _repr_html_(self) -> str:
         rows = [] if self.self_attack is None else [self.self_attack.list_points()]
         tables = rows if self.sums is None else [self.sums.list_results()]
-        return render_html(
-            f"{self.n_rows} rows fit.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables
-        )
+        fits = count_noun(self.n_rows, "row fits", "rows fit")
+        return render_html(f"{fits}.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables)
 
 
 def inspect(
@@ -189,8 +188,8 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
     found = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
     if n <= h:
         found.append(
-            f"You have {n} rows, no more than the study's {h} components: every row that somebody knows weighs more, and "
-            "the self-attack's figures are uncertain. What helps: more rows, or a study of fewer components."
+            f"You have {count_noun(n, 'row')}, no more than the study's {h} components: every row that somebody knows "
+            "weighs more, and the self-attack's figures are uncertain. What helps: more rows, or fewer components."
         )
     return found + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
 
@@ -350,10 +349,10 @@ def _verdict(study: Study, result: AuditResult) -> str:
     )
     if found is None or found.worst() is None:
         return f"No attack could be run on your rows, so nothing here may be read as safety. {protection}"
-    held = min(result.description["rows_each"])  # the smaller part is the colluder's
+    held = count_noun(min(result.description["rows_each"]), "row")  # the smaller part is the colluder's
     return (
-        f"{_recovered(found)} It is a lower bound: a better attack may exist, and the colluder, here {held} rows of yours, "
-        f"may hold more and recover more ('mooring audit --study' plays all participants). {protection}"
+        f"{_recovered(found)} It is a lower bound: a better attack may exist, and the colluder, here {held} of yours, may "
+        f"hold more and recover more ('mooring audit --study' plays all participants). {protection}"
     )
 
 

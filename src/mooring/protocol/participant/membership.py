@@ -28,6 +28,7 @@ from mooring.protocol.messages.card import Member, combining_text, require_name,
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.serialization import count_noun
 
 _KEPT = "dealt.anchor"
 
@@ -135,8 +136,8 @@ def list_refusals(
         expected, cure = "a person's name in each", "Leave those rows out, or give each of these persons a name."
         found.append(InputError("rows of a person", expected=expected, got="rows without one", cure=cure))
     elif most != "mean" and persons.most > most:
-        n_persons = persons.count_above(most)
-        got = f"up to {persons.most} ({n_persons} person{'s have' if n_persons > 1 else ' has'} more than {most})"
+        above = count_noun(persons.count_above(most), "person has", "persons have")
+        got = f"up to {persons.most} ({above} more than {most})"
         cure = (
             "Keep the study's number of rows of each person, chosen without looking at the label (rows without a person "
             "count as one person's); or ask for rows_per_person = 'mean', which adds each person's mean."

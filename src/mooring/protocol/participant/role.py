@@ -28,6 +28,7 @@ from mooring.protocol.participant.upload import Consent, ShareResult, share_rows
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.serialization import count_noun
 from mooring.tables import TableFit, check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress, TableSource
@@ -262,9 +263,9 @@ def describe_share(study: Study, shared: ShareResult) -> tuple[str, str]:
     """What a bundle holds, in words, and whom to send it to."""
     if study.sums is None:
         to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
-        return f"{shared.n_rows} rows, shuffled", to_whom
+        return f"{count_noun(shared.n_rows, 'row')}, shuffled", to_whom
     settings, in_all = study.sum_scheme.settings, shared.epsilon_in_all or 0.0
-    sums = f"sums over {shared.n_rows} rows, sealed to {len(study.sum_scheme.combiners)} combiners, "
+    sums = f"sums over {count_noun(shared.n_rows, 'row')}, sealed to {len(study.sum_scheme.combiners)} combiners, "
     if settings.epsilon is None:
         return sums + "without noise and without a guarantee", "Send it to the analyst."
     spent = (

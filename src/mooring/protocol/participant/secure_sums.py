@@ -298,12 +298,9 @@ def _require_key(vault: Vault, member: Member) -> SealingKey:
 def _require_point(study: Study, name: str) -> int:
     point = combiner_point(study, name)
     if point is None:
-        raise InputError(
-            "combiner",
-            expected=f"one of {', '.join(study.sum_scheme.combiners)}, as the study says",
-            got=repr(name),
-            cure="The others have nothing to combine: wait for the result.",
-        )
+        expected, got = f"one of {', '.join(study.sum_scheme.combiners)}, as the study says", repr(name)
+        cure = "The others have nothing to combine: wait for the result."
+        raise InputError("combiner", expected=expected, got=got, cure=cure)
     return point
 
 

@@ -102,12 +102,9 @@ def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
 def check_count(n_numbers: int) -> None:
     """Refuse images that would not fit into memory as rows of numbers."""
     if n_numbers > MAX_NUMBERS:
-        raise InputError(
-            "path",
-            expected=f"images with at most {MAX_NUMBERS:,} pixel values in all",
-            got=f"{n_numbers:,}",
-            cure="Make the images smaller with size (--size), or use fewer.",
-        )
+        expected, got = f"images with at most {MAX_NUMBERS:,} pixel values in all", f"{n_numbers:,}"
+        cure = "Make the images smaller with size (--size), or use fewer."
+        raise InputError("path", expected=expected, got=got, cure=cure)
 
 
 def _decode(

@@ -32,7 +32,15 @@ from mooring.tables.images.pixels import (
     decode_images,
     resize_images,
 )
-from mooring.tables.inference import RowKeys, clean_values, listed, plain_values, require_column, row_keys
+from mooring.tables.inference import (
+    RowKeys,
+    clean_values,
+    describe_dropped,
+    listed,
+    plain_values,
+    require_column,
+    row_keys,
+)
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
 from mooring.typing import Matrix
@@ -201,7 +209,7 @@ def _read_parquet_images(
     absent = np.asarray(encoded.is_null())
     if absent.all():
         raise InputError("path", expected="a table with images", got="none in any row", cure=f"Look into {path.name}.")
-    notes = [f"{np.count_nonzero(absent)} rows without an image are dropped"] if absent.any() else []
+    notes = [describe_dropped(np.count_nonzero(absent), "an image")] if absent.any() else []
     keys = row_keys(columns.get(label), columns.get(group_by), keep=~absent, max_integer_classes=np.inf)
     kept = np.flatnonzero(keys.keep)
     pixels = decode_images(
