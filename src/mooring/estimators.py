@@ -244,10 +244,7 @@ def _streams(random_state: int | None) -> Streams:
     if random_state is None:
         return Streams.from_system()
     if not isinstance(random_state, Integral) or isinstance(random_state, bool):
-        raise InputError(
-            "random_state",
-            expected="a whole number, or None for the system's entropy",
-            got=type(random_state).__name__,
-            cure="Other sources of randomness cannot be told from guessable ones.",
-        )
+        expected, got = "a whole number, or None for the system's entropy", type(random_state).__name__
+        cure = "Other sources of randomness cannot be told from guessable ones."
+        raise InputError("random_state", expected=expected, got=got, cure=cure)
     return Streams.for_experiment(int(random_state))

@@ -40,14 +40,12 @@ def test_from_header_to_roster_and_fingerprint(data: Path, tmp_path: Path) -> No
     enrolled = run("enrol", *cards, "--study", study, "--format", "json")
     found = json.loads(enrolled.stdout)
     agreed = Study.read(study)
-    assert found["participants"] == ["north", "south"]
-    assert found["analyst"] == "analyst"
-    assert found["fingerprint"] == agreed.fingerprint
+    expected = {"participants": ["north", "south"], "analyst": "analyst", "fingerprint": agreed.fingerprint}
+    assert expected.items() <= found.items()
     shown = flat(run("show", "--study", study).output)
     for words in ("heart", "0 to 120", "female, male", "no, yes", "north, south", agreed.fingerprint):
         assert words in shown
-    plain = json.loads(run("show", "--study", study, "--format", "json").stdout)
-    assert plain["digest"] == agreed.digest
+    assert commands.record_of("study", "show", "--study", study)["digest"] == agreed.digest
     assert CANARY not in study.read_text() + shown + drafted.output + enrolled.output
 
 
@@ -66,8 +64,7 @@ def test_ids_dates_and_text_are_recognised_by_name_or_rows_and_declared_columns_
         *words[:-6], "--all-ranges", "0:9", *days, "--missing-word", "birth_weight=0", "--missing-word", "-9", "--force"
     )
     agreed = Study.read(study)
-    assert agreed.ids == ("PatientID", "age", "visit_no")
-    assert agreed.missing_words == ("-9",)
+    assert (agreed.ids, agreed.missing_words) == (("PatientID", "age", "visit_no"), ("-9",))
     assert [(column.name, column.kind, column.missing_words) for column in agreed.columns] == [
         ("date_of_birth", "age", ()), ("admission_date", "date", ()), ("birth_weight", "number", ("0",)),
     ]  # fmt: skip

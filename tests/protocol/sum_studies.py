@@ -51,6 +51,8 @@ class SumStudy:
         path = self.folder / f"table-{i}-{n}.csv"
         rows, labels = self.rows(i, n)
         words = [LABELS["classes"].classes[k] for k in labels] if self.kind == "classes" else labels.tolist()
+        if self.study.sums is not None and self.study.sums.person and not persons:
+            persons = [f"id {k}" for k in range(n)]
         named = [[word] for word in persons] or [[] for _ in words]
         lines = [
             ",".join(map(str, [*(100 * row), word, *who])) for row, word, who in zip(rows, words, named, strict=True)

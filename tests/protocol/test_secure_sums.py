@@ -24,6 +24,7 @@ from mooring.mechanisms.secure_sum.prime_field import PRIME, encode_signed
 from mooring.mechanisms.secure_sum.sums import SumAccumulator
 from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.sum_total import open_total, read_list
 from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.designer.revision import project_study
@@ -77,21 +78,21 @@ def through(given: SumStudy, people: range | list[int], combiners: range | list[
 def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_pooled_rows(
     folder: Path, kind: str
 ) -> None:
-    given = make_sum_study(folder, epsilon=None, kind=kind, least_rows=25)
+    given = make_sum_study(folder, epsilon=None, kind=kind, least_rows=25, person="who" if kind == "number" else "")
+    (given.inbox / "._p0.bundle").write_text("what a system leaves beside a copy")
     through(given, range(6))
     total = open_total(given.study, given.work, given.inbox)
     S, T = given.study.sum_scheme.layout.unpack(exact_sums(given, range(6)))
     np.testing.assert_array_equal(total.sums.products, S)
     np.testing.assert_array_equal(total.sums.outcomes, T)
-    assert total.remarks == ()
-    assert total.wrong == ()
-    assert total.participants == tuple(f"p{i}" for i in range(6))
+    assert (total.remarks, total.wrong, total.participants) == ((), (), tuple(f"p{i}" for i in range(6)))
+    assert not (found := collect(given.study, given.inbox, given.work)).set_aside, found
 
     found = train_sums(given.study, given.work, given.inbox)
-    assert found.epsilon is None
-    assert found.rows == 180
+    assert (found.epsilon, found.rows) == (None, 180)
     deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
     predicted = predict_rows(given.vaults[5], given.study, given.table(9, 40), result=folder / "results" / "p5")
+    assert next(iter(predicted.as_table())) == ("who" if kind == "number" else "prediction")
     rows, labels = given.rows(9, 40)
     phi = given.study.sum_scheme.features.apply(rows)
     pooled = Sums(S, T, given.study.sum_scheme.features.constant_share, 3 if kind == "classes" else 0)
@@ -474,8 +475,7 @@ def test_a_dealer_cannot_frame_a_combiner_nor_a_combiner_a_dealer(folder: Path) 
         given.inbox / "p3.confirmation", given.study, lies, combiner=4, signer=given.vaults[3].signing_key
     )
     closing = given.close(confirmations=given.inbox)
-    assert closing.left_out.keys() == {"p8"}
-    assert closing.doubted == ("p3",)
+    assert (closing.left_out.keys(), closing.doubted) == ({"p8"}, ("p3",))
     for i in (0, 1, 2, 4, 5, 6, 8):
         given.combine(i)
     total = open_total(given.study, given.work, given.inbox)
@@ -516,8 +516,7 @@ def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
     with raising(RefusedError, "the study"):  # the combining key of another study
         share_sums(given.vaults[0], replace(given.study, nonce="1" * 32), given.table(0), output=folder / "b.bundle")
     second = share_sums(given.vaults[0], again("1"), given.table(0, 30), output=folder / "b.bundle")
-    assert second.spent == 1.5
-    assert second.as_dict()["epsilon_in_all"] == 3.0
+    assert (second.spent, second.as_dict()["epsilon_in_all"]) == (1.5, 3.0)
     with raising(RefusedError, "the upload"):
         share_sums(given.vaults[0], again("2"), given.table(0), output=folder / "c.bundle")
     fresh = share_sums(given.vaults[0], again("3"), given.table(7), output=folder / "d.bundle")
@@ -555,9 +554,10 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         assert ["(1 person has" in words for words in check_table_fit(given.study, path)[1]] == [True]
         decision = summarise(given.study, {"check": one.check(path).as_dict()})["decision"]
         assert (decision["answer"], "(1 person has" in decision["words"]) == ("do not share", True)
-    for step in (given.share, lambda i: one.check(given.table(i))):
+    plain = make_sum_study(folder / "plain", 2).table(1)
+    for step in (lambda: given.share(1, data=plain), lambda: one.check(plain)):
         with raising(InputError, expected="which names persons"):
-            step(1)
+            step()
     mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None, least_rows=25)
     drawn: list[np.ndarray] = []
     with pytest.MonkeyPatch.context() as patch:

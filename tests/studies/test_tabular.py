@@ -118,13 +118,13 @@ def test_what_nobody_measured_is_missing_and_not_zero(heart: Path) -> None:
     names = tables.records.feature_names
     unknown = tables.columns["X5"].is_null().to_numpy()
     assert 0.1 < unknown.mean() < 0.3
-    np.testing.assert_array_equal(unknown, tables.records.rows[:, names.index("X5 is missing")] == 1)
+    np.testing.assert_array_equal(unknown, tables.records.rows[:, names.index("X5: missing")] == 1)
     train = dealt_of(tables).train[0]
-    filled = train[train[:, names.index("X5 is missing")] == 1, names.index("X5")]
+    filled = train[train[:, names.index("X5: missing")] == 1, names.index("X5")]
     assert np.unique(filled).size == 1  # the median, in place of zeros far below all others
     assert abs(filled[0]) < 0.5
     assert "X11=missing" in names  # -9 among categories
-    assert "X12 is missing" in names  # ? among numbers
+    assert "X12: missing" in names  # ? among numbers
 
 
 def test_rows_are_read_in_the_units_of_the_file_with_gaps(heart: Path) -> None:

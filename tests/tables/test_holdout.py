@@ -70,7 +70,7 @@ def test_a_column_as_it_comes_from_a_file(tmp_path: Path) -> None:
     path.write_text("age,smoker,ill\n" + "".join(f"{ages[k]},{'yes' if k % 3 else 'no'},{k % 2}\n" for k in range(30)))
     records = read_records(path, label="ill")
     rest, values, kind = hold_out(records, "smoker")
-    assert rest.feature_names == ("age", "age is missing")
+    assert rest.feature_names == ("age", "age: missing")
     for left in (records, rest, hold_out(records, "age")[0]):  # of the age stays whether it is missing
         assert tuple(name for column in left.columns for name in column.feature_names) == left.feature_names
     assert kind == "category"

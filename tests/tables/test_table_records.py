@@ -89,21 +89,21 @@ def test_features_are_named_after_columns_and_words(
 @pytest.mark.parametrize("hole", ["?", "NA", "", "NaN", " ?", "inf"])
 def test_missing_numbers_become_the_median_and_a_column_says_which(hole: str, write: Write) -> None:
     records = read_records(write(lines("a,b", "1,1", f"{hole},2", "2,3", "9,4")))
-    assert records.feature_names == ("a", "a is missing", "b")
+    assert records.feature_names == ("a", "a: missing", "b")
     assert np.allclose(column(records, "a") * records.scales[0] + records.centres[0], [1, 2, 2, 9])
-    assert column(records, "a is missing").tolist() == [0, 1, 0, 0]
+    assert column(records, "a: missing").tolist() == [0, 1, 0, 0]
     assert records.feature_kinds == ("integer", "category", "integer")
 
 
 def test_one_missing_number_in_a_hundred_needs_no_column_of_its_own(write: Write) -> None:
-    for n_rows, names in ((100, ("a", "b")), (99, ("a", "a is missing", "b"))):
+    for n_rows, names in ((100, ("a", "b")), (99, ("a", "a: missing", "b"))):
         rows = [f"{k if k else '?'},{k * k}" for k in range(n_rows)]
         assert read_records(write(lines("a,b", *rows))).feature_names == names
 
 
 def test_other_marks_of_missing_values_can_be_named(write: Write) -> None:
     records = read_records(write(lines("a,b", "1,x", "-9.0,none", "2,y", "9,y")), missing=["-9", "none"])
-    assert column(records, "a is missing").tolist() == [0, 1, 0, 0]
+    assert column(records, "a: missing").tolist() == [0, 1, 0, 0]
     assert column(records, "b=missing").tolist() == [0, 1, 0, 0]
 
 
@@ -201,7 +201,7 @@ def test_parquet_columns_keep_their_types(write_parquet: Callable[..., Path]) ->
     )
     records = read_records(path)
     assert records.feature_names == (
-        *("number", "number is missing", "code=01", "code=02", "kind=7", "kind=8"),
+        *("number", "number: missing", "code=01", "code=02", "kind=7", "kind=8"),
         *("flag=false", "flag=missing", "flag=true", "big"),
     )
     assert len(records.notes) == 2

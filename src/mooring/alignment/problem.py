@@ -203,12 +203,9 @@ def _require_full_rank(stacked: Array) -> None:
     if full.all():
         return
     names = [str(index) for index in range(full.shape[1]) if not full[:, index].all()]
-    raise InputError(
-        "anchor_representations",
-        expected=f"of rank {stacked.shape[-1]} after centring",
-        got=f"less from participant {', '.join(names)}",
-        cure="The anchor is rank-poor: make one with mooring.make_anchor, which checks this.",
-    )
+    expected, got = f"of rank {stacked.shape[-1]} after centring", f"less from participant {', '.join(names)}"
+    cure = "The anchor is rank-poor: make one with mooring.make_anchor, which checks this."
+    raise InputError("anchor_representations", expected=expected, got=got, cure=cure)
 
 
 def have_full_rank(centred: Array) -> npt.NDArray[np.bool_]:

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
+from mooring.errors import InputError
 from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
@@ -61,8 +62,13 @@ def check(
     agreed = participant.study
     if anchor is not None:
         participant.open_anchor(execution.find_anchor(anchor, agreed.name))
-    with execution.count_progress() as moved:
-        found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
+    try:
+        with execution.count_progress() as moved:
+            found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
+    except InputError:  # what does not fit is listed whole
+        if (code := _check_fit(console, data, study, ignore or (), only_misfits=True)) is not None:
+            return code
+        raise
     decision = summarise(agreed, {"check": found.as_dict()})["decision"]
     told = found.as_dict() | {"decision": decision["words"]}
     record = participant.keep_record("check", told, command=execution.quote_command())
@@ -84,7 +90,9 @@ def check(
     return execution.REFUSED if found.exceeded else advised
 
 
-def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Sequence[str]) -> int | None:
+def _check_fit(
+    console: execution.Output, data: Path, study: Path, ignore: Sequence[str], *, only_misfits: bool = False
+) -> int | None:
     """Print every reason why a table does not fit; exit as for other input that cannot be used."""
     from mooring.protocol.participant.role import check_table_fit
 
@@ -92,6 +100,8 @@ def _check_fit(console: execution.Output, data: Path, study: Path, ignore: Seque
     with execution.show_progress("Reading the table") as told:
         fit, warnings = check_table_fit(agreed, data, ignore=ignore, progress=told)
     result = {"study": agreed.name, **fit.as_dict(), "warnings": warnings}
+    if fit.fits and only_misfits:
+        return None
     if fit.fits:
         fits, name = count_noun(fit.n_rows, "row fits", "rows fit"), escape(repr(agreed.name))
         console.show(

@@ -37,6 +37,9 @@ def demo(
         from mooring.demo import run_demo
 
         _require_empty(output)
+        console.say(
+            f"Playing a study of {participants} participants in {escape(str(output))}; this takes a minute or two."
+        )
         with count_progress() as tell:
             played = run_demo(output.resolve(), n_participants=participants, seed=seed, progress=tell)
         _say(console, played, output)

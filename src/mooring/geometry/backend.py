@@ -55,12 +55,9 @@ def namespace_of(*arrays: Array) -> Namespace:
         found = array_api_compat.array_namespace(*arrays)
     except TypeError:
         kinds = ", ".join(sorted({f"{type(array).__module__}.{type(array).__name__}" for array in arrays}))
-        raise InputError(
-            "the arrays of one call",
-            expected="all of one array library (NumPy or torch)",
-            got=kinds,
-            cure="Convert them first, for instance with numpy.asarray or torch.as_tensor.",
-        ) from None
+        expected, got = "all of one array library (NumPy or torch)", kinds
+        cure = "Convert them first, for instance with numpy.asarray or torch.as_tensor."
+        raise InputError("the arrays of one call", expected=expected, got=got, cure=cure) from None
     if alike:
         _NAMESPACES[kind] = found
     return found

@@ -132,12 +132,9 @@ class RigidMap:
         rows = as_float64(rows)
         namespace_of(rows, self.orthogonal)
         if len(rows.shape) < 2 or rows.shape[-1] != self.n_components:
-            raise InputError(
-                "rows",
-                expected=f"of shape (..., m, {self.n_components}), as wide as the map",
-                got=f"shape {tuple(rows.shape)}",
-                cure="Project the records to this many components before mapping them.",
-            )
+            expected, got = f"of shape (..., m, {self.n_components}), as wide as the map", f"shape {tuple(rows.shape)}"
+            cure = "Project the records to this many components before mapping them."
+            raise InputError("rows", expected=expected, got=got, cure=cure)
         return rows
 
     def __repr__(self) -> str:

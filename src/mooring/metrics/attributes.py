@@ -92,12 +92,9 @@ def infer_attribute(
     known_rows = finite_rows("population.rows", population.rows)
     rows = finite_rows("target_reconstruction", target_reconstruction)
     if rows.shape[1] != known_rows.shape[1]:
-        raise InputError(
-            "target_reconstruction",
-            expected=f"of {known_rows.shape[1]} features like the population's rows",
-            got=f"{rows.shape[1]}",
-            cure="Decode the reconstruction to the features of the records.",
-        )
+        expected, got = f"of {known_rows.shape[1]} features like the population's rows", f"{rows.shape[1]}"
+        cure = "Decode the reconstruction to the features of the records."
+        raise InputError("target_reconstruction", expected=expected, got=got, cure=cure)
     truth = require_length("attribute", attribute, n_rows=len(rows))
     known = require_length("population.attribute", population.attribute, n_rows=len(known_rows))
     known_labels = require_length("population.labels", population.labels, n_rows=len(known_rows))

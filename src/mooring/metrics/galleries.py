@@ -114,12 +114,9 @@ def build_identity_galleries(
     groups = _Groups.of(require_length("reference_identities", reference_identities))
     n_identities = len(groups.counts)
     if n_identities < n_candidates:
-        raise InputError(
-            "reference_identities",
-            expected=f"of at least n_candidates = {n_candidates} identities",
-            got=f"{n_identities} identities",
-            cure="Ask for fewer candidates or pass references of more identities.",
-        )
+        expected, got = f"of at least n_candidates = {n_candidates} identities", f"{n_identities} identities"
+        cure = "Ask for fewer candidates or pass references of more identities."
+        raise InputError("reference_identities", expected=expected, got=got, cure=cure)
     found = np.flatnonzero(np.isin(identities, groups.names))
     if len(found) == 0:
         raise InputError(

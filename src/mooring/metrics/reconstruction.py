@@ -131,12 +131,9 @@ def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
         raise MissingExtraError(needed_for="Structural similarity", package="scikit-image", extra="images") from None
     side = min(image_shape[:2])
     if side < _SMALLEST_IMAGE_SIDE:
-        raise InputError(
-            "image_shape",
-            expected=f"at least {_SMALLEST_IMAGE_SIDE} pixels high and wide",
-            got=str(tuple(image_shape)),
-            cure="Measure rows that are no images without image_shape.",
-        )
+        expected, got = f"at least {_SMALLEST_IMAGE_SIDE} pixels high and wide", str(tuple(image_shape))
+        cure = "Measure rows that are no images without image_shape."
+        raise InputError("image_shape", expected=expected, got=got, cure=cure)
     options = {
         "win_size": min(_SSIM_WINDOW, side - 1 + side % 2),
         "data_range": data_range,

@@ -117,7 +117,7 @@ class Column:
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of the encoded matrix that this one becomes."""
         own = tuple(f"{self.name}={word}" for word in self.categories) if self.kind == "category" else (self.name,)
-        return (*own, f"{self.name} is missing") if self.missing == "indicate" else own
+        return (*own, f"{self.name}: missing") if self.missing == "indicate" else own
 
     @property
     def feature_kinds(self) -> tuple[str, ...]:

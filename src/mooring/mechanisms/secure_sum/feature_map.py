@@ -209,7 +209,7 @@ class TableFeatures:
             yield f"log {column.name}" if column.name in self.log_scaled else column.name
             yield from (f"{column.name}, hat {k + 1}" for k in range(self._hats(column)))
         if column.missing == "indicate":
-            yield f"{column.name} is missing"
+            yield f"{column.name}: missing"
 
     def _write(self, column: Column, encoded: Matrix, phi: Matrix) -> None:
         """Write the features of columns like this one: both arrays are by column, by number or feature, by row."""

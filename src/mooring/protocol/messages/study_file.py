@@ -52,6 +52,10 @@ _ROWS = """\
 # A participant with fewer rows of a class than smallest_class (but some) does not share.
 """
 _LIMITS = "# What attacks on an upload ('mooring check') and on the model ('mooring deliver') may find.\n"
+_NO_LIMITS = """
+# [limits] may state what attacks find at most: of an upload ('mooring check'), uploads = ["error at least 0.5"] or, of sums,
+# ["epsilon at most 1"]; of the model ('mooring deliver'), model = "membership at most 5 %".
+"""
 _LABEL = """\
 # What is predicted: kind = "classes" with their names, "number" with a range, or "none". {}.
 """
@@ -95,12 +99,10 @@ def parse_study(text: str) -> dict[str, Any]:
 
 def require_size(text: str) -> None:
     """Refuse a study's text that is larger than one may be, or has more entries."""
+    cure = "Declare columns alike by one 'names'."
     if len(text) > _MOST_BYTES or len(text.encode()) > _MOST_BYTES:
-        raise InputError(
-            "study", expected="a file of at most 1 MB", got="a larger one", cure="Declare columns alike by one 'names'."
-        )
+        raise InputError("study", expected="a file of at most 1 MB", got="a larger one", cure=cure)
     if sum(map(text.count, ",=[{.")) > _MOST_ENTRIES:
-        cure = "Declare columns alike by one 'names'."
         raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more", cure=cure)
 
 
@@ -124,7 +126,7 @@ def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_meth
         render_table(plain["rows"]),
         "\n[label]\n" + _LABEL.format("It stays at home" if uses_sums else "The analyst sees it"),
         render_declaration(plain["label"]),
-        *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else []),
+        *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else [_NO_LIMITS]),
         f"\n{_COLUMNS}",
     ]
     for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):

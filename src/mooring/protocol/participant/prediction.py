@@ -208,8 +208,9 @@ def predict_rows(
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
-    if study.sums is not None and study.sums.person and study.sums.person not in study.ids:
-        ignore = (*ignore, study.sums.person)
+    schema = study.schema
+    if study.sums is not None and study.sums.person and study.sums.person not in (*study.ids, *ignore):
+        schema, ignore = replace(schema, ids=(study.sums.person, *study.ids)), (*ignore, study.sums.person)
     predict, release = _read_model(vault, study, result)
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
     found, shares, truth, rows = [], [], [], []
@@ -217,7 +218,7 @@ def predict_rows(
     # a column of labels that are not known yet
     labels: LabelUse = "ignore" if study.label.column in ignore else "allow"
     for block in encoded_batches(
-        study.schema, data, labels=labels, ignore=tuple(ignore), with_ids=True, progress=progress
+        schema, data, labels=labels, ignore=tuple({*ignore} - {*schema.ids}), with_ids=True, progress=progress
     ):
         for name, texts in block.ids.items():
             ids.setdefault(name, []).extend(texts)

@@ -127,12 +127,9 @@ class Vault:
         opened = cls.open(folder, passphrase=passphrase)
         is_other = any(getattr(opened.floors, name) != value for name, value in asked.items())
         if is_other or (passphrase is not None and not is_encrypted(folder)):
-            raise InputError(
-                "vault",
-                expected="a new one for these floors or this passphrase",
-                got="one that is there, with others",
-                cure="Leave the options out to use it as it is; floors and passphrase are set once.",
-            )
+            expected, got = "a new one for these floors or this passphrase", "one that is there, with others"
+            cure = "Leave the options out to use it as it is; floors and passphrase are set once."
+            raise InputError("vault", expected=expected, got=got, cure=cure)
         return opened, False
 
     def study_path(self, folder_name: str) -> Path:

@@ -93,7 +93,8 @@ def list_files(folder: str | Path) -> list[Path]:
     with explain_os_errors(what):
         if not place.is_dir():
             raise StorageError(what, reason="it is not there", cure="Check the path.")
-        return sorted(path for path in place.iterdir() if path.name.endswith(SUFFIX))
+        named = (path for path in place.iterdir() if path.name.endswith(SUFFIX))
+        return sorted(path for path in named if not path.name.startswith("."))  # what systems leave beside copies
 
 
 def hash_name(path: str) -> str:

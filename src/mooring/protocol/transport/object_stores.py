@@ -147,12 +147,9 @@ def open_file_system(address: str, **options: Any) -> tuple[Any, str]:
 def open_folder(address: str) -> tuple[Any, str]:
     """What fsspec makes of the address of a folder; a presigned address is for a single file."""
     if is_presigned(address):
-        raise InputError(
-            "address",
-            expected="a folder, or a URL of a store such as s3://bucket/results",
-            got="one for a single file",
-            cure="Give a folder; files at such addresses are fetched with any other tool.",
-        )
+        expected, got = "a folder, or a URL of a store such as s3://bucket/results", "one for a single file"
+        cure = "Give a folder; files at such addresses are fetched with any other tool."
+        raise InputError("address", expected=expected, got=got, cure=cure)
     return open_file_system(address)
 
 
