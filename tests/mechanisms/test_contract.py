@@ -43,13 +43,11 @@ def test_a_method_describes_itself_as_the_contract_does(method: Method) -> None:
 def made(method: Method, *, seed: int = 1, noisy: bool = True, **options: Any) -> Upload:
     """An upload of this method with every noise it has."""
     arguments = {
-        "private_data": ROWS,
-        "secret": SECRET,
-        "noise": np.random.default_rng(seed),
+        "private_data": ROWS, "secret": SECRET, "noise": np.random.default_rng(seed),
         "anchor": ANCHOR if method.uses_anchor else None,
         "data_noise_scale": SIGMA if method.data_noise and noisy else 0.0,
         "anchor_noise_scale": V if method.anchor_noise and noisy else 0.0,
-    }
+    }  # fmt: skip
     return represent(method, **arguments | options)
 
 

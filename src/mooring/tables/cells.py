@@ -161,7 +161,7 @@ def read_days(words: Any) -> Vector:
         for at in ((0, 4), (5, 7), (8, 10))
     )
     months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
-    days = months.astype("datetime64[D]") + (day - 1)
+    days = months.astype("datetime64[D]") + (day - 1).astype("timedelta64[D]")
     fine = readable.to_numpy(zero_copy_only=False) & (month >= 1) & (month <= 12) & (day >= 1)
     return np.where(fine & (days.astype("datetime64[M]") == months), days.astype(np.int64), np.nan)
 

@@ -92,7 +92,7 @@ def decode_cells(column: Column, cells: Matrix) -> list[str]:
         digits = 0 if column.kind in ("integer", "age") else max(0, math.ceil(-math.log10(column.spread / 50)))
         words = [f"{round(number, digits) + 0.0:.{digits}f}" for number in numbers.tolist()]
         if column.kind == "date":
-            words = [str(np.datetime64(column.day) + round(number)) for number in numbers.tolist()]
+            words = [str(np.datetime64(column.day) + np.timedelta64(round(number), "D")) for number in numbers.tolist()]
     return ["missing" if blank else word for blank, word in zip(missing, words, strict=True)]
 
 

@@ -18,6 +18,7 @@ from mooring.protocol.analyst import alignment
 from mooring.protocol.analyst import collaboration_matrix as collaboration_file
 from mooring.protocol.analyst.alignment import align_bundles, choose_reference
 from mooring.protocol.analyst.alignment_state import decode_record, read_space
+from mooring.protocol.analyst.collaboration_matrix import remove_other_forms
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.result import MAP_FILE
@@ -228,3 +229,11 @@ def test_row_groups_that_nobody_wrote_are_refused(tmp_path: Path) -> None:
         else:
             with raising(StorageError):
                 list(collaboration_file.read_row_groups(tmp_path / "t.parquet"))
+
+
+@pytest.mark.parametrize("kept", ["collaboration.parquet", "collaboration"])
+def test_a_matrix_that_an_earlier_alignment_wrote_in_another_form_is_removed(tmp_path: Path, kept: str) -> None:
+    (tmp_path / "collaboration.parquet").touch()
+    (tmp_path / "collaboration").mkdir()
+    remove_other_forms(tmp_path, kept)
+    assert [path.name for path in tmp_path.iterdir()] == [kept]

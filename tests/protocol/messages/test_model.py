@@ -5,6 +5,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ from mooring.learners.boosted_trees import Boosted
 from mooring.learners.onnx_export import to_onnx
 from mooring.learners.trees import MOST_TREES, Trees, boosted_trees, rounded_down
 from mooring.protocol.analyst.training import require_agreement
-from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model, check_model
+from mooring.protocol.messages.model import MOST_MODEL_BYTES, ROWS_AT_ONCE, Model, check_model
 from tests.raising import raising
 
 H = 3
@@ -252,16 +253,10 @@ def test_every_truncation_is_refused() -> None:
 
 
 def test_probabilities_that_are_none_or_contradict_the_class_are_refused() -> None:
-    class Process:
-        def __init__(self, shares: list[float]) -> None:
-            self.shares = np.float32(shares)
-
-        def predict(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return np.full(len(block), 2), np.tile(self.shares, (len(block), 1))
-
-    def predict(shares: list[float], *, promised: bool = True) -> Any:
-        model = Model(H, "classes", 3, promised, Process(shares))  # type: ignore[arg-type]
-        return model.predict_with_probabilities(np.zeros((200, H)))[1]
+    def predict(shares: list[float], *, promised: bool = True, value: float = 2) -> Any:
+        found = np.full(ROWS_AT_ONCE, value), np.tile(np.float32(shares), (ROWS_AT_ONCE, 1))
+        process = Mock(predict=lambda block: [part[: len(block)] for part in found])
+        return Model(H, "classes", 3, promised, process).predict_with_probabilities(np.zeros((200, H)))[1]
 
     for fine in ([0, 0.25, 0.75], [0, 0.4999, 0.5001], [0, 0.50005, 0.49995], [-1e-7, 0, 1]):
         found = predict(fine)
@@ -281,6 +276,9 @@ def test_probabilities_that_are_none_or_contradict_the_class_are_refused() -> No
             predict(wrong)
     with raising(RefusedError, "the model", reason="one probability a class"):
         predict([0, 0, 1], promised=False)
+    for value, reason in ((2.0, "one value a row"), (3, "does not have"), (-1, "does not have")):
+        with raising(RefusedError, "the model", reason=reason):
+            predict([0, 0, 1], value=value)
 
 
 def test_a_model_of_another_kind_is_refused() -> None:

@@ -29,11 +29,8 @@ def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, stor
     sent = send_file(tmp_path / "a.bundle", store.address, progress=lambda *now: done.append(now))
     assert store.taken == [data]
     assert (sent.bytes, sent.digest, sent.tries, sent.confirmed) == (
-        len(data),
-        hashlib.sha256(data).hexdigest(),
-        1,
-        True,
-    )
+        len(data), hashlib.sha256(data).hexdigest(), 1, True,
+    )  # fmt: skip
     assert sent.to == f"http://127.0.0.1:{store.port}/ward/inbox/site-0.bundle"
     ((path, headers),) = store.seen
     assert path.endswith(SECRET)

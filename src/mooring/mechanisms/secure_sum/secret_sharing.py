@@ -138,9 +138,7 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
     locator = [*found[t + most :], 1]
     zeros = [x for x in points if sum(a * b for a, b in zip(locator, powers[x], strict=False)) % PRIME == 0]
     right = [x for x in points if x not in zeros]
-    if not _fits(right, values, t):
-        return None
-    return [x for x in zeros if not _fits([*right[:t], x], values, t)]
+    return [x for x in zeros if not _fits([*right[:t], x], values, t)] if _fits(right, values, t) else None
 
 
 def check_value(share: Elements, mask: int, weights: Elements) -> int:

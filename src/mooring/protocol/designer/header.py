@@ -148,11 +148,13 @@ def _infer(name: str, values: Any, is_text: bool, as_category: bool) -> tuple[Co
         return None, clean
     if isinstance(clean, str):
         days = read_days(values.cast(pa.string()).combine_chunks())
-        if np.count_nonzero(~np.isnan(days)) < max(2 * FEWEST, 0.9 * (len(values) - values.null_count)):
+        known = days[~np.isnan(days)]
+        if known.size < 2 * FEWEST:
             return None, f"{clean}, not written as 2026-01-31"
-        first, last = (str(np.datetime64(int(end), "D"))[:4] for end in _find_ends(days[~np.isnan(days)]))
+        first, last = (str(np.datetime64(int(end), "D"))[:4] for end in _find_ends(known))
         n_days = count_days(f"{last}-12-31") - count_days(f"{first}-01-01")
-        return Column(name, "date", 0, n_days, day=f"{first}-01-01"), "dates"
+        rule: MissingRule = "fill" if days.size - known.size >= FEWEST else "refuse"
+        return Column(name, "date", 0, n_days, day=f"{first}-01-01", missing=rule), "dates"
     missing: MissingRule = "fill" if clean.null_count >= FEWEST else "refuse"
     if pa.types.is_dictionary(clean.type):
         words, counts = np.unique(clean.drop_null().dictionary_decode().to_pylist(), return_counts=True)
