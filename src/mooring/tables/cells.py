@@ -60,10 +60,10 @@ def cell_values(words: Any) -> Vector:
     return table.take(word_places(words))
 
 
-def word_places(words: Any) -> npt.NDArray[np.intp]:
+def word_places(words: Any) -> npt.NDArray[np.integer[Any]]:
     """Where in its dictionary the word of each cell stands: behind the last one where it is missing."""
     places = words.indices.fill_null(len(words.dictionary)) if words.indices.null_count else words.indices
-    return np.asarray(places.to_numpy(zero_copy_only=False)).astype(np.intp, copy=False)  # what taking converts to
+    return np.asarray(places.to_numpy(zero_copy_only=False))
 
 
 def as_plain(chunk: Any) -> Any:
@@ -84,26 +84,23 @@ def as_plain(chunk: Any) -> Any:
     return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
 
 
-def widen(narrow: npt.NDArray[np.float32], found: Vector | None = None) -> Vector:
-    """Numbers of 32 bits as the numbers that their text says: 0.1, not the nearest of 32 bits; written to `found`, if given.
+def widen(narrow: npt.NDArray[np.float32]) -> Vector:
+    """Numbers of 32 bits as the numbers that their text says: 0.1, not the nearest of 32 bits.
 
     The text is the shortest decimal that rounds to the number. Of six digits or fewer there is one at most; of more, the
     fewest decimals are tried first, and the nearest decimal is taken, of two the even one, as text does.
     """
-    found = np.empty(narrow.shape) if found is None else found
     with np.errstate(invalid="ignore"):
-        found[:] = narrow
-        largest = float(max(np.fmax.reduce(found, initial=1.0), -np.fmin.reduce(found, initial=-1.0)))
+        wide = narrow.astype(np.float64)
+        largest = float(np.fmax.reduce(np.abs(wide), initial=1.0))
         k = max(0, 5 - math.floor(math.log10(largest))) if largest < 2**24 else 8  # up to 8, what follows is exact
-        found *= 10.0**k  # as np.round does, in place
-        np.rint(found, out=found)
-        found /= 10.0**k
+        found = np.round(wide, k)
         others = found.astype(np.float32) != narrow
         others |= largest >= 2**24
         left = np.flatnonzero(others) if others.any() else np.empty(0, dtype=np.intp)
         while left.size and k < 8:
             k += 1
-            found[left] = rounded = np.round(narrow[left].astype(np.float64), k)
+            found[left] = rounded = np.round(wide[left], k)
             left = left[rounded.astype(np.float32) != narrow[left]]
     if left.size:
         text = pc.cast(pa.array(narrow[left]), pa.string())

@@ -18,7 +18,6 @@ from mooring.tables.cells import (
     NUMBER,
     as_plain,
     as_text,
-    cell_value,
     cell_values,
     is_number,
     is_whole,
@@ -107,26 +106,24 @@ def encode_plain(schema: Schema, batch: Sequence[Mapping[str, Any]], rows: Matri
         Are written to, as by `encode_column`.
     """
 
-    def is_plain(place: tuple[int, Column]) -> tuple[bool, int]:
-        k, column = place
+    def is_plain(column: Column) -> bool:
+        if column.kind != "number" or column.missing == "indicate" or column.missing_words:
+            return False
         cells = [part[column.name] for part in batch]
-        fits = column.kind == "number" and column.missing != "indicate" and not column.missing_words
-        fits = fits and all(one.null_count == 0 and one.type in (pa.float32(), pa.float64()) for one in cells)
-        return fits, k // 8  # as many columns at once as the processor's cache holds
+        return all(one.null_count == 0 and one.type in (pa.float32(), pa.float64()) for one in cells)
 
-    done, at = set[int](), 0
-    known = () if missing_numbers(schema.all_missing_words) else enumerate(schema.columns)
-    for (plain, _), run in groupby(known, is_plain):
-        which, columns = zip(*run, strict=True)
-        scaled, start = rows[:, at : (at := at + sum(column.width for column in columns))], 0
+    done, first, at = set[int](), 0, 0
+    for plain, run in groupby(() if missing_numbers(schema.all_missing_words) else schema.columns, is_plain):
+        columns = list(run)
+        which, start = range(first, first := first + len(columns)), 0
+        scaled = rows[:, at : (at := at + sum(column.width for column in columns))]
         if not plain:
             continue
-        own = values[:, which[0] : which[-1] + 1]
+        own = values[:, which.start : which.stop]
         for part in batch:
             for k, column in enumerate(columns):
                 numbers = part[column.name].to_numpy()
-                cells = own[start : start + numbers.size, k]
-                widen(numbers, cells) if numbers.dtype == np.float32 else np.copyto(cells, numbers)
+                own[start : start + numbers.size, k] = widen(numbers) if numbers.dtype == np.float32 else numbers
             start += numbers.size
         own += 0.0  # no negative zero: it would be another record
         low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in columns]).T
@@ -262,15 +259,14 @@ def _encode_category(
         invalid += _at(start, broken)
         n_unknown = max(n_unknown, n_words)
         start = end
-    lowest = codes.min()
-    missing = codes == _ABSENT if lowest < 0 else np.zeros(codes.size, dtype=np.bool_)
+    missing = codes == _ABSENT
     for cells in invalid:
         missing[cells.rows] = False
     kinds = {} if column.inferred else dict(_UNKNOWN_KINDS)
     if kinds and n_unknown > MANY_WORDS:
         kinds[_UNKNOWN] = ProblemKind.FREE_TEXT
-    masks = [(kind, codes == code, "") for code, kind in kinds.items()] if lowest < _ABSENT else []
-    if masks and lowest <= _SENTINEL:
+    masks = [(kind, codes == code, "") for code, kind in kinds.items()] if codes.min() < _ABSENT else []
+    if masks and codes.min() <= _SENTINEL:
         masks += [(ProblemKind.SENTINEL, codes == _SENTINEL - k, f"{one:g}") for k, one in enumerate(SENTINELS)]
     masks += [(ProblemKind.MISSING, missing, "")] if column.missing == "refuse" else []
     invalid += [InvalidCells(kind, np.flatnonzero(mask), value) for kind, mask, value in masks if mask.any()]
@@ -296,21 +292,11 @@ def _codes_of(
         return np.full(len(chunk), _ABSENT, dtype=np.int32), [], 0
     numeric = pa.types.is_floating(chunk.type) or pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)
     words, broken = (chunk, []) if numeric else _words_of(chunk)
-    words = words if pa.types.is_dictionary(words.type) else _as_dictionary(words)
-    distinct, places = [as_text(word) for word in words.dictionary.to_pylist()], word_places(words)
-    np.take([*map(cell_value, distinct), MISSING_VALUE], places, out=values, mode="clip")
+    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    values[:] = cell_values(words)
     code_of = _reader_of(column.categories, missing_words)
-    table = np.array([*map(code_of, distinct), _ABSENT], dtype=np.int32)
-    return table.take(places), broken, int(np.count_nonzero(table < _ABSENT))
-
-
-def _as_dictionary(chunk: Any) -> Any:
-    """Each distinct value once, and where it stands; of whole numbers without gaps, no cell is hashed."""
-    if pa.types.is_integer(chunk.type) and chunk.type != pa.uint64() and chunk.null_count == 0 and len(chunk):
-        low, high = int((numbers := chunk.to_numpy()).min()), int(numbers.max())
-        if high - low < 256 and np.bincount(places := numbers.astype(np.int64) - low).all():
-            return pa.DictionaryArray.from_arrays(pa.array(places), pa.array(range(low, high + 1), pa.int64()))
-    return chunk.dictionary_encode()
+    table = np.array([*(code_of(as_text(word)) for word in words.dictionary.to_pylist()), _ABSENT], dtype=np.int32)
+    return table.take(word_places(words)), broken, int(np.count_nonzero(table < _ABSENT))
 
 
 def _words_of(chunk: Any) -> tuple[Any, list[InvalidCells]]:
