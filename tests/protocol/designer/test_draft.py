@@ -186,6 +186,7 @@ def columns_of(n: int) -> DeclaredColumns:
     ("name", "n", "known", "settings"),
     [
         ("open", 3, DeclaredColumns(), DraftSettings()),
+        ("open words", 1, DeclaredColumns(categories={"c0": ()}), DraftSettings(projection="gaussian")),
         ("ranges", 3, columns_of(3), DraftSettings(method="aa-i-gdp-both-noise")),
         ("all ranges", 3, DeclaredColumns(all_ranges=(0, 1), categories={"c1": ("a", "b")}), DraftSettings()),
         ("30 columns", 30, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(anchor_rows=200)),
