@@ -88,17 +88,6 @@ def test_known_rows_that_repeat_do_not_stop_the_attack() -> None:
     assert np.allclose(attacked("known-rows", view).rows, rows[1], atol=1e-9)
 
 
-def test_private_data_noise_blurs_known_rows_but_does_not_stop_them() -> None:
-    simulation = simulated("aa-i-gdp-both-noise", sigma=0.1, n_rows=200)
-    without, few, many = (
-        error("procrustes", simulation),
-        *(error("known-rows", simulation, n_known_rows=k) for k in (20, 150)),
-    )
-    assert many < few < without
-    with pytest.raises(DoesNotApply):
-        attacked("known-rows", simulation.view(colluders=(), n_known_rows=20))
-
-
 # ----------------------------------------------------------------------------------------------------- repeated uploads
 
 

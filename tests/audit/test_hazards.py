@@ -134,6 +134,8 @@ def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, s
     rng = np.random.default_rng(3)
     values = rng.integers(-2, 3, 100_000) / 2
     (grid,) = find_grids(values[:, None])
+    twenty, more = (np.repeat(np.arange(n), [10] * (n - 1) + [1])[:, None].astype(float) for n in (20, 21))
+    assert (find_grids(twenty)[0].rare_counts, find_grids(more)[0].rare_counts) == ((1,), ())
     assert grid.recovered_share(scale) == pytest.approx(share, abs=1e-3)
     inner = np.abs(values) < 1
     rounded = np.round((values + scale * rng.standard_normal(values.size)) * 2) / 2

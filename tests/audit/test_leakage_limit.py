@@ -45,7 +45,7 @@ def test_limits_are_read_as_people_write_them(words: str, measure: str, bound: f
 
 def test_a_share_above_one_is_taken_for_a_forgotten_percent_sign() -> None:
     with pytest.raises(InputError) as caught:
-        LeakageLimit.parse("membership at most 5")
+        LeakageLimit.parse("membership at most 1.5")
     assert caught.value.what == "limit"
 
 

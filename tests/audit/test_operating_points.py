@@ -42,7 +42,7 @@ def test_titles_name_the_method_and_the_noise_it_has() -> None:
 
 def test_a_grid_of_noise_itself_needs_rows_to_measure_it_by(refused: Refused) -> None:
     grid = PointGrid(["aa-i-gdp-data-noise"], data_noise_scales=[0.5, 1.0])
-    assert [point.data_noise_level for point in grid.points(3, lambda h: 2.0 * h / 3)] == [0.25, 0.5]
+    assert [point.data_noise_level for point in grid.points(3, lambda h: h / 12)] == [2, 4]
     for rms in (None, lambda h: 0.0):
         refused(lambda rms=rms: grid.points(3, rms), "data_noise_scales", "vary", "zeros")
 

@@ -104,7 +104,7 @@ def test_carriers_of_a_value_between_others_are_the_rows_nearest_to_it() -> None
     middle = asked.values.tolist().index(1.0)
     above, tied = asked.rank(np.array([9.0, -5, 0.2, 0.8, 1.1, 1.9, 3, 4])[:, None])
     assert np.flatnonzero((above | tied)[:, middle]).tolist() == [3, 4]
-    assert asked.counts.tolist() == [2, 3, 3]
+    assert (asked.counts.tolist(), asked.values.tolist()) == ([2, 3, 3], [1, 2, 0])  # of equals the largest first
     assert asked.sides[asked.values.argsort()].tolist() == [-1, 0, 1]
 
 
@@ -155,9 +155,14 @@ def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:
     edge = {"a": np.array([[3.0, 0], [2.9, 0]])}  # an error of 0.3 is not below it
     far = np.full((2, 2), [10.0, 0])
     assert find_exposed_rows(0 * far, edge, guessed=far, rng=rng)["exposed_share"][1].value == 0.5
-    few = find_exposed_rows(truth[:20], {"a": rebuilt["strong"][:20]}, guessed=guess[:20], rng=rng)
-    assert "exposed_tenth" in few
-    assert "exposed_percent" not in few
+
+
+@pytest.mark.parametrize(("n", "ranks"), [(9, [4, 1, 7]), (10, [0, 0, 3, 4, 1, 8]), (100, [9, 4, 16, 49, 39, 60])])
+def test_a_share_of_rows_is_an_order_statistic_within_its_binomial_interval(n: int, ranks: list[int]) -> None:
+    truth = np.zeros((n, 1))
+    found = find_exposed_rows(truth, {"a": np.arange(n)[:, None]}, guessed=truth + 1, rng=np.random.default_rng(0))
+    told = [found[name][1] for name in ("exposed_tenth", "exposed_half") if name in found]
+    assert [value for one in told for value in (one.value, one.interval.low, one.interval.high)] == ranks
 
 
 def test_values_are_read_by_column_against_the_best_guess() -> None:

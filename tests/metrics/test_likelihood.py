@@ -84,6 +84,8 @@ def test_a_smaller_register_is_a_drawing_of_lots(rng: np.random.Generator) -> No
     lots = [(drawn >= k).all(axis=1).mean() for k in n_better]
     assert found.first_ranks(size) == pytest.approx(lots, abs=0.015)
     assert found.first_ranks(1000).tolist() == found.first_ranks().tolist()
+    pair = RegisterSearch(np.zeros(1), np.ones(1), np.ones(1), np.ones(1), np.ones(1, dtype=bool))
+    assert pair.first_ranks(2).tolist() == [0.5]
 
 
 def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.random.Generator) -> None:

@@ -12,6 +12,7 @@ import mooring.metrics.linkage
 from mooring import RigidMap
 from mooring.metrics import Galleries, build_galleries, build_identity_galleries, link, relative_errors, wilson
 from mooring.metrics.linkage import gallery_hits, linked_shares
+from mooring.metrics.validation import unit_rows
 
 Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)
@@ -129,6 +130,7 @@ def test_cosine_looks_at_directions_only(rng: np.random.Generator) -> None:
     rows = rng.standard_normal((60, 5))
     scaled = rows * rng.uniform(0.01, 100.0, (60, 1))
     galleries = build_galleries(np.zeros(60), seed=0)
+    assert np.allclose(unit_rows(np.array([[0.0, 0], [0.3, 0.4], [6, 8]])), [[0, 0], [0.6, 0.8], [0.6, 0.8]])
     assert link(rows, scaled, galleries, metric="cosine").value == 1.0
     assert link(rows, scaled, galleries).value < 1.0
     parallel = Galleries(np.array([0]), np.array([[0, 1]]), np.array([1]), 0)
