@@ -179,6 +179,7 @@ def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int],
 
 def test_persons_that_were_not_counted_are_refused() -> None:
     counts, more = PersonCounts(), PersonCounts()
+    assert counts.most == 0
     for known in ([], [0.5]):
         counts.add(np.array(known))
         for unknown in (0.0, 1.0, np.nan):

@@ -212,8 +212,6 @@ def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> 
     if schema.label.kind == "none":
         raise InputError("label", expected="one to predict", got="none", cure="Sums serve a model of a label.")
     n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
-    if n_classes == 1:
-        raise InputError("classes", expected="two or more", got="one", cure="There is nothing to tell apart.")
     if settings.person in schema.names and settings.person:
         expected = "a column that is not shared"
         raise InputError("person", expected=expected, got=repr(settings.person), cure="Take it out of the columns.")
