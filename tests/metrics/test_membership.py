@@ -37,6 +37,7 @@ def test_the_area_counts_ties_half_and_its_interval_covers_it(rng: np.random.Gen
     assert 0.9 < perfect.auc_interval().low < 0.95
     assert inverted.auc_interval().high == pytest.approx(1 - perfect.auc_interval().low)
     assert not Membership([1.0], others).auc_interval().known
+    assert not Membership([1.0, 1.0], [1.0, 1.0]).auc_interval().known  # all alike: not always wrong
     least = Membership([1.0, 3.0], [0.0, 2.0]).auc_interval()  # two of each win 1/2 and 1
     assert (least.low, least.high) == pytest.approx((0.75 - norm.ppf(0.975) / math.sqrt(8), 1))
 

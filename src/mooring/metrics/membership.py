@@ -58,7 +58,7 @@ class Membership:
         """DeLong's interval of the area; for a perfect separation, of which it has none, that of the smaller sample."""
         of_members, of_others = self.wins()
         m, n = of_members.size, of_others.size
-        if min(m, n) < 2:
+        if min(m, n) < 2 or np.union1d(self.members, self.others).size == 1:  # scores all alike tell nothing
             return Interval.unknown()
         variance = float(of_members.var(ddof=1) / m + of_others.var(ddof=1) / n)
         if variance == 0:
