@@ -91,6 +91,13 @@ def test_several_colluders_are_averaged(on_backend: Callable) -> None:
         assert np.allclose(got[draw], svd_polar_factor(mean) @ R_i[draw].T, atol=1e-12)
 
 
+@pytest.mark.parametrize("attack", ["alignment-map", "procrustes", "pseudoinverse"])
+def test_a_batch_of_two_colluders_is_as_one_draw_after_the_other(attack: str) -> None:
+    views = draws_of(simulated(), colluders=(0, 2))
+    for found, view in zip(run_batch(attack, views, rng=np.random.default_rng(0)), views, strict=True):
+        assert np.allclose(found.rows, run(attack, view, rng=np.random.default_rng(0)).rows, atol=1e-9)
+
+
 def test_the_inverse_of_an_anchor_that_is_not_orthonormal_is_that_of_least_squares(noisy: Any) -> None:
     A, B = noisy
     A = A * np.linspace(0.5, 2, H)

@@ -80,6 +80,14 @@ def test_labels_help() -> None:
         assert error("moments", simulation) < 0.7 * error("moments", simulation, with_labels=False)
 
 
+def test_colluders_that_pool_their_rows_come_closer() -> None:
+    one, three = (
+        [error("moments", large("aa-i-gdp-anchor-noise", seed), **options) for seed in SEEDS]
+        for options in ({}, {"colluders": (0, 2, 3)})
+    )
+    assert np.mean(three) < 0.9 * np.mean(one)
+
+
 def test_everybodys_uploads_help_where_the_colluder_has_few_rows() -> None:
     alone, together = [], []
     for seed in range(2):

@@ -45,6 +45,17 @@ def with_target(view: CollusionView, upload: Upload) -> CollusionView:
     return replace(view, uploads=(view.uploads[0], upload, *view.uploads[2:]))
 
 
+def test_private_data_noise_blurs_known_rows_but_does_not_stop_them() -> None:
+    simulation = simulated("aa-i-gdp-both-noise", sigma=0.1, n_rows=200)
+    without, few, many = (
+        error("procrustes", simulation),
+        *(error("known-rows", simulation, n_known_rows=k) for k in (20, 150)),
+    )
+    assert many < few < without
+    with pytest.raises(DoesNotApply):
+        attacked("known-rows", simulation.view(colluders=(), n_known_rows=20))
+
+
 # ----------------------------------------------------------------------------------------------------------- known rows
 
 
@@ -78,6 +89,16 @@ def test_fewer_known_rows_tie_down_one_direction_less_than_they_are(k: int) -> N
     with pytest.raises(DoesNotApply) as refusal:
         attacked("known-rows", simulation.view(colluders=(), n_known_rows=k))
     assert {str(k), str(H + 1)} <= set(re.findall(r"\d+", refusal.value.reason))
+
+
+def test_more_known_rows_help_even_before_they_suffice() -> None:
+    errors = [
+        np.mean(
+            [error("known-rows", simulated("aa-i-gdp-anchor-noise", seed=seed), n_known_rows=k) for seed in range(3)]
+        )
+        for k in (3, 5, 6)
+    ]
+    assert errors[0] > 1.5 * errors[1] > 3 * errors[2]
 
 
 def test_known_rows_that_repeat_do_not_stop_the_attack() -> None:
@@ -273,6 +294,25 @@ def test_a_population_learnt_from_noisy_rows_is_a_prior_without_their_noise(sigm
     ).rows
     expected = mean + (noisy.rows - mean) @ np.linalg.solve(covariance + sigma**2 * np.eye(3), covariance)
     assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * np.sqrt(np.mean((noisy.rows - mean) ** 2))
+
+
+def plain_and_denoised(attack: str, simulation: Simulation) -> list[float]:
+    found = (attacked(attack, simulation.view(), denoiser=denoiser).rows for denoiser in (None, "gaussian"))
+    return [centred_error(simulation.private_data[1], rows) for rows in found]
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.data_noise])
+def test_denoising_brings_rows_closer(method: str) -> None:
+    attack = "known-secret" if method == "c-gdp-data-noise" else "procrustes"
+    for seed in range(3):
+        plain, better = plain_and_denoised(attack, simulated(method, seed=seed, sigma=1.0, v=0.05))
+        assert better < 0.9 * plain
+
+
+def test_denoising_takes_out_what_a_wrong_map_adds() -> None:
+    for seed in range(5):
+        plain, better = plain_and_denoised("procrustes", simulated("aa-i-gdp-anchor-noise", seed=seed, v=0.3))
+        assert better < plain
 
 
 def test_repeated_uploads_are_denoised_by_what_noise_is_left() -> None:

@@ -142,7 +142,9 @@ def test_an_audit_of_declared_columns_reads_their_values() -> None:
     spec = EvaluationSpec(columns=columns, feature_names=tuple(f"{one}={value}" for one in "xyz" for value in "abc"))
     options |= {"n_components": 4, "data_noise_levels": [0.3], "targets": [1]}
     _, read = audited(rows, evaluation=spec, **options).points[0].worst("column_accuracy")
-    assert read.value > 0.82  # by the cells that it decides on; by its mean, through the projection and back, 0.79
+    assert (
+        read.value > 0.82
+    )  # by the cells that the attack decides on; by its mean, through the projection and back, 0.79
 
 
 def figures_of(result: PointResult, measure: str) -> list[Figure]:
@@ -259,6 +261,15 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(parts: Par
 
 
 # --- utility ---------------------------------------------------------------------------------------------------------
+
+
+def test_utility_stands_beside_local_only_and_pooled_raw(every: AuditResult) -> None:
+    alone, pooled = every.references.local_only, every.references.pooled_raw
+    assert every.references.n_alone == 4
+    assert f"Training alone scores {alone.value:.1%}" in every.joining()
+    for result in every.points:
+        assert result.deployed.n == pooled.n == 80
+        assert (result.noisy_test is not None) == METHODS[result.point.method].data_noise
 
 
 def test_c_gdp_and_exactly_aligned_i_gdp_are_worth_the_same_and_as_much_as_pooling(every: AuditResult) -> None:

@@ -20,10 +20,14 @@ SECRET = RigidMap.sample(3, rng=RNG)
 # What each method must do, said here once more and apart from its own description: noise on the data, an anchor
 # representation, noise on that.
 CONTRACT = {
-    "c-gdp": (False, False, False), "c-gdp-data-noise": (True, False, False), "i-gdp": (False, False, False),
-    "aa-i-gdp": (False, True, False), "aa-i-gdp-data-noise": (True, True, False),
-    "aa-i-gdp-anchor-noise": (False, True, True), "aa-i-gdp-both-noise": (True, True, True),
-}  # fmt: skip
+    "c-gdp": (False, False, False),
+    "c-gdp-data-noise": (True, False, False),
+    "i-gdp": (False, False, False),
+    "aa-i-gdp": (False, True, False),
+    "aa-i-gdp-data-noise": (True, True, False),
+    "aa-i-gdp-anchor-noise": (False, True, True),
+    "aa-i-gdp-both-noise": (True, True, True),
+}
 
 
 @pytest.fixture(params=CONTRACT)
@@ -43,11 +47,13 @@ def test_a_method_describes_itself_as_the_contract_does(method: Method) -> None:
 def made(method: Method, *, seed: int = 1, noisy: bool = True, **options: Any) -> Upload:
     """An upload of this method with every noise it has."""
     arguments = {
-        "private_data": ROWS, "secret": SECRET, "noise": np.random.default_rng(seed),
+        "private_data": ROWS,
+        "secret": SECRET,
+        "noise": np.random.default_rng(seed),
         "anchor": ANCHOR if method.uses_anchor else None,
         "data_noise_scale": SIGMA if method.data_noise and noisy else 0.0,
         "anchor_noise_scale": V if method.anchor_noise and noisy else 0.0,
-    }  # fmt: skip
+    }
     return represent(method, **arguments | options)
 
 

@@ -109,6 +109,14 @@ def test_pure_noise_is_linked_at_chance(metric: str, rng: np.random.Generator) -
     assert linkage.interval.high - linkage.interval.low < 0.03
 
 
+def test_less_noise_links_better(rng: np.random.Generator) -> None:
+    rows, noise = rng.standard_normal((500, 8)), rng.standard_normal((500, 8))
+    galleries = build_galleries(np.zeros(500), seed=0)
+    accuracies = [link(rows + scale * noise, rows, galleries).value for scale in (0.1, 1.0, 2.0, 8.0)]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert accuracies[0] > accuracies[1] > accuracies[-1]
+
+
 def test_a_tie_among_candidates_counts_in_part() -> None:
     galleries = Galleries(np.arange(3), np.array([[0, 1, 2], [0, 1, 2], [0, 1, 2]]), np.array([0, 1, 2]), 0)
     candidates = np.array([[1.0], [1.0], [5.0]])

@@ -174,21 +174,26 @@ def planted(played: Played) -> dict[str, bytes]:
     value, seed = float(row[1]), vault.signing_key.seed.reveal()
     single = row[:2].astype("<f4").tobytes()
     return {
-        "raw": b"abc" + seed + b"def", "hexadecimal": seed.hex().encode(),
+        "raw": b"abc" + seed + b"def",
+        "hexadecimal": seed.hex().encode(),
         "capital hexadecimal": seed.hex().upper().encode(),
-        "decimal": f"must be below 900, got {value} instead".encode(), "rounded": f"about {value:.6g}".encode(),
-        "fixed": f"about {value:.6f}".encode(), "double": np.array([1.0, value]).tobytes(),
-        "double, other end first": np.array([value], dtype=">f8").tobytes(), "single": b"\1\2\3" + single,
+        "decimal": f"must be below 900, got {value} instead".encode(),
+        "rounded": f"about {value:.6g}".encode(),
+        "fixed": f"about {value:.6f}".encode(),
+        "double": np.array([1.0, value]).tobytes(),
+        "double, other end first": np.array([value], dtype=">f8").tobytes(),
+        "single": b"\1\2\3" + single,
         "single, other end first": row[:2].astype(">f4").tobytes(),
         "double in hexadecimal": np.array([value]).tobytes().hex().encode(),
-        "single in hexadecimal": single.hex().encode(), "a file's name": f"cannot open {FILE}-0.csv".encode(),
+        "single in hexadecimal": single.hex().encode(),
+        "a file's name": f"cannot open {FILE}-0.csv".encode(),
         "a name broken by a line": FILE[:9].encode() + b"\n" + FILE[9:].encode(),
         "a passphrase": json.dumps({"passphrase": PASSPHRASE}).encode(),
         "an identity": vault.sealing_key.identity.reveal(),
         **{f"base64 after {k} bytes": base64.b64encode(b"x" * k + seed + b"y" * k) for k in range(4)},
         **{f"double in base64 after {k}": base64.b64encode(b"x" * k + np.array([value]).tobytes()) for k in range(3)},
         **{f"single in base64 after {k}": base64.urlsafe_b64encode(b"x" * k + single) for k in range(3)},
-    }  # fmt: skip
+    }
 
 
 def test_the_search_finds_what_is_planted_in_every_form(played: Played) -> None:

@@ -30,10 +30,14 @@ from tests.protocol.conftest import SmallStudy, make_small_study
 
 Action = Callable[[], object]
 WORK_FILES = {
-    "intake.json": ("collect", "report"), "alignment.json": ("report",), "training.json": ("deliver", "report"),
-    "delivery.json": ("report",), "alignment.safetensors": ("late", "blocks", "export", "deliver"),
-    "collaboration.parquet": ("blocks", "export"), "model.onnx": ("deliver",),
-}  # fmt: skip
+    "intake.json": ("collect", "report"),
+    "alignment.json": ("report",),
+    "training.json": ("deliver", "report"),
+    "delivery.json": ("report",),
+    "alignment.safetensors": ("late", "blocks", "export", "deliver"),
+    "collaboration.parquet": ("blocks", "export"),
+    "model.onnx": ("deliver",),
+}
 VAULT_FILES = {
     "identity.json": ("share", "share elsewhere", "predict"),
     "ledger.sqlite": ("share", "share elsewhere", "predict"),

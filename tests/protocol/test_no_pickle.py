@@ -67,11 +67,17 @@ def test_no_module_can_run_what_a_file_says() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "import pickle", "def f():\n    from joblib import load", "torch.load(path)",
-        "np.load(path, allow_pickle=True)", "np.load(path, allow_pickle=flag)", "eval(text)", "exec(text)",
-        "__import__('pickle')", "importlib.import_module(name)",
+        "import pickle",
+        "def f():\n    from joblib import load",
+        "torch.load(path)",
+        "np.load(path, allow_pickle=True)",
+        "np.load(path, allow_pickle=flag)",
+        "eval(text)",
+        "exec(text)",
+        "__import__('pickle')",
+        "importlib.import_module(name)",
     ],
-)  # fmt: skip
+)
 def test_the_search_would_notice(source: str) -> None:
     assert list(offences(ast.parse(source)))
 

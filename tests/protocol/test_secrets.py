@@ -36,12 +36,18 @@ def holders(small_study) -> dict[str, Any]:
     anchor = open_anchor(vault, study, small_study.anchor)
     perturbation = Perturbation(study, anchor, vault)
     return {
-        "Secret": vault.master, "SigningKey": vault.signing_key, "SealingKey": vault.sealing_key,
-        "SecretMap": perturbation.map, "Anchor": anchor, "Vault": vault, "Perturbation": perturbation,
-        "Participant": Participant(study, vault), "Stream": Stream(vault.master),
+        "Secret": vault.master,
+        "SigningKey": vault.signing_key,
+        "SealingKey": vault.sealing_key,
+        "SecretMap": perturbation.map,
+        "Anchor": anchor,
+        "Vault": vault,
+        "Perturbation": perturbation,
+        "Participant": Participant(study, vault),
+        "Stream": Stream(vault.master),
         "Fingerprinter": Fingerprinter(vault.ledger_key, ["c0"]),
         "ShareResult": small_study.share(output=small_study.folder / "out.bundle"),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture

@@ -76,9 +76,17 @@ def test_figures_of_sums_are_as_on_record(result: AuditResult) -> None:
 def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResult) -> None:
     sums = result.sums
     assert [one.point.epsilon for one in sums.results] == list(EPSILONS)
+    assert (sums.n_features, sums.n_rows) == (7, 96)
     for one in sums.results:
         assert [outcome.attack for outcome in one.outcomes] == list(SUM_ATTACKS)
+        assert [outcome.attack for outcome in one.one_honest] == list(SUM_ATTACKS)
+        assert all(outcome.figures or outcome.reason for outcome in one.outcomes)
         assert one.deployed.value > sums.alone.value - 0.02
+        assert (one.point.quorum, one.point.n_colluders) == (8, 1)
+        _, auc = one.worst()
+        assert auc.control is not None
+        assert auc.chance == 0.5
+        assert (one.epsilon is None) == (one.point.epsilon is None)
         assert one.epsilon is None or one.epsilon.holds
         for measure, rate in FALSE_POSITIVE_RATES.items():
             told = one.worst(measure)[1]

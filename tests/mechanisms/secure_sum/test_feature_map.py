@@ -23,11 +23,15 @@ QUANTUM = 2.0**-12
 NUMBERS = Schema(tuple(Column(name, "number", 0, 1) for name in "abc"))
 PICTURES = PictureFeatures(8, 8, n_components=20)
 MAPS: dict[str, FeatureMap] = {
-    "table": TableFeatures(NUMBERS, log_scaled=frozenset({"b"})), "columns alone": TableFeatures(NUMBERS, n_hats=0),
-    "rows": RowFeatures(4), "fourier": FourierFeatures(5, n_frequencies=6, length_scale=0.5),
-    "fourier, the least": FourierFeatures(1, n_frequencies=1), "pictures": PICTURES,
-    "wide": PictureFeatures(5, 9, n_components=4), "coloured": PictureFeatures(8, 8, 3, n_components=20),
-}  # fmt: skip
+    "table": TableFeatures(NUMBERS, log_scaled=frozenset({"b"})),
+    "columns alone": TableFeatures(NUMBERS, n_hats=0),
+    "rows": RowFeatures(4),
+    "fourier": FourierFeatures(5, n_frequencies=6, length_scale=0.5),
+    "fourier, the least": FourierFeatures(1, n_frequencies=1),
+    "pictures": PICTURES,
+    "wide": PictureFeatures(5, 9, n_components=4),
+    "coloured": PictureFeatures(8, 8, 3, n_components=20),
+}
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -61,15 +65,18 @@ def test_every_feature_map_keeps_the_contract(name: str, data: st.DataObject) ->
 @pytest.mark.parametrize(
     ("what", "make"),
     [
-        ("height", lambda: PictureFeatures(3, 8)), ("width", lambda: PictureFeatures(8, 300)),
-        ("n_channels", lambda: PictureFeatures(8, 8, 0)), ("seed", lambda: PictureFeatures(8, 8, seed=-1)),
+        ("height", lambda: PictureFeatures(3, 8)),
+        ("width", lambda: PictureFeatures(8, 300)),
+        ("n_channels", lambda: PictureFeatures(8, 8, 0)),
+        ("seed", lambda: PictureFeatures(8, 8, seed=-1)),
         ("n_components", lambda: PictureFeatures(8, 8, n_components=0)),
-        ("n_components", lambda: PictureFeatures(8, 8, n_components=1000)), ("n_inputs", lambda: FourierFeatures(0)),
+        ("n_components", lambda: PictureFeatures(8, 8, n_components=1000)),
+        ("n_inputs", lambda: FourierFeatures(0)),
         ("n_frequencies", lambda: FourierFeatures(3, 0)),
         ("length_scale", lambda: FourierFeatures(3, length_scale=math.inf)),
         ("constant_share", lambda: FourierFeatures(3, constant_share=1.0)),
     ],
-)  # fmt: skip
+)
 def test_feature_maps_that_cannot_be_are_refused(what: str, make: object) -> None:
     with raising(InputError, what):
         make()  # type: ignore[operator]

@@ -26,11 +26,14 @@ ROWS = np.array(
 @pytest.mark.parametrize(
     "options",
     [
-        {}, {"log_scaled": frozenset({"income"})}, {"n_hats": 0, "log_scaled": frozenset({"income"})},
-        {"n_hats": 3, "constant_share": 0.5}, {"n_hats": 4, "log_scaled": frozenset({"age", "income"})},
+        {},
+        {"log_scaled": frozenset({"income"})},
+        {"n_hats": 0, "log_scaled": frozenset({"income"})},
+        {"n_hats": 3, "constant_share": 0.5},
+        {"n_hats": 4, "log_scaled": frozenset({"age", "income"})},
     ],
     ids=["default", "log", "no hats", "three hats", "both log"],
-)  # fmt: skip
+)
 def test_features_of_a_table_are_as_on_record(options: dict[str, Any]) -> None:
     features = TableFeatures(SCHEMA, **options)
     told = features.describe()

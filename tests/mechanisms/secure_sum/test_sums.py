@@ -251,11 +251,14 @@ def test_noise_is_drawn_with_these_variances() -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("epsilon", {"epsilon": 0.0}), ("epsilon", {"epsilon": math.inf}), ("delta", {"delta": 0.0}),
-        ("quorum", {"n_colluders": 5}), ("rows_per_person", {"rows_per_person": 0}),
+        ("epsilon", {"epsilon": 0.0}),
+        ("epsilon", {"epsilon": math.inf}),
+        ("delta", {"delta": 0.0}),
+        ("quorum", {"n_colluders": 5}),
+        ("rows_per_person", {"rows_per_person": 0}),
         ("product_share", {"product_share": 1.0}),
     ],
-)  # fmt: skip
+)
 def test_promises_that_cannot_be_kept_are_refused(name: str, options: dict) -> None:
     good = {"epsilon": 1.0, "delta": 1e-5, "quorum": 5, "n_colluders": 1}
     with raising(InputError, name):

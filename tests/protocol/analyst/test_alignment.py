@@ -202,11 +202,17 @@ ENTRY = {"name": "a", "digest": "d", "rows": 1, "fit": 0.5}
 @pytest.mark.parametrize(
     ("changes", "fine"),
     [
-        ({}, True), ({"rows": 2**48 - 1}, True), ({"rows": 2**48}, False), ({"rows": 0}, False),
-        ({"rows": True}, False), ({"rows": 1.0}, False), ({"fit": 1}, False), ({"digest": 3}, False),
+        ({}, True),
+        ({"rows": 2**48 - 1}, True),
+        ({"rows": 2**48}, False),
+        ({"rows": 0}, False),
+        ({"rows": True}, False),
+        ({"rows": 1.0}, False),
+        ({"fit": 1}, False),
+        ({"digest": 3}, False),
         ({"name": "b"}, False),
     ],
-)  # fmt: skip
+)
 def test_a_record_of_an_alignment_is_read_if_every_entry_is_whole(changes: dict[str, Any], fine: bool) -> None:
     record = {"note": "", "table": "", "participants": [ENTRY | changes, ENTRY | {"name": "b"}]}
     text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)

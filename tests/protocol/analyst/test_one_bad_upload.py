@@ -92,12 +92,15 @@ def take_another_anchor(centred: np.ndarray, rng: np.random.Generator) -> np.nda
 
 FAMILY: dict[str, Change] = {
     **{f"moved by {x}": (lambda centred, rng, x=x: centred + x) for x in (0.1, 0.5, 200)},
-    **{f"{x} times": scale(x) for x in (0.98, 2)}, **{f"{k} columns reflected": reflect(k) for k in (1, 4, 8)},
-    **{f"{k} columns almost gone": narrow(k) for k in (1, 4)}, "one column half as long": narrow(1, 0.5),
+    **{f"{x} times": scale(x) for x in (0.98, 2)},
+    **{f"{k} columns reflected": reflect(k) for k in (1, 4, 8)},
+    **{f"{k} columns almost gone": narrow(k) for k in (1, 4)},
+    "one column half as long": narrow(1, 0.5),
     **{f"{x} of the rows permuted": permute(x) for x in (0.1, 1)},
-    "columns permuted": lambda centred, rng: centred[:, rng.permutation(H)], "a direction lost": lose_direction,
+    "columns permuted": lambda centred, rng: centred[:, rng.permutation(H)],
+    "a direction lost": lose_direction,
     "another anchor": take_another_anchor,
-}  # fmt: skip
+}
 
 
 def run(method: str, change: Change | None, bad: int) -> tuple[Training | None, AlignmentState, dict[int, float]]:
@@ -171,12 +174,14 @@ def confuse_labels(rows: np.ndarray, labels: np.ndarray, rng: np.random.Generato
 
 
 HONEST = {
-    "the same": lambda rows, labels, rng: (rows, labels), "other shares of classes": shift_labels,
-    "other means": shift_features, "a wider spread": lambda rows, labels, rng: (np.clip(1.5 * rows, -1, 1), labels),
+    "the same": lambda rows, labels, rng: (rows, labels),
+    "other shares of classes": shift_labels,
+    "other means": shift_features,
+    "a wider spread": lambda rows, labels, rng: (np.clip(1.5 * rows, -1, 1), labels),
     "a quarter of labels at random": confuse_labels,
     "fifteen rows": lambda rows, labels, rng: (rows[:15], labels[:15]),
     "one class": lambda rows, labels, rng: (rows[labels == 1], labels[labels == 1]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HONEST)

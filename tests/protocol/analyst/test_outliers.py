@@ -140,10 +140,13 @@ def test_fits_and_what_is_too_low_are_as_on_record() -> None:
 @pytest.mark.parametrize(
     ("spread", "honest_spread", "low"),
     [
-        (0.11, 0.0, None), (0.09, 0.0, [True, True, False]), (0.0, 0.07, None), (0.0, 0.05, [True, False, False]),
+        (0.11, 0.0, None),
+        (0.09, 0.0, [True, True, False]),
+        (0.0, 0.07, None),
+        (0.0, 0.05, [True, False, False]),
         (0.0, 0.01, [True, True, False]),
     ],
-)  # fmt: skip
+)
 def test_what_is_too_low_by_hand(spread: float, honest_spread: float, low: list[bool] | None) -> None:
     """Garbage at 0.5 and a median of 0.9: near garbage is below 0.66; scatter may be an eighth of the rest."""
     fits = Fits(np.array([0.89, 0.9, 0.95]), 0.5, spread)

@@ -118,8 +118,11 @@ def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: P
         )
     )
     assert (given.n_components, given.n_anchor_rows, given.data_noise_scale, given.anchor_noise_scale) == (
-        10, 50, 0.3, 0.2,
-    )  # fmt: skip
+        10,
+        50,
+        0.3,
+        0.2,
+    )
     assert (given.name, given.smallest_class, given.image_shape, given.missing_words) == ("digits", 5, (8, 8), ("-9",))
 
 

@@ -55,11 +55,16 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     header, notes = infer_header(tmp_path / "t.csv", site="north", categorical=["stage"])
     assert {name: header.described[name] for name in lines[0].split(",")} == {
-        "patient_id": "id", "age": "integer, 20 to 80", "chol": "integer, 100 to 500 (missing: 0)",
-        "stage": "category, one of 0, 1, 2 (missing: -9)", "sex": "category, one of F, M, f, m",
-        "seen": "date, 2010-01-01 to 2017-12-31", "born": "not described", "note": "not described",
+        "patient_id": "id",
+        "age": "integer, 20 to 80",
+        "chol": "integer, 100 to 500 (missing: 0)",
+        "stage": "category, one of 0, 1, 2 (missing: -9)",
+        "sex": "category, one of F, M, f, m",
+        "seen": "date, 2010-01-01 to 2017-12-31",
+        "born": "not described",
+        "note": "not described",
         "code": "integer, 0 to 1",
-    }  # fmt: skip
+    }
     assert [one.missing for one in header.columns] == ["refuse", "fill", "fill", "refuse", "refuse", "refuse"]
     assert len(notes) == 8
     (tmp_path / "north.header.toml").write_text(header.render())
@@ -165,8 +170,11 @@ def test_columns_that_a_site_lacks_or_does_not_describe_are_told_with_the_neares
 def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(tmp_path: Path) -> None:
     days = pa.array([*range(18_000, 18_015), *[None] * 5], pa.date32())
     columns = {
-        "day": days, "span": pa.array(range(20), pa.duration("s")), "list": [[1]] * 20, "truth": [True, False] * 10,
-    }  # fmt: skip
+        "day": days,
+        "span": pa.array(range(20), pa.duration("s")),
+        "list": [[1]] * 20,
+        "truth": [True, False] * 10,
+    }
     pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
     header, _ = infer_header(tmp_path / "t.parquet", site="a")
     assert header.undescribed == ("span", "list")

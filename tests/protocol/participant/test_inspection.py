@@ -36,10 +36,17 @@ def study(m: int = 5, h: int | None = None, *, method: str = "aa-i-gdp-anchor-no
     h = h or m
     sigma, v = NOISE[method]
     plain: dict[str, Any] = {
-        "name": "hearts", "nonce": "1" * 32, "columns": tuple(Column(f"c{k}", "number", -10, 10) for k in range(m)),
-        "label": CLASSES, "method": method, "n_components": h, "n_anchor_rows": 4 * h, "data_noise_scale": sigma,
-        "anchor_noise_scale": v, "projection": "none" if h == m else "gaussian",
-    }  # fmt: skip
+        "name": "hearts",
+        "nonce": "1" * 32,
+        "columns": tuple(Column(f"c{k}", "number", -10, 10) for k in range(m)),
+        "label": CLASSES,
+        "method": method,
+        "n_components": h,
+        "n_anchor_rows": 4 * h,
+        "data_noise_scale": sigma,
+        "anchor_noise_scale": v,
+        "projection": "none" if h == m else "gaussian",
+    }
     return Study(**(plain | changes))
 
 

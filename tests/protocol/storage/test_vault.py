@@ -105,10 +105,15 @@ def test_an_empty_passphrase_is_refused_before_anything_is_made(folder):
 def damaged_identities(good: bytes) -> dict[str, bytes]:
     plain = json.loads(good)
     bad = {
-        "nothing": b"", "cut short": good[: len(good) // 2], "zeros": bytes(len(good)), "no text": bytes(range(256)),
-        "another thing": b"[1, 2, 3]", "a word": b'"identity"', "too deep": b"[" * 100_000,
+        "nothing": b"",
+        "cut short": good[: len(good) // 2],
+        "zeros": bytes(len(good)),
+        "no text": bytes(range(256)),
+        "another thing": b"[1, 2, 3]",
+        "a word": b'"identity"',
+        "too deep": b"[" * 100_000,
         "another version": json.dumps(plain | {"format": 2}).encode(),
-    }  # fmt: skip
+    }
     for name in ("signing", "sealing", "master", "ledger", "floors"):
         bad[f"no {name}"] = json.dumps({key: value for key, value in plain.items() if key != name}).encode()
         bad[f"{name} a number"] = json.dumps(plain | {name: 7}).encode()

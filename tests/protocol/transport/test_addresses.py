@@ -103,9 +103,14 @@ def test_texts_are_shown_and_addresses_read_up_to_their_longest() -> None:
 @pytest.mark.parametrize(
     ("host", "here"),
     [
-        ("localhost", True), ("::1", True), ("127.0.0.1", True), ("127.255.1.9", True), ("128.0.0.1", False),
-        ("a127.0.0.1", False), ("127.0.1", False),
+        ("localhost", True),
+        ("::1", True),
+        ("127.0.0.1", True),
+        ("127.255.1.9", True),
+        ("128.0.0.1", False),
+        ("a127.0.0.1", False),
+        ("127.0.1", False),
     ],
-)  # fmt: skip
+)
 def test_what_is_this_machine(host: str, here: bool) -> None:
     assert is_this_machine(host) == here

@@ -131,11 +131,16 @@ class Answer(Exception):
 @pytest.mark.parametrize(
     ("problem", "denied", "absent"),
     [
-        (Answer(401), True, False), (Answer(403), True, False), (Answer(402), False, False),
-        (Answer(404), False, True), (Answer(500), False, False), (PermissionError(), True, False),
-        (FileNotFoundError(), False, True), (TimeoutError(), False, False),
+        (Answer(401), True, False),
+        (Answer(403), True, False),
+        (Answer(402), False, False),
+        (Answer(404), False, True),
+        (Answer(500), False, False),
+        (PermissionError(), True, False),
+        (FileNotFoundError(), False, True),
+        (TimeoutError(), False, False),
     ],
-)  # fmt: skip
+)
 def test_what_a_stores_answer_means(problem: Exception, denied: bool, absent: bool) -> None:
     assert (stores.is_denied(problem), stores.is_absent(problem)) == (denied, absent)
     assert stores.is_transient(problem) == (not denied and not absent)

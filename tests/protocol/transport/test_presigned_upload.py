@@ -29,8 +29,11 @@ def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, stor
     sent = send_file(tmp_path / "a.bundle", store.address, progress=lambda *now: done.append(now))
     assert store.taken == [data]
     assert (sent.bytes, sent.digest, sent.tries, sent.confirmed) == (
-        len(data), hashlib.sha256(data).hexdigest(), 1, True,
-    )  # fmt: skip
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+        1,
+        True,
+    )
     assert sent.to == f"http://127.0.0.1:{store.port}/ward/inbox/site-0.bundle"
     ((path, headers),) = store.seen
     assert path.endswith(SECRET)
@@ -42,11 +45,16 @@ def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, stor
 @pytest.mark.parametrize(
     "script",
     [
-        [(503, b""), (503, b"")], ["drop"], ["drop", "drop", "drop"], [(429, b""), (500, b"")],
-        [(400, b"<Code>RequestTimeout</Code>")], ["etag"], ["away", "moved"],
+        [(503, b""), (503, b"")],
+        ["drop"],
+        ["drop", "drop", "drop"],
+        [(429, b""), (500, b"")],
+        [(400, b"<Code>RequestTimeout</Code>")],
+        ["etag"],
+        ["away", "moved"],
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_breaks_off_is_sent_again_whole_and_identical(script: list[Any], tmp_path: Path, store: Store) -> None:
     data = make_bundle(tmp_path / "a.bundle", 0, rows=40_000)
     store.script, tries = list(script), len([step for step in script if step not in AWAY]) + 1
@@ -240,11 +248,16 @@ def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("answer", "again", "wait"),
     [
-        ((408, "", {}), True, 0), ((425, "", {}), True, 0), ((429, "", {"retry-after": "17"}), True, 17),
-        ((500, "", {"retry-after": "99999999"}), True, 99_999_999), ((503, "", {"retry-after": "999999999"}), True, 0),
-        ((400, "SlowDown", {"retry-after": "soon"}), True, 0), ((430, "", {}), False, 0), ((499, "", {}), False, 0),
+        ((408, "", {}), True, 0),
+        ((425, "", {}), True, 0),
+        ((429, "", {"retry-after": "17"}), True, 17),
+        ((500, "", {"retry-after": "99999999"}), True, 99_999_999),
+        ((503, "", {"retry-after": "999999999"}), True, 0),
+        ((400, "SlowDown", {"retry-after": "soon"}), True, 0),
+        ((430, "", {}), False, 0),
+        ((499, "", {}), False, 0),
     ],
-)  # fmt: skip
+)
 def test_which_answers_are_worth_another_try_and_when(answer: tuple[int, str, dict], again: bool, wait: float) -> None:
     status, code, headers = answer
     found = Answer(status, code, False, headers, "the store")
