@@ -173,7 +173,7 @@ def test_the_server_cannot_open_the_anchor_that_it_carries(played: Played, first
     carried = played.work / "ward.anchor"
     dealers = Participant(played.study, Vault.open(played.place / "north" / "vault"))
     assert dealers.open_anchor(carried).matrix.shape == (16, 4)
-    with raising(RefusedError, "the study", reason="roster"):
+    with raising(RefusedError, "the study", reason="the analyst's"):
         Participant(played.study, Vault.open(played.place / "analyst" / "vault")).open_anchor(carried)
     plain = dealers.open_anchor(carried).matrix.tobytes()
     assert not any(plain in path.read_bytes() for path in (played.place / "analyst").rglob("*") if path.is_file())

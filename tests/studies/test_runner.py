@@ -40,7 +40,9 @@ CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
 IDENTITY = {"deployment", "n_participants", "method", "draw", "anchor_noise_scale", "data_noise_scale"}
 UTILITY = {"balanced_accuracy", "balanced_accuracy_clean", "accuracy", "validation_balanced_accuracy", "best_epoch"}
 SOLVER = {"iterations", "converged", "residual", "step", "solver_seconds"}
-ON_ANCHORS = ("pseudoinverse", "procrustes", "alignment-map", "moments", "procrustes+denoised", "moments+denoised")
+DENOISED = ("denoised", "kernel")
+ON_ANCHORS = ("pseudoinverse", "procrustes", "alignment-map", "moments")
+ON_ANCHORS += tuple(f"{attack}+{how}" for attack in ("procrustes", "moments") for how in DENOISED)
 Row = dict[str, Any]
 
 
@@ -159,11 +161,14 @@ def test_every_method_has_every_draw_with_its_columns(whole: SimpleNamespace) ->
     expected: dict[str, tuple[int, set[str]]] = {
         "c-gdp": (1, columns_of("known-secret")),
         "aa-i-gdp": (1, columns_of("known-anchor") | {"discrepancy"}),
-        "i-gdp": (1, columns_of("moments", "moments+denoised")),
+        "i-gdp": (1, columns_of("moments", "moments+denoised", "moments+kernel")),
         "pooled-raw": (1, set()),
         "local-only": (P, set()),
-        "c-gdp-data-noise": (3, columns_of("known-secret", "known-secret+denoised")),
-        "aa-i-gdp-data-noise": (3, columns_of("known-anchor", "known-anchor+denoised") | {"discrepancy"}),
+        "c-gdp-data-noise": (3, columns_of("known-secret", "known-secret+denoised", "known-secret+kernel")),
+        "aa-i-gdp-data-noise": (
+            3,
+            columns_of("known-anchor", "known-anchor+denoised", "known-anchor+kernel") | {"discrepancy"},
+        ),
         "aa-i-gdp-anchor-noise": (3, columns_of(*ON_ANCHORS) | SOLVER),
         "aa-i-gdp-both-noise": (
             2,
