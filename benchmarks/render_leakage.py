@@ -221,7 +221,8 @@ again since: stronger ones may recover more.
 The tables of `mooring reproduce` in `results/` of CelebA, participants, hospitals, census, landscape and uneven are of an
 older envelope than the plans above: they denoise by a Gaussian a class alone. MNIST's, of 2026-11-17, denoise by kernels as
 well, by which more rows are linked (noise on rows, 73 draws, learned decoder, chance 10 %): 85 % instead of 82 % at σ = 4
-to 8, 67 % instead of 61 % at 8 to 12, 43 % instead of 36 % at 16 to 20, 19 % instead of 18 % at 30 to 50.
+to 8, 67 % instead of 61 % at 8 to 12, 55 % instead of 49 % at 12 to 16, 43 % instead of 36 %
+at 16 to 20, 19 % instead of 18 % at 30 to 50.
 """
 
 

@@ -40,7 +40,7 @@ cd "$work"
 "$python" "$here/prepare.py" "$data" .
 mkdir -p designer analyst/inbox post
 
-say "The designer drafts the study from what the columns mean; only the header of the file is read"
+say "The designer drafts the study from what the columns mean; the file that it reads is a header alone"
 head -n 1 cleveland/rows.csv > designer/header.csv
 in_folder designer "$here/study-draft.sh" header.csv
 

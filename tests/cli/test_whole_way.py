@@ -227,6 +227,19 @@ def test_predictions_come_out_for_numbers(number: Walk) -> None:
         values = np.array(predicted[1:], dtype=float)
         truth = np.loadtxt(number.place / name / "new-patients.csv", delimiter=",", skiprows=1, usecols=6)
         assert np.mean((values - truth) ** 2) < np.var(truth), "the joint model has learned something"
+    given = (
+        "new-patients.csv",
+        "--study",
+        STUDY,
+        "--result",
+        "result",
+        "--ignore",
+        "patient_id",
+        "--output",
+        "bare.csv",
+    )
+    number.run(name, "predict", *given)
+    assert (number.place / name / "bare.csv").read_text().startswith("prediction\n")
 
 
 def test_a_study_without_a_label_ends_in_an_export(unlabelled: Walk) -> None:

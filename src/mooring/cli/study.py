@@ -186,7 +186,7 @@ def init(
         f"Wrote [bold]{escape(str(output))}[/bold]. No value of a row is in it.",
         *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
         _describe_method(plain["method"]),
-        *([chosen["sums"].state_spare(len(chosen["sums"].combiners))] if "sums" in chosen else []),
+        *filter(None, [chosen["sums"].state_spare(len(chosen["sums"].combiners))] if "sums" in chosen else []),
         *(
             ()
             if from_plan is None or "sums" in chosen

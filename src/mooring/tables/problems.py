@@ -90,6 +90,8 @@ _TEXT_KINDS = (
     (ProblemKind.TRUTH_VALUE, "^(?i:true|false)$"),
     (ProblemKind.NUMBER_WITH_UNIT, rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"),
 )
+NUMBER_LIKE = "|".join((rf"^{FINITE}$", _TEXT_KINDS[0][1], _TEXT_KINDS[3][1]))
+"""Numbers, and what was meant as one: with a comma, a unit or a limit of detection."""
 _DATE_KINDS = ((ProblemKind.DATE_FORM, DATE_LIKE),)
 
 

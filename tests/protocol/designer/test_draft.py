@@ -10,7 +10,7 @@ import pytest
 
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.secure_sum.settings import SumSettings
-from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study
+from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study, infer_kinds
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study, draw_nonce
@@ -215,3 +215,18 @@ def test_a_draft_is_as_on_record(
     lines = text.splitlines()
     said = [line if not line.startswith("#") else len(line.split()) for line in lines]
     check_record(Path(__file__).parent / "record.json", name, [said, count_open_entries(text)])
+
+
+def test_measurements_with_a_comma_a_unit_or_a_limit_are_numbers_and_bad_lines_stop_nothing(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    rows = [f"P{k:03};{10 + k},3;<{k};{k} mg;2020-01-{1 + k % 28:02};{k % 24:02}:{k:02};{k % 2}" for k in range(60)]
+    names = "patient;hb;crp;dose;seen;at;member"
+    expected = ["id", "number", "number", "number", "date", "text", "number"]
+    for ragged in (rows, [*rows[:9], rows[9] + ";5", *rows[10:]]):
+        table.write_text("\n".join([names, *ragged]))
+        assert infer_kinds(table) == dict(zip(names.split(";"), expected, strict=True))
+    wide = [f"{k},{'x' * 3000}{k}" + ",5" * (k == 900) for k in range(1000)]  # the bad line is beyond the first block
+    table.write_text("\n".join(["a,b", *wide]))
+    assert infer_kinds(table) == {"a": "number", "b": "id"}
+    table.write_bytes("a,b\n1,grün\n2,rot\n".encode("latin-1"))
+    assert infer_kinds(table) == {"a": "number"}

@@ -22,10 +22,10 @@ from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
-from mooring.tables.cells import FINITE, holds_words, is_number
+from mooring.tables.cells import holds_words, is_number
 from mooring.tables.files import OpenTable, open_table
 from mooring.tables.inference import clean_values, require_column
-from mooring.tables.problems import DATE_LIKE, RaggedLines
+from mooring.tables.problems import DATE_LIKE, NUMBER_LIKE, RaggedLines
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import MissingRule
 from mooring.typing import TableSource
@@ -205,7 +205,7 @@ def count_open_entries(text: str) -> int:
 
 _NAMES = {
     "id": r"(^|_)(id|ids|uuid|guid|mrn|ssn|pid)($|_)|(^|_)(patient|person|subject|case|record|encounter|admission|visit)s?_"
-    r"?(id|nr|no|nbr|num|number|key)($|_)|^(patient|person|subject|client|member)s?$",
+    r"?(id|nr|no|nbr|num|number|key)($|_)|^(patient|person|subject|client)s?$",
     "birth": r"(^|_)(dob|born|birthday|birth_?date|(date|day)_of_birth|geburtsdatum)($|_)",
     "date": r"(^|_)(date|datum|datetime|timestamp|dt)($|_)",
     "text": r"(^|_)(notes?|comments?|remarks?|text|freetext|description|address|email|phone|surname|"
@@ -226,16 +226,22 @@ def infer_kinds(data: TableSource) -> dict[str, str]:
     with suppress(InputError):  # 'mooring check --fit-only' says what is wrong
         rows = table_batches(table, words=table.names, rows_at_once=1000, ragged=RaggedLines())
         first = next(rows, []) if table.schema is None else []  # Parquet and data frames have types
-    cells = {name: pa.chunked_array([part.column(name) for part in first]) for name in table.names if first}
-    return {name: _infer_values(one) for name, one in cells.items() if pa.types.is_dictionary(one.type)}
+    found = {}
+    for name in table.names if first else ():  # of other parts, columns may be of another type
+        with suppress(pa.ArrowInvalid):  # bytes that are no text
+            found[name] = _infer_values(first[0].column(name))
+    return found
 
 
 def _infer_values(values: Any) -> str:
-    clean = clean_values(values, is_text=True)
-    if isinstance(clean, str) or not pa.types.is_dictionary(clean.type):
-        return "date" if isinstance(clean, str) else "number" if clean.null_count < len(clean) else ""
+    coded = values if pa.types.is_dictionary(values.type) else values.cast(pa.string()).dictionary_encode()
+    clean = clean_values(pa.chunked_array([coded]), is_text=True)
+    if isinstance(clean, str):  # dates or times
+        clean = coded
+    if not pa.types.is_dictionary(clean.type):
+        return "number" if clean.null_count < len(clean) else ""
     words = clean.dictionary.take(clean.indices.drop_null().unique()).to_pylist()
-    kinds = {"number": rf"^{FINITE}$", "date": DATE_LIKE, "id": r"^\S*[0-9]\S*$"}
+    kinds = {"number": NUMBER_LIKE, "date": DATE_LIKE, "id": r"^[^\s:]*[0-9][^\s:]*$"}
     found = {kind: sum(re.search(pattern, word) is not None for word in words) for kind, pattern in kinds.items()}
     many = len(words) > max(10, (len(clean) - clean.null_count) / 2)
     most = [kind for kind, n in found.items() if 2 * n > len(words) and (many or kind != "id")]

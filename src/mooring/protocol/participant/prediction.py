@@ -208,7 +208,7 @@ def predict_rows(
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
-    schema = study.schema
+    schema, asked = study.schema, tuple(ignore)
     if study.sums is not None and study.sums.person and study.sums.person not in (*study.ids, *ignore):
         schema, ignore = replace(schema, ids=(study.sums.person, *study.ids)), (*ignore, study.sums.person)
     predict, release = _read_model(vault, study, result)
@@ -217,9 +217,7 @@ def predict_rows(
     ids: dict[str, list[str]] = {}
     # a column of labels that are not known yet
     labels: LabelUse = "ignore" if study.label.column in ignore else "allow"
-    for block in encoded_batches(
-        schema, data, labels=labels, ignore=tuple({*ignore} - {*schema.ids}), with_ids=True, progress=progress
-    ):
+    for block in encoded_batches(schema, data, labels=labels, ignore=asked, with_ids=True, progress=progress):
         for name, texts in block.ids.items():
             ids.setdefault(name, []).extend(texts)
         values, probabilities = predict(block.rows)
