@@ -151,7 +151,9 @@ def weigh_sums(
         return _because("cannot tell", f"whether {' and '.join(map(repr, unknown))} is kept was not measured here")
     above = told is not None and told[1].value > most
     fault = "a fault of the noise, which canaries (made-up rows that move the sums most) look for"
-    more = f"; {rate}, which is above that by luck, or by {fault}" if above else ""
+    control = f" ({told[1].control:.0%} without the sums)" if told is not None and told[1].control is not None else ""
+    luck = "by luck, for which few rows leave much room"
+    more = f"; {rate}{control}, which is above that {luck}, or by {fault}" if above else ""
     return _because("share", f"{bound}, by any attack, on the study's assumptions{more}")
 
 
