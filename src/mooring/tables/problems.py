@@ -84,14 +84,16 @@ class ProblemKind(StrEnum):
 
 
 DATE_LIKE = r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{2}|[0-9]{4}))([T ].*)?$"
+_DECIMAL_COMMA = r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"
+_NUMBER_WITH_UNIT = rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"
+NUMBER_LIKE = "|".join((rf"^{FINITE}$", _DECIMAL_COMMA, _NUMBER_WITH_UNIT))
+"""Numbers, and what was meant as one: with a comma, a unit or a limit of detection."""
 _TEXT_KINDS = (
-    (ProblemKind.DECIMAL_COMMA, r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"),
+    (ProblemKind.DECIMAL_COMMA, _DECIMAL_COMMA),
     (ProblemKind.DATE, DATE_LIKE),
     (ProblemKind.TRUTH_VALUE, "^(?i:true|false)$"),
-    (ProblemKind.NUMBER_WITH_UNIT, rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"),
+    (ProblemKind.NUMBER_WITH_UNIT, _NUMBER_WITH_UNIT),
 )
-NUMBER_LIKE = "|".join((rf"^{FINITE}$", _TEXT_KINDS[0][1], _TEXT_KINDS[3][1]))
-"""Numbers, and what was meant as one: with a comma, a unit or a limit of detection."""
 _DATE_KINDS = ((ProblemKind.DATE_FORM, DATE_LIKE),)
 
 
