@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mooring.metrics.intervals
-from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, wilson
+from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
 from mooring.metrics.intervals import mean_ratio, percentile_interval, student_interval
 
 Refused = Callable[..., None]
@@ -127,6 +127,12 @@ def test_a_percentile_interval_cuts_equal_tails_off_and_needs_two_rows() -> None
     assert not percentile_interval(estimates[:0], n_rows=2).known
 
 
+def test_the_strongest_attack_is_of_those_that_were_run() -> None:
+    values = [[0.2, math.nan, 0.5], [0.3, math.nan, math.nan]]
+    for higher, strongest in ((True, [0.3, math.nan, 0.5]), (False, [0.2, math.nan, 0.5])):
+        assert strongest_value(values, higher_is_worse=higher) == pytest.approx(strongest, nan_ok=True)
+
+
 def test_a_figure_survives_json() -> None:
     figure = Figure("linkage", np.float64(0.4), wilson(4, 10), 0.1, np.float64(0.2), None, np.int64(10), np.bool_(True))
     assert Figure.from_dict(json.loads(json.dumps(figure.as_dict(), allow_nan=False))) == figure
@@ -153,6 +159,7 @@ def test_infinite_figures_are_refused(refused: Refused) -> None:
     for what, value, interval in (
         ("value", math.inf, Interval.unknown()),
         ("interval", 1.0, Interval(0, math.inf, 0.9)),
+        ("interval", 1.0, Interval(-math.inf, math.inf, 0.9)),
     ):
         refused(partial(Figure, "psnr", value, interval, None, None, None, 1, True), what, "finite", "Inf")
 

@@ -112,7 +112,7 @@ class Figure(Serializable):
             level = getattr(self, name)
             object.__setattr__(self, name, None if level is None or math.isnan(level) else float(level))
         numbers = {name: getattr(self, name) for name in ("value", "chance", "control", "floor")}
-        for name, number in {**numbers, "interval": self.interval.low + self.interval.high}.items():
+        for name, number in {**numbers, "interval": max(abs(self.interval.low), abs(self.interval.high))}.items():
             if number is not None and math.isinf(number):
                 raise InputError(name, expected="finite, or NaN where undefined", got="Inf", cure="Cap the measure.")
         require_minimum("n", self.n, 1)
@@ -288,8 +288,6 @@ def student_interval(value: float, error: float, *, n: int) -> Interval:
     n : int
         One more than the degrees of freedom.
     """
-    if math.isnan(value) or math.isnan(error):
-        return Interval.unknown()
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error
     return Interval(value - half, value + half)
 
