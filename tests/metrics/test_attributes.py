@@ -102,6 +102,7 @@ def test_a_label_that_the_population_lacks_does_no_harm(rng: np.random.Generator
     inputs = study(rng)
     inputs["target_labels"] = np.full(600, 99)
     assert infer(inputs, rng).control == 0.5
+    assert infer({**inputs, "attribute": np.full(600, "no")}, rng).control == 1.0  # of equals the first
     numbers = {**inputs, "attribute": np.arange(600.0), "population_attribute": np.arange(600.0)}
     assert infer(numbers, rng, kind="number").control == pytest.approx(0.0)
 

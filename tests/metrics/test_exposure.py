@@ -12,6 +12,7 @@ from mooring.metrics import (
     find_exposed_rows,
     find_exposed_value,
     find_read_columns,
+    order_by_exposure,
 )
 
 N = 600
@@ -133,6 +134,26 @@ def test_the_column_and_the_row_that_are_rebuilt_best_are_named() -> None:
     row = find_exposed_rows(rows, {"a": noisy}, guessed=guess, rng=rng).get("exposed_row")
     assert row is not None
     assert row[1].value < 0.05 < 0.1 < row[1].chance
+
+
+def test_what_a_guess_has_exactly_is_not_exposed_and_the_unit_does_not_matter() -> None:
+    rows, rng = table()[:50, :3], np.random.default_rng(2)
+    noisy, guess = rows + 0.3 * rng.standard_normal(rows.shape), np.broadcast_to(rows.mean(axis=0), rows.shape).copy()
+    guess[:, 0], noisy[4] = rows[:, 0], rows[4]
+    column = find_exposed_column(rows, [("a", noisy)], guessed=[guess], names=str)
+    assert column is not None
+    assert column[1].name != "column 0"
+    guess[4:6] = rows[4:6]
+    order = order_by_exposure(rows, noisy, guess).tolist()
+    error, size = (np.linalg.norm(one - rows, axis=1)[np.arange(50)] for one in (noisy, guess))
+    assert order == [*sorted(set(range(50)) - {4, 5}, key=lambda k: error[k] / size[k]), 4, 5]
+    assert order_by_exposure(rows, noisy, None).tolist() == sorted(range(50), key=lambda k: error[k])
+    found = [
+        find_exposed_rows(unit * rows, {"a": unit * noisy}, guessed=unit * guess, rng=np.random.default_rng(0))
+        for unit in (1.0, 2.0**-40)
+    ]
+    assert found[0]["exposed_row"][1].n == 48
+    assert [one[1].as_dict() for one in found[0].values()] == [one[1].as_dict() for one in found[1].values()]
 
 
 def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:

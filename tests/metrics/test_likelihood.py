@@ -89,7 +89,7 @@ def test_a_smaller_register_is_a_drawing_of_lots(rng: np.random.Generator) -> No
 
 
 def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.random.Generator) -> None:
-    clean, codes = population(rng), np.arange(60) % 2
+    clean, codes = population(rng, 3), np.arange(60) % 3
     uploads = []
     for _ in range(4):
         rows = draw(clean, codes, rng)

@@ -14,7 +14,7 @@ from mooring.metrics.membership import gaussian_epsilon
 from tests.raising import raising
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(0, 20), (1, 29), (15, 148), (20, 20)])
+@pytest.mark.parametrize(("successes", "trials"), [(0, 20), (1, 29), (15, 148), (19, 20), (20, 20)])
 def test_clopper_pearson_is_the_exact_interval(successes: int, trials: int) -> None:
     theirs = binomtest(successes, trials).proportion_ci(0.95, method="exact")
     ours = clopper_pearson(successes, trials)
@@ -52,6 +52,17 @@ def test_rates_at_few_false_positives() -> None:
     figures = found.figures(control=Membership(np.zeros(5), np.zeros(200)))
     assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 1 / 201]  # above all of 200
     assert [figure.control for figure in figures.values()] == [0.5, 0.0, 0.0]
+
+
+def test_the_curve_and_the_wins_are_what_they_say(rng: np.random.Generator) -> None:
+    found = Membership(rng.integers(2, 12, 30), rng.integers(0, 10, 25))
+    of_members, of_others = found.wins()
+    above = (found.members[:, None] > found.others) + (found.members[:, None] == found.others) / 2
+    assert of_members == pytest.approx(above.mean(axis=1))
+    assert of_others == pytest.approx(above.mean(axis=0))
+    rates, shares = np.transpose(found.curve())
+    assert np.log(rates[[0, 1, -1]] * 25) == pytest.approx(np.log(25) * np.array([0, 1 / 39, 1]), abs=1e-3)
+    assert shares == pytest.approx([found.true_positive_rate(rate)[0] for rate in rates], abs=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 4, 8])
@@ -96,5 +107,6 @@ def test_delta_is_taken_off_and_nonsense_is_refused(rng: np.random.Generator) ->
     for arguments, delta, what in (((included, [1.0]), 0.0, "included"), ((included, excluded), 1.0, "delta")):
         with raising(InputError, what):
             bound_epsilon(*arguments, delta=delta)
+    assert bound_epsilon([1.0, 2.0], [0.0, 1.0], delta=0.0).epsilon == 0  # two of each are enough to ask
     with raising(InputError, "others"):
         Membership(included, np.array([math.nan]))

@@ -18,6 +18,7 @@ from mooring.metrics import (
     find_exposed_column,
     find_exposed_rows,
     find_exposed_value,
+    find_read_columns,
     infer_attribute,
     link,
     mean_figure,
@@ -42,10 +43,12 @@ def exposure(seed: int) -> Any:
     truth, rebuilt, guesses = rows_and_guesses(seed)
     few, carriers = {name: rows[:, :3] for name, rows in rebuilt.items()}, Carriers.of(truth)
     rng = np.random.default_rng(seed)
+    names = ("a", "b", "few", "two=x", "two=y").__getitem__  # the last two are one column
     found = (
         find_exposed_value(carriers, rebuilt.items(), guessed=guesses, name_of=lambda k, value: f"{k} = {value:g}"),
         find_exposed_column(truth, rebuilt.items(), guessed=guesses, names=str),
-        find_exposed_rows(truth[:, :3], few, guessed=guesses[1][:, :3], rng=rng).get("exposed_row"),
+        *find_exposed_rows(truth[:, :3], few, guessed=guesses[1][:, :3], rng=rng).values(),
+        *find_read_columns(truth, rebuilt.items(), guessed=guesses, names=names).values(),
     )
     return [one and (one[0], one[1].as_dict()) for one in found]
 
@@ -81,7 +84,8 @@ def epsilon_bounds() -> Any:
         included, excluded = shift + rng.standard_normal(n), rng.standard_normal(n)
         included[:betrayed] = 9.0
         found += [bound_epsilon(*pair, delta=1e-3).as_dict() for pair in ((included, excluded), (-excluded, -included))]
-    return found
+    few = [bound_epsilon(0.3 * k + rng.standard_normal(90), rng.standard_normal(70), delta=0.0) for k in range(12)]
+    return [*found, [one.epsilon for one in few]]
 
 
 def linkage() -> Any:

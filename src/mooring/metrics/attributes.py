@@ -21,7 +21,7 @@ from mooring.metrics.validation import finite_rows, finite_vector, require_lengt
 from mooring.randomness import require_generator
 from mooring.typing import Matrix
 
-_MAX_ITERATIONS = 1000
+_MAX_ITERATIONS, _ROUNDING = 1000, 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +177,6 @@ def _determinations(sums: Matrix) -> Matrix:
     """R² of attack and control: shape (..., 2), NaN where the truth does not vary."""
     n_rows, total, squares, *missed = np.moveaxis(sums, -1, 0)
     spread = squares - total**2 / n_rows
-    varies = spread > 1e-12 * squares
+    varies = spread > _ROUNDING * squares
     missing = np.stack(missed, axis=-1) / np.where(varies, spread, 1.0)[..., None]
     return np.where(varies[..., None], 1.0 - missing, math.nan)

@@ -25,7 +25,7 @@ from mooring.typing import Matrix
 
 FALSE_POSITIVE_RATES = {"membership_at_1_percent": 0.01, "membership_at_0.1_percent": 0.001}
 """The figures of true-positive rates, and the false-positive rate of each."""
-_N_THRESHOLDS, _LEAST_IN_TAIL = 60, 10
+_N_THRESHOLDS, _LEAST_IN_TAIL, _WIDEST_TAIL = 60, 10, 0.5
 _LARGEST_EPSILON = 1e3
 _N_ON_CURVE = 40
 
@@ -184,7 +184,7 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float) -> 
         return np.asarray(ndtri(true) - ndtri(false))
 
     n = sum(one.size for one in runs)
-    tails = np.geomspace(min(0.5, _LEAST_IN_TAIL / n), 0.5, _N_THRESHOLDS)
+    tails = np.geomspace(min(_WIDEST_TAIL, _LEAST_IN_TAIL / n), _WIDEST_TAIL, _N_THRESHOLDS)
     mu = _highest(separation, runs, np.array([0.5]))  # in the middle both rates are known best
     epsilon = max(0.0, _highest(ratio, runs, tails))
     return EpsilonBound(epsilon, gaussian_epsilon(mu, delta) if mu > 0 else 0.0, delta, LEVEL, n)
