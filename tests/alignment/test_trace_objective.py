@@ -1,6 +1,8 @@
 """The Procrustes objective that the optimiser minimises, against what can be computed in another way."""
 
+import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -69,3 +71,22 @@ def test_maps_that_rest_on_a_saddle_are_moved_off_it() -> None:
     optimiser.run(FixedPointGap(1, tolerance=1e-7), max_iterations=20)
     assert optimiser.converged.all()
     assert np.allclose(problem.objective(optimiser.points[0]), problem.objective(right))
+
+
+def test_an_estimate_that_once_was_too_low_is_trusted_less_from_then_on() -> None:
+    """By the gap over the estimate, of which a thousandth of the tolerance is the least that counts."""
+    gap = FixedPointGap(1, tolerance=1e-3)
+
+    def asked(estimate: float, found: float) -> tuple[bool, float]:
+        t = 2 * math.asin(found / math.sqrt(8))
+        turn = np.array([[math.cos(t), math.sin(t)], [-math.sin(t), math.cos(t)]])[None, None]
+        optimiser: Any = SimpleNamespace(
+            preconditioned=np.array([[estimate]]), problems=np.array([0]), evaluation=SimpleNamespace(extra=(turn,))
+        )
+        return bool(gap(optimiser)[0]), float(gap.gap[0])
+
+    assert asked(5e-4, 2e-3) == (False, pytest.approx(math.nan, nan_ok=True))  # four times as large as it seemed
+    assert not asked(2.6e-4, 1e-4)[0]
+    assert asked(2.4e-4, 1e-4) == (True, pytest.approx(1e-4))
+    assert not asked(1e-8, 2e-3)[0]  # as 1e-6: 2,000 times as large
+    assert [asked(estimate, 1e-4)[0] for estimate in (5.1e-7, 4.9e-7)] == [False, True]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from mooring.attacks import decoding
 from mooring.attacks.decoding import _PENALTIES, learn_decoder
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
 
@@ -105,3 +106,21 @@ def test_copies_of_records_change_nothing() -> None:
 
 def test_one_record_is_refused(refused: Callable[..., None]) -> None:
     refused(lambda: learn_decoder(projection(), population(1, seed=1)), "records", "two rows at least", "")
+
+
+@pytest.mark.parametrize(("n", "together"), [(3, 1), (12, 1), (23, 1), (24, 2), (60, 5), (95, 7), (96, 8), (200, 8)])
+def test_a_third_is_left_out_at_a_time_neighbours_together(
+    n: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of an eighth of what is left out, eight rows at most."""
+    learnt_from: list[set[int]] = []
+
+    def learn(_: Projection, rows: np.ndarray) -> decoding.LearnedDecoder:
+        learnt_from.append(set(rows[:, 0].astype(int).tolist()))
+        return decoding.LearnedDecoder(np.zeros((1, 2)), np.zeros(2), 0.0)
+
+    monkeypatch.setattr(decoding, "learn_decoder", learn)
+    records = np.column_stack([np.arange(n), np.ones(n)]).astype(float)
+    F = np.array([[1.0], [0.0]])
+    assert not decoding._comes_nearer(Projection(F, F.T, "gaussian"), records)
+    assert learnt_from == [{i for i in range(n) if i // together % 3 != fold} for fold in range(3)]

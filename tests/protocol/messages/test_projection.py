@@ -47,8 +47,9 @@ def test_a_public_projection_is_the_file_that_the_study_names(tmp_path: Path) ->
 
     good = projected(save({"matrix": F}))
     assert np.array_equal(study_projection(good).matrix, F)
+    study_projection(projected(save({"matrix": F * (1 + 3e-9)})))  # columns orthonormal to 1e-8
     for content in (
-        save({"matrix": F * 1.001}),
+        save({"matrix": F * (1 + 6e-9)}),
         save({"matrix": F[:, :2].copy()}),
         save({"matrix": F.astype(np.float32)}),
         save({"matrix": F, "more": F}),
@@ -57,6 +58,7 @@ def test_a_public_projection_is_the_file_that_the_study_names(tmp_path: Path) ->
     ):
         with pytest.raises(RefusedError):
             study_projection(projected(content))
+    good = projected(save({"matrix": F}))
     projected(save({"matrix": -F}))  # as good a projection, but not the one that the study names
     with pytest.raises(RefusedError):
         study_projection(good)
