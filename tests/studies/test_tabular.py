@@ -28,13 +28,14 @@ from mooring_studies.tabular.study import TableOptions, partition_tables, run_ta
 
 from mooring.attacks import REGISTRY
 from mooring.errors import InputError, StorageError
-from mooring.mechanisms import public_svd_projection
+from mooring.mechanisms import no_projection, public_svd_projection
 from mooring.mechanisms.secure_sum import PictureFeatures
 from mooring.randomness import Streams
-from mooring.tables import Partition
+from mooring.tables import Column, Partition
 from tests.raising import raising
 from tests.studies.support import Counting
 
+DENOISED = ("denoised", "kernel", "grid")
 NOISY = ["aa-i-gdp-anchor-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"]
 SIZES = {"cleveland": 60, "hungarian": 50, "switzerland": 30, "va": 40}
 OPTIONS: dict[str, Any] = {
@@ -260,7 +261,9 @@ def deployment() -> Deployment:
     labels = [np.arange(60) % 2 for _ in range(8)]
     rows = [rng.standard_normal((60, 5)) * [3, 2, 1, 1, 0.5] + 2 * own[:, None] for own in labels]
     data = Partition.from_parts(rows[:4], labels[:4], test=rows[4:], test_labels=labels[4:], rng=rng)
-    return make_deployment(data, projected_by="none", n_anchor_rows=20, n_queries=40, streams=Streams.for_experiment(2))
+    columns = tuple(Column(f"x{k}", "number", inferred=True, centre=0.0, spread=1.0) for k in range(5))
+    sizes = {"n_anchor_rows": 20, "n_queries": 40}
+    return make_deployment(data, no_projection(5), streams=Streams.for_experiment(2), columns=columns, **sizes)
 
 
 def played(deployment: Deployment, method: str, draw: int = 0, v: float = 0.0, sigma: float = 0.0) -> Any:
@@ -311,7 +314,7 @@ def test_denoising_is_measured_and_helps_against_much_private_data_noise(deploym
 def without_result(columns: dict[str, Any], attacks: list[str]) -> set[str]:
     """Attacks that left no column, a denoised one only where the plain one left some."""
     plain = {name for name in attacks if f"error:{name}" not in columns}
-    denoised = {f"{name}+denoised" for name in attacks if name not in plain}
+    denoised = {f"{name}+{denoiser}" for name in attacks if name not in plain for denoiser in DENOISED}
     return plain | {name for name in denoised if f"error:{name}" not in columns}
 
 
@@ -337,12 +340,8 @@ def test_every_attack_has_a_result_or_a_reason(deployment: Deployment, method: s
 
 
 def test_where_all_attacks_ran_nothing_is_said(deployment: Deployment) -> None:
-    columns = leakage(
-        deployment,
-        played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5),
-        attacks=["procrustes", "moments"],
-        seed=0,
-    )
+    simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
+    columns = leakage(deployment, simulation, attacks=["procrustes", "moments"], seed=0)
     assert without_result(columns, ["procrustes", "moments"]) == set()
     assert not {"attacks_not_run", "attacks_not_run_because"} & columns.keys()
 
@@ -493,7 +492,7 @@ def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_p
     assert [note for note in facts["notes"] if note.startswith("known-anchor did not apply at 16 of 26 points: ")]
     assert [note for note in facts["notes"] if note.startswith("procrustes did not run at 10 of 26 points: ")]
     names = results.where(method="c-gdp")["attacks_not_run"].tolist()
-    assert names == ["known-secret+denoised,known-anchor,procrustes"] * 2
+    assert names == ["known-secret+denoised,known-secret+kernel,known-secret+grid,known-anchor,procrustes"] * 2
     assert set(results.where(method="local-only")["attacks_not_run"]) == {None}
 
 
@@ -504,6 +503,36 @@ QUICK |= {"attacks": ["known-anchor", "procrustes"]}
 @pytest.fixture(scope="module")
 def finished(hospitals: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict], dict]:
     return run(table_spec(**QUICK), hospitals, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize("projected", [{}, {"public_share": 0.2, "n_components": 8}])
+def test_tables_are_attacked_through_every_denoiser_and_the_envelope_is_never_weaker_than_the_gaussian_alone(
+    hospitals: Path, tmp_path: Path, projected: dict[str, Any]
+) -> None:
+    results = Results.from_rows(run(table_spec(**QUICK, **projected), hospitals, tmp_path)[0])
+    for method, attack in zip(NOISY, ("procrustes", "known-anchor"), strict=False):
+        part = results.where(method=method)
+        for kind, sign in (("error", 1), ("match", -1)):
+            found = {name: sign * part[f"{kind}:{attack}+{name}"] for name in DENOISED}
+            assert np.isfinite(list(found.values())).all()
+            assert (sign * part.envelope(kind) <= found["denoised"]).all()
+    columns = results.where(method="aa-i-gdp-data-noise")  # cells have few values, which a Gaussian does not know
+    assert (columns["error:known-anchor+grid"] < columns["error:known-anchor+denoised"]).all()
+
+
+def test_attackers_of_a_table_know_its_columns_and_the_public_rows(hospitals: Path) -> None:
+    options = convert(OPTIONS | {"public_share": 0.2, "n_components": 8}, TableOptions)
+    streams, tables = Streams.for_experiment(4), load_hospitals(hospitals)
+    records, columns, projection = partition_tables(tables, options, 0, streams)
+    made = make_deployment(records, projection, n_anchor_rows=32, n_queries=20, streams=streams, columns=columns)
+    view = made.simulate(Point("aa-i-gdp")).view()
+    assert [one.name for one in view.columns] == [one.name for one in tables.schema.columns]
+    assert sum(one.width for one in view.columns) == view.projection.n_features == records.n_features
+    np.testing.assert_array_equal(view.reference_records[1], records.public)
+    known, codes = np.concatenate(view.reference_records) @ projection.matrix, view.reference_codes()
+    np.testing.assert_allclose(view.reference_rows, known)
+    for label, guess in zip(view.codes_of([1]), made.guess, strict=True):
+        np.testing.assert_allclose(guess, known[codes == label].mean(axis=0))
 
 
 @pytest.mark.parametrize("steps", [1, 9])
@@ -609,6 +638,7 @@ def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(small_landsc
         spread = next(one["standard_deviation"] for one in facts["cells"] if one["rows_each"] == n)
         assert sigma == pytest.approx(0.5 * spread, rel=0.1)
     assert not [name for name in rows[0] if name.startswith("own:")]
+    assert np.isfinite(results.where(method="aa-i-gdp-data-noise")["error:known-anchor+kernel"]).all()
     noisy_anchor = len(results.where(method="aa-i-gdp-anchor-noise"))
     assert sum(facts["attacks_not_run"]["known-anchor"].values()) == noisy_anchor
     assert facts["n_attacked"] == len(results) - len(results.where(method=["local-only", "pooled-raw"]))

@@ -3,7 +3,7 @@
 from mooring.audit.auditor import root_mean_square, run_audit
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.identification.linkage import LinkageTest, make_galleries, make_linkage_test
-from mooring.audit.leakage import Attempt, measure_leakage, run_attack, run_attack_batch, run_denoising
+from mooring.audit.leakage import Attempt, AttemptLog, measure_leakage, run_attack, run_attack_batch, run_denoising
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
 from mooring.audit.planning import Plan, plan_study
 from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, SumAudit, SumResult, find_strongest
@@ -23,6 +23,7 @@ __all__ = [
     "HEADLINE",
     "AttackOutcome",
     "Attempt",
+    "AttemptLog",
     "AuditResult",
     "AuditSettings",
     "EvaluationSpec",

@@ -215,7 +215,7 @@ class Auditor:
 
     def _simulate(self, point: OperatingPoint) -> Simulation:
         settings, projection = self.settings, self.projection_onto(point.n_components)
-        known = None
+        known, columns = None, settings.evaluation.columns
         if self.partition.public is not None:
             records = _on_device(self.partition.public, settings.device)
             known = PublicRows(records, projection.moved_to(records).encode(records), self.partition.public_labels)
@@ -226,7 +226,9 @@ class Auditor:
             anchor_noise_scale=point.anchor_noise_scale,
             data_noise_scale=self.rms(point.n_components) * point.data_noise_level,
             rng=np.random.default_rng([settings.seed, 8]),  # the same draws at every point: differences are the point's
-            settings=SimulationSettings(projection, n_anchor_rows=point.n_anchor_rows, public_rows=known),
+            settings=SimulationSettings(
+                projection, n_anchor_rows=point.n_anchor_rows, public_rows=known, columns=columns
+            ),
         )
 
     def sum_auditor(self) -> SumAuditor | None:

@@ -132,11 +132,10 @@ def measure_leakage(
     tuple of AttackOutcome, and examples of the strongest attack's rows or None
     """
     n_known, n_repeated = settings.n_known_rows, settings.n_repeated_uploads
-    shown = [
+    views = [
         simulation.view(settings.colluders, target, n_known_rows=n_known, n_repeated_uploads=n_repeated)
         for target in settings.targets or ()
     ]
-    views = [replace(view, columns=settings.evaluation.columns) for view in shown]
     evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}
@@ -218,7 +217,7 @@ class AttemptLog:
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
 
     def run(self, name: str) -> list[list[Attempt]]:
-        """The attack by itself on every view, and then through each denoiser that applies wherever the attack does."""
+        """The attack by itself on every view, and then through each denoiser; some attempts may have found nothing."""
         rngs = [np.random.default_rng([self.seed, 3, k]) for k in range(len(self.views))]
         plain = [run_attack(name, view, rng=rng) for view, rng in zip(self.views, rngs, strict=True)]
         self.plain[name] = [one.found for one in plain if one.found is not None]
@@ -228,8 +227,8 @@ class AttemptLog:
                 one if one.found is None else self._denoise(k, name, one.found, denoiser, rngs[k])
                 for k, one in enumerate(plain)
             ]
-            if all(one.found is not None or plain[k].found is None for k, one in enumerate(one_each)):
-                attempts.append(one_each)
+            attempts.append(one_each)
+            if _applies_alike(plain, one_each):
                 evidence = [one.found and one.found.evidence for one in one_each]
                 if all(one is not None for one in evidence):
                     self.evidence[one_each[0].name] = [to_numpy(one) for one in evidence]
@@ -276,7 +275,13 @@ def _outcomes_of(
     reasons = [one.reason for one in plain if one.found is None]
     if len(reasons) == len(plain):
         return [(AttackOutcome(name, reason=reasons[0]), None)]
-    return [_measured(one_each, evaluator, reasons) for one_each in (plain, *denoised)]
+    alike = [one_each for one_each in denoised if _applies_alike(plain, one_each)]
+    return [_measured(one_each, evaluator, reasons) for one_each in (plain, *alike)]
+
+
+def _applies_alike(plain: Sequence[Attempt], denoised: Sequence[Attempt]) -> bool:
+    """Whether a denoiser found something wherever the attack by itself did."""
+    return all(two.found is not None or one.found is None for one, two in zip(plain, denoised, strict=True))
 
 
 def _measured(

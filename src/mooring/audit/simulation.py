@@ -31,6 +31,7 @@ from mooring.mechanisms.kernel import (
 from mooring.mechanisms.methods import METHODS, Method, get_method
 from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
 from mooring.randomness import Streams
+from mooring.tables.schema import Column
 from mooring.typing import Array
 
 
@@ -53,6 +54,8 @@ class SimulationSettings:
     """With "float32" attackers see the numbers that `mooring share` writes."""
     public_rows: PublicRows | None = field(default=None, repr=False)
     """Which attackers have as well."""
+    columns: tuple[Column, ...] = ()
+    """Those that a table declares, which attackers know; empty where rows are not of a table."""
     secrets: Sequence[tuple[RigidMap, UploadNoise]] | None = field(default=None, repr=False)
     """Every participant's map and noise; by default from the streams."""
 
@@ -85,6 +88,7 @@ class Simulation:
     """Where noise came from."""
     precision: Precision = "float64"
     public_rows: PublicRows | None = field(default=None, repr=False)
+    columns: tuple[Column, ...] = field(default=(), repr=False)
 
     @cached_property
     def aligned(self) -> tuple[Array, ...]:
@@ -154,6 +158,7 @@ class Simulation:
             known_rows=self._known_rows(target, n_known_rows),
             repeated_uploads=tuple(self._uploaded_again(target, k) for k in range(n_repeated_uploads)),
             public_rows=self.public_rows,
+            columns=self.columns,
         )
 
     def _known_rows(self, target: int, n_known_rows: int) -> Array | None:
@@ -268,6 +273,7 @@ def simulate(
         streams,
         settings.precision,
         settings.public_rows,
+        settings.columns,
     )
 
 

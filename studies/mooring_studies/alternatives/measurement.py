@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from mooring.audit import AttackOutcome, AuditSettings, EvaluationSpec, LeakageEvaluator, find_strongest
+from mooring.mechanisms import no_projection
 from mooring.mechanisms.secure_sum import PictureFeatures, TableFeatures
 from mooring.metrics import Figure, Membership, find_exposed_rows, wilson
 from mooring.randomness import Streams
@@ -77,9 +78,13 @@ class AuditedRows:
         groups = [slice(at, at + len(one.categories)) for at, one in zip(ends, columns, strict=False) if one.categories]
         image_shape = (features.height, features.width) if isinstance(features, PictureFeatures) else None
         shape = RowShape(image_shape, tuple(groups))
-        n_anchor_rows = 4 * rows.n_features
         deployment = make_deployment(
-            rows, projected_by="none", n_anchor_rows=n_anchor_rows, n_queries=1000, streams=streams
+            rows,
+            no_projection(rows.n_features),
+            n_anchor_rows=4 * rows.n_features,
+            n_queries=1000,
+            streams=streams,
+            columns=columns,
         )
         spec = EvaluationSpec(image_shape, columns=columns, pixel_range=(-1.0, 1.0), n_examples=0)
         settings = AuditSettings(attacks, targets=TARGETS, evaluation=spec, seed=seed).for_data(rows)

@@ -166,6 +166,17 @@ class Results:
         return np.asarray(self["converged"] == 1, dtype=bool)
 
 
+def name_attack(attack: str, denoiser: str | None) -> str:
+    """What columns call an attack: through the Gaussian denoiser 'denoised', as in the first tables, else by its name.
+
+    Examples
+    --------
+    >>> name_attack("moments", None), name_attack("moments", "gaussian"), name_attack("moments", "grid")
+    ('moments', 'moments+denoised', 'moments+grid')
+    """
+    return attack if denoiser is None else f"{attack}+{'denoised' if denoiser == 'gaussian' else denoiser}"
+
+
 def write_results(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write rows as Parquet (see `encode_rows`), the whole file or nothing.
 

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from mooring import InputError
 from mooring.tables import (
     MISSING_WORDS,
+    Column,
     OpenTable,
     Partition,
     Records,
@@ -139,20 +140,21 @@ class TableRows:
         return (*self.unlike, *self.how)
 
 
-def standardise(parts: Partition, tables: TableRows) -> Partition:
-    """The same partition of `tables.records`, with numbers standardised by its training and public rows."""
+def standardise(parts: Partition, tables: TableRows) -> tuple[Partition, tuple[Column, ...]]:
+    """The same partition of `tables.records`, with numbers standardised by its training and public rows; the columns."""
     known = np.concatenate([*parts.train_indices, parts.public_indices])
     schema = fit_scale(tables.schema, tables.columns.take(known))
 
     def rows(indices: npt.NDArray[np.int64]) -> Matrix:
         return encode_table(schema, tables.columns.take(indices))
 
-    return replace(
+    encoded = replace(
         parts,
         train=tuple(rows(own) for own in parts.train_indices),
         test=tuple(rows(own) for own in parts.test_indices),
         public=None if parts.public is None else rows(parts.public_indices),
     )
+    return encoded, schema.columns
 
 
 def load_hospitals(data_dir: Path | None) -> TableRows:

@@ -20,6 +20,7 @@ from mooring.attacks import DENOISERS, CollusionView, Reconstruction, reconstruc
 from mooring.audit import SimulationSettings, run_attack, run_attack_batch, run_denoising, simulate
 from mooring.mechanisms import METHODS, Upload, UploadNoise
 from mooring.typing import Array, Matrix
+from mooring_studies.comparison.results import name_attack
 from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Levels
 from mooring_studies.images.evaluator import ImageEvaluator
 from mooring_studies.images.representations import AlignedDraws
@@ -73,8 +74,6 @@ class Findings:
     def add_denoised(self, attack: str, found: Reconstruction, view: CollusionView, *, draw: int) -> None:
         """Put what an attack rebuilt in one draw through every denoiser of the audit; take in where there was an error.
 
-        The Gaussian's columns are called 'denoised', as in the tables of before, the others' by their names.
-
         Parameters
         ----------
         attack, found, view, draw
@@ -83,8 +82,7 @@ class Findings:
         for denoiser in DENOISERS:
             denoised = run_denoising(attack, found, view, denoiser, rng=np.random.default_rng(0)).found
             if denoised is not None:
-                name = "denoised" if denoiser == "gaussian" else denoiser
-                self.add(f"{attack}+{name}", denoised.rows[None], np.array([draw]))
+                self.add(name_attack(attack, denoiser), denoised.rows[None], np.array([draw]))
 
     def audit(self) -> Findings:
         """Ask the auditor about everything taken in since it was last asked."""

@@ -9,12 +9,14 @@ spread between deployments can be told from the spread between draws.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mooring import InputError
+from mooring.attacks import PublicRows
 from mooring.audit import (
+    AttemptLog,
     EvaluationSpec,
     Guess,
     LinkageTest,
@@ -23,17 +25,15 @@ from mooring.audit import (
     make_galleries,
     make_linkage_test,
     root_mean_square,
-    run_attack,
-    run_denoising,
     simulate,
 )
 from mooring.geometry import to_numpy
 from mooring.mechanisms import METHODS, Projection, make_anchor
 from mooring.metrics import relative_error
 from mooring.randomness import Streams
-from mooring.tables import Partition
+from mooring.tables import Column, Partition
 from mooring.typing import Matrix
-from mooring_studies.comparison.results import Row
+from mooring_studies.comparison.results import Row, name_attack
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.tabular.skipped_attacks import GUESSING, LEFT_OUT, skipped_columns
 
@@ -67,21 +67,23 @@ class Deployment:
 
     Attributes
     ----------
-    rows : Partition
-        Projected and labelled training and test rows.
-    projected_by : str
-        The kind of projection, which an attack may ask for.
+    records, rows : Partition
+        Labelled training and test rows, before and after the public projection.
+    columns : tuple of Column
+        Those of a table, which attackers know, as they know the public rows of `records`.
     entropy : int
         Where secrets and noise come from.
     match : LinkageTest
         Ten-way galleries of the target's rows; `match.control` is what guessing without the upload scores.
     guess : array of shape (n_1, h)
-        The target's rows as the mean of the colluder's rows of the same class.
+        The target's rows as the mean of the colluder's and the public rows of the same class.
     """
 
+    records: Partition = field(repr=False)
     rows: Partition = field(repr=False)
+    projection: Projection = field(repr=False)
+    columns: tuple[Column, ...] = field(repr=False)
     anchor: Matrix = field(repr=False)
-    projected_by: str
     entropy: int = field(repr=False)
     match: LinkageTest = field(repr=False)
     guess: Matrix = field(repr=False)
@@ -98,16 +100,17 @@ class Deployment:
 
     def simulate(self, point: Point) -> Simulation:
         """Run the collaboration with this draw's noise."""
-        method, h = METHODS[point.method], int(self.anchor.shape[1])
-        flat = Projection(np.eye(h), np.eye(h), self.projected_by)  # the rows are projected already
+        method, known = METHODS[point.method], None
+        if self.records.public is not None and self.rows.public is not None:
+            known = PublicRows(self.records.public, self.rows.public, self.records.public_labels)
         return simulate(
-            self.rows.train,
-            self.rows.train_labels,
+            self.records.train,
+            self.records.train_labels,
             method=method,
             data_noise_scale=point.data_noise_scale if method.data_noise else 0.0,
             anchor_noise_scale=point.anchor_noise_scale if method.anchor_noise else 0.0,
             rng=DrawStreams(self.entropy, point.draw),
-            settings=SimulationSettings(projection=flat, anchor=self.anchor),
+            settings=SimulationSettings(self.projection, anchor=self.anchor, public_rows=known, columns=self.columns),
         )
 
     def error(self, rebuilt: Matrix) -> float:
@@ -117,15 +120,32 @@ class Deployment:
 
 
 def make_deployment(
-    rows: Partition, *, projected_by: str, n_anchor_rows: int, n_queries: int, streams: Streams
+    records: Partition,
+    projection: Projection,
+    *,
+    n_anchor_rows: int,
+    n_queries: int,
+    streams: Streams,
+    columns: tuple[Column, ...] = (),
 ) -> Deployment:
-    """Draw the anchor, build the galleries, guess without the upload.
+    """Project the rows, draw the anchor, build the galleries, guess without the upload.
 
     Parameters
     ----------
-    rows : Partition
-        Projected rows, with classes as labels.
+    records : Partition
+        With classes as labels.
+    projection : Projection
+        Of the records.
+    n_anchor_rows, n_queries : int
+        r, and most galleries.
+    streams : Streams
+        Where secrets and galleries come from.
+    columns : tuple of Column
+        Those that records were encoded by; empty where they are not of a table.
     """
+    train, test = (tuple(projection.encode(part) for part in parts) for parts in (records.train, records.test))
+    public = None if records.public is None else projection.encode(records.public)
+    rows = replace(records, train=train, test=test, public=public)
     assert rows.train_labels is not None
     assert rows.test_labels is not None
     own, seed = rows.train_labels[TARGET], int(streams.named("galleries").integers(2**31))
@@ -138,16 +158,21 @@ def make_deployment(
             got="none",
             cure="Give more test rows.",
         )
-    guess = Guess.of(rows.train[COLLUDER], rows.train_labels[COLLUDER], own).by_class
+    known, codes = rows.train[COLLUDER], rows.train_labels[COLLUDER]
+    if rows.public is not None and rows.public_labels is not None:
+        known, codes = np.concatenate([known, rows.public]), np.concatenate([codes, rows.public_labels])
+    guess = Guess.of(known, codes, own).by_class
     candidates = np.concatenate([rows.train[TARGET], *rows.test])
     match = make_linkage_test("match", galleries, candidates, control_rows=guess, floor_rows=rows.train[TARGET])
     anchor = make_anchor(n_anchor_rows, rows.n_features, rng=streams.named("anchor"))
     entropy = int.from_bytes(streams.named("secrets").bytes(32), "little")
-    return Deployment(rows, anchor, projected_by, entropy, match, guess)
+    return Deployment(records, rows, projection, columns, anchor, entropy, match, guess)
 
 
 def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable[str], seed: int) -> Row:
-    """Run every attack that applies, plain and denoised: columns `match:` and `error:`, the latter also for guessing.
+    """Run every attack that applies, plain and through every denoiser of the audit: columns `match:` and `error:`.
+
+    The latter also for guessing.
 
     Attacks that gave nothing are named with the reason: see `mooring_studies.tabular.skipped_attacks`.
 
@@ -160,16 +185,14 @@ def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable
     exact = view.method.uses_anchor and view.anchor_noise_scale == 0
     columns: Row = {GUESSING: deployment.error(deployment.guess)}
     reasons: dict[str, str] = {}
+    attempts = AttemptLog([view], seed)
     for name in attacks:
         if exact and name in _NEEDS_NOISY_ANCHOR:
             why = "A noiseless anchor gives the map exactly: it would say what known-anchor says."
             reasons[name] = f"{LEFT_OUT}: {why}"
             continue
-        rng = np.random.default_rng([seed, 3])
-        plain = run_attack(name, view, rng=rng)
-        denoised = [] if plain.found is None else [run_denoising(name, plain.found, view, "gaussian", rng=rng)]
-        for attempt in (plain, *denoised):
-            column = name if attempt.denoiser is None else f"{name}+denoised"
+        for (attempt,) in attempts.run(name):
+            column = name_attack(name, attempt.denoiser)
             if attempt.found is None:
                 reasons[column] = f"{attempt.outcome}: {attempt.reason}"
                 continue

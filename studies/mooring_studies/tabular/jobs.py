@@ -163,7 +163,7 @@ def measured(deployment: Deployment, point: Point, *, options: Options, seed: in
     return {
         **noise_columns(simulation),
         **leakage(deployment, simulation, attacks=options.attacks, seed=seed),
-        **utility(deployment.rows, simulation, learners=options.learners, seed=seed),
+        **utility(deployment.records, simulation, learners=options.learners, seed=seed),
     }
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from mooring.learners import LEARNERS
-from mooring.mechanisms import public_svd_projection
+from mooring.mechanisms import Projection, public_svd_projection
 from mooring.mechanisms.secure_sum import CONSTANT_SHARE, PictureFeatures, RowFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition, Records, partition
@@ -79,10 +79,11 @@ class LandscapeOptions(Options):
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Projected rows to deal and to test on, and where each stands among the digits."""
+    """Projected rows to deal, to test on and public ones, and where the first two stand among the digits."""
 
     train: Records = field(repr=False)
     test: Records = field(repr=False)
+    public: Records = field(repr=False)
     train_places: Indices = field(repr=False)
     test_places: Indices = field(repr=False)
 
@@ -155,7 +156,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
     facts = {"rows_from": digits.name, "data": dict(digits.checksums), "n_train": n_train, "n_test": n_test}
     notes = [
         *([] if digits.are_mnist else ["MNIST was not there: these are scikit-learn's digits, in a smaller grid"]),
-        "public rows, for the projection, are taken out of the training rows",
+        "public rows, for the projection, are taken out of the training rows; attackers have them",
         "local-only and pooled-raw learn from projected rows, as the joint model does",
         f"learner: {LEARNERS[options.learners[0]].description}",
         "private-data noise in the options is in standard deviations of the projected rows, columns centred",
@@ -209,6 +210,7 @@ def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> Pool:
     return Pool(
         Records(rows=projection.encode(train.rows[kept]), labels=train.labels[kept]),
         Records(rows=projection.encode(test.rows[tested]), labels=test.labels[tested]),
+        Records(rows=projection.encode(train.rows[public]), labels=train.labels[public]),
         kept,
         tested,
     )
@@ -229,9 +231,11 @@ def _deployment(pool: Pool, rows_each: int, p: int, options: LandscapeOptions, s
     train, test = pool.train, pool.test
     test_labels: list[Any] = np.array_split(np.asarray(test.labels), p)
     parts = partition(train, n_participants=p, rows_each=rows_each, test_share=0.0, rng=streams.named("deal"))
+    parts = replace(parts, test=tuple(np.array_split(test.rows, p)), test_labels=tuple(test_labels))
+    flat = np.eye(options.n_components)  # the rows are projected already
     return make_deployment(
-        replace(parts, test=tuple(np.array_split(test.rows, p)), test_labels=tuple(test_labels)),
-        projected_by="public-svd",
+        replace(parts, public=pool.public.rows, public_labels=pool.public.labels),
+        Projection(flat, flat, "public-svd"),
         n_anchor_rows=options.n_anchor_rows,
         n_queries=options.n_queries,
         streams=streams,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ from mooring.learners import LEARNERS
 from mooring.mechanisms import Projection, no_projection, public_svd_projection
 from mooring.mechanisms.secure_sum import TableFeatures
 from mooring.randomness import Streams
-from mooring.tables import Partition, partition
+from mooring.tables import Column, Partition, partition
 from mooring.typing import Matrix
 from mooring_studies.comparison.results import Row
 from mooring_studies.data.tables import TableRows, load_tables, standardise
@@ -98,8 +98,15 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
     encode_for_sums = cache(lambda: make_table_features(tables, declared_columns(options.source), spec.sums.n_hats))
     for deployment, rows_each in parts:
         streams, seed = deployment_streams(spec, deployment), spec.seed + 1000 * deployment
-        partition, projection = partition_tables(tables, options, rows_each, streams)
-        made = table_deployment(partition, projection, options, streams)
+        partition, columns, projection = partition_tables(tables, options, rows_each, streams)
+        made = make_deployment(
+            partition,
+            projection,
+            n_anchor_rows=4 * projection.n_components,
+            n_queries=options.n_queries,
+            streams=streams,
+            columns=columns,
+        )
         identity = {
             "deployment": deployment,
             "n_participants": partition.n_participants,
@@ -130,6 +137,7 @@ def _facts_of_tables(tables: TableRows, partition: Partition, options: TableOpti
             "auc columns: areas under the ROC curve, as deployed; auc_own_clean is the mean of participants' own",
             "alignment by mooring's own solver, not the paper's: iterations are not the power method's",
             "match and error are in the projected space; look-alikes are rows of the same class",
+            "attackers know the columns, and have the public rows if there are any",
             *NOTES,
         ],
     }
@@ -137,8 +145,10 @@ def _facts_of_tables(tables: TableRows, partition: Partition, options: TableOpti
 
 def partition_tables(
     tables: TableRows, options: TableOptions, rows_each: int, streams: Streams
-) -> tuple[Partition, Projection]:
+) -> tuple[Partition, tuple[Column, ...], Projection]:
     """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection.
+
+    The columns are those that the rows are encoded by.
 
     Parameters
     ----------
@@ -158,9 +168,9 @@ def partition_tables(
         by_group=tables.records.groups is not None,
         rng=streams.named("deal"),
     )
-    parts = standardise(split, tables)
+    parts, columns = standardise(split, tables)
     if options.n_components == 0:
-        return parts, no_projection(parts.n_features)
+        return parts, columns, no_projection(parts.n_features)
     if parts.public is None:
         raise InputError(
             "public_share of [options]",
@@ -168,7 +178,7 @@ def partition_tables(
             got="0",
             cure="Set some rows aside as public, or n_components = 0.",
         )
-    return parts, public_svd_projection(parts.public, options.n_components, rng=streams.named("projection"))
+    return parts, columns, public_svd_projection(parts.public, options.n_components, rng=streams.named("projection"))
 
 
 def sum_rows(parts: Partition, encode: Callable[[], tuple[TableFeatures, Matrix]]) -> SumRows:
@@ -177,40 +187,12 @@ def sum_rows(parts: Partition, encode: Callable[[], tuple[TableFeatures, Matrix]
     return SumRows(take_rows(parts, rows), features)
 
 
-def table_deployment(
-    partition: Partition, projection: Projection, options: TableOptions, streams: Streams
-) -> Deployment:
-    """The deployment in which all points of one split are measured.
-
-    Parameters
-    ----------
-    partition : Partition
-        Before projection.
-    projection : Projection
-    options : TableOptions
-        Queries and galleries.
-    streams : Streams
-    """
-    projected = replace(
-        partition,
-        train=tuple(projection.encode(part) for part in partition.train),
-        test=tuple(projection.encode(part) for part in partition.test),
-    )
-    return make_deployment(
-        projected,
-        projected_by=projection.kind,
-        n_anchor_rows=4 * projection.n_components,
-        n_queries=options.n_queries,
-        streams=streams,
-    )
-
-
 def _facts_of(deployment: Deployment, partition: Partition) -> Row:
     return {
         "rms": deployment.rms,
         "n_components": int(deployment.anchor.shape[1]),
         "n_anchor_rows": int(deployment.anchor.shape[0]),
-        "projection": deployment.projected_by,
+        "projection": deployment.projection.kind,
         "rows": [int(part.shape[0]) for part in partition.train][:10],
         "n_queries": len(deployment.match.galleries.queries),
         "match_guessing": deployment.match.control,

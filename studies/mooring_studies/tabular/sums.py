@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from mooring import StorageError
+from mooring.mechanisms import no_projection
 from mooring.mechanisms.secure_sum import FeatureMap, PictureFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition, Records, partition
@@ -259,9 +260,8 @@ def measure_rotation(rows: Partition, streams: Streams, *, seed: int) -> Row:
     seed : int
         For learners and attacks.
     """
-    deployment = make_deployment(
-        rows, projected_by="none", n_anchor_rows=4 * rows.n_features, n_queries=1000, streams=streams
-    )
+    flat, r = no_projection(rows.n_features), 4 * rows.n_features
+    deployment = make_deployment(rows, flat, n_anchor_rows=r, n_queries=1000, streams=streams)
     simulation = deployment.simulate(Point("aa-i-gdp"))
     found = utility(rows, simulation, learners=LEARNERS[:1], seed=seed)
     return found | leakage(deployment, simulation, attacks=("known-anchor",), seed=seed)
