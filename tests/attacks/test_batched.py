@@ -18,6 +18,7 @@ from mooring.attacks.moments import moments, moments_batch
 from mooring.attacks.procrustes import procrustes_estimate
 from mooring.attacks.pseudoinverse import least_squares_estimate, pseudoinverses
 from mooring.attacks.reconstruction import centred_anchor_pair
+from mooring.attacks.view import PublicRows
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
@@ -219,6 +220,7 @@ def test_views_of_different_rows_are_refused(refused: Callable) -> None:
         "colluders": replace(second, colluders=simulation.view(colluders=(2,)).colluders),
         "noise": replace(second, data_noise_scale=0.1),
         "anchor": replace(second, anchor=None),
+        "public rows": replace(second, public_rows=PublicRows(*[np.zeros((3, H))] * 2, np.arange(3))),
     }
     rng = np.random.default_rng(0)
     for other in others.values():

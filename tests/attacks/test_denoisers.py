@@ -184,6 +184,9 @@ def test_atoms_are_the_values_that_columns_can_have() -> None:
     filled = Column("c", "category", categories=("a", "b"), missing="indicate", fill="b")
     (group,) = make_atoms([filled], np.eye(3)[:2], 0.05)
     assert group.atoms.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    only_missing = Column("c", "category", categories=(), inferred=True, missing="indicate")
+    (group,) = make_atoms([only_missing], np.eye(2)[:, :1], 0.05)
+    assert group.atoms.tolist() == [[0], [1]]
 
 
 def test_an_atom_that_stands_for_several_values_is_as_likely_as_its_normal_density() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mooring.audit import AuditSettings, EvaluationSpec, Simulation, find_strongest, simulate
+from mooring.audit.identification import linkage
 from mooring.audit.identification.membership import audit_row_noise, make_membership_test
 from mooring.audit.leakage import measure_leakage
 from mooring.tables import Partition
@@ -91,3 +92,12 @@ def test_rows_that_nobody_uploaded_are_neither_the_colluders_nor_of_other_classe
         parts, test=tuple(part[:0] for part in parts.test), test_labels=tuple(part[:0] for part in parts.test_labels)
     )
     assert make_membership_test(simulation, views, none, EvaluationSpec(), seed=0) is None
+
+
+def test_an_embedding_keeps_what_it_was_last_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linkage, "_N_KEPT", 2)
+    asked: list[float] = []
+    embed = linkage.CachedEmbedding(lambda rows: asked.append(rows[0, 0]) or 2 * rows)  # type: ignore[func-returns-value]
+    for k in (1.0, 2.0, 1.0, 3.0, 1.0, 3.0, 2.0):
+        assert embed(np.full((1, 2), k)).tolist() == [[2 * k, 2 * k]]
+    assert asked == [1, 2, 3, 2]

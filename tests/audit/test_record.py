@@ -36,8 +36,9 @@ from mooring.audit.hazards import (
     warn_of_linkage,
     warn_of_linked_rows,
 )
-from mooring.audit.leakage import AttemptLog, _most_telling
-from mooring.audit.planning import Plan
+from mooring.audit.leakage import AttemptLog, _measured, _most_telling
+from mooring.audit.planning import Plan, planner
+from mooring.audit.planning.plan import find_safety
 from mooring.audit.planning.search import PointSearch
 from mooring.audit.result import AttackOutcome, AuditResult, References
 from mooring.audit.simulation import simulate
@@ -103,6 +104,24 @@ LANDSCAPES: dict[str, tuple[Callable[[OperatingPoint], float], dict[str, Any]]] 
     "at once": (lambda at: 0.9, {"limit": "mean error at least 0.5", "scored": False}),
     "few public rows": (lambda at: at.data_noise_level, {"limit": "mean error at least 0.5", "n_public": 11}),
 }
+
+
+def test_a_plan_names_the_least_epsilon_that_pays_on_the_rows_searched() -> None:
+    def result(epsilon: float | None, answer: str | None) -> Any:
+        point = SimpleNamespace(epsilon=epsilon)
+        return SimpleNamespace(point=point, gain=None if answer is None else SimpleNamespace(answer=answer))
+
+    sums: Any = SimpleNamespace(audit=lambda point: point, result=lambda results: [one.epsilon for one in results])
+    reporter: Any = SimpleNamespace(sum_auditor=lambda: sums)
+    cases: list[tuple[list[Any], Any, int]] = [
+        ([result(4.0, "pays"), result(2.0, "pays"), result(1.0, "does not pay"), result(None, "pays")], [2.0], 10),
+        ([result(4.0, "does not pay"), result(2.0, None)], None, 12),
+        ([result(4.0, None), result(None, "pays")], None, 0),
+    ]
+    with patch.object(planner, "state_sums", lambda one: ""):
+        for results, least, n_words in cases:
+            found, words = planner._report_sums(SimpleNamespace(results=results), reporter)  # type: ignore[arg-type]
+            assert (found, len(words.split())) == (least, n_words)
 
 
 @pytest.mark.parametrize("name", LANDSCAPES)
@@ -234,6 +253,25 @@ def test_an_attack_is_hopeless_only_where_it_was_measured() -> None:
         assert AttemptLog._is_hopeless(audit, [one]) is hopeless  # type: ignore[list-item]
 
 
+def test_an_attack_that_does_not_apply_to_one_target_is_measured_by_a_guess_or_not_at_all() -> None:
+    rows = np.eye(2)
+    given: Any = [
+        SimpleNamespace(name="a", found=SimpleNamespace(rows=rows, notes=("n",)), reason=""),
+        SimpleNamespace(name="a", found=None, reason="No."),
+    ]
+    for guess in (rows + 5, None):
+        measured: Any = SimpleNamespace(
+            target_slices=[0, 1], guessed=lambda _, guess=guess: guess, notes=lambda _: ("m",), figures=lambda rows: {}
+        )
+        outcome, found = _measured(given, measured, ["No."])
+        if guess is None:
+            assert (outcome, found) == (AttackOutcome("a", reason="No."), None)
+        else:
+            assert np.array_equal(found, np.vstack([rows, guess]))
+            assert (outcome.notes[0], outcome.notes[2]) == ("n", "m")
+            assert "1 of 2 targets: No." in outcome.notes[1]
+
+
 def test_the_attack_that_links_most_is_looked_at_whatever_its_error() -> None:
     cases = {"far": (0.8, 0.1), "near": (0.3, 0.2), "nearer": (0.2, 0.3), "linking": (0.9, 0.9)}
     outcomes = [
@@ -301,6 +339,13 @@ def test_rows_are_shown_in_words_of_every_column() -> None:
     columns = (Column("sex", "category", categories=("f", "m")), Column("age", "integer", 20, 60))
     rows = np.array([[1.0, 0.0, -1.0], [0.2, 0.7, 0.5]])
     assert EvaluationSpec(columns=columns).decode(rows) == [["f", "20"], ["m", "50"]]
+
+
+def test_points_are_safer_where_the_strongest_attack_recovers_less_and_least_where_none_was_measured() -> None:
+    near, far = (point(centred_error=figure(error), linkage=linked(1 - error)) for error in (0.2, 0.6))
+    for limit in map(LeakageLimit.parse, ("mean error at least 0.5", "linkage at most 0.5")):
+        assert find_safety(near, limit) < find_safety(far, limit)
+        assert find_safety(point(), limit) == -1
 
 
 def test_images_are_drawn_from_black_to_white_whatever_their_range() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members, trace_centres
@@ -15,8 +18,10 @@ from mooring.errors import InputError
 from mooring.learners import Fitted
 from mooring.tables import Column, Partition
 from mooring.typing import Matrix
+from tests.record import check_record
 
 RATE = "membership_at_1_percent"
+RECORD = Path(__file__).parent / "record.json"
 
 
 def test_halves_complement_each_other() -> None:
@@ -190,6 +195,29 @@ def test_names_of_classes_change_nothing() -> None:
     ]
     assert found[0] == found[1]
     assert found[0] == measure_trained_release("linear", rows, labels * 10**9, kind="classes", seed=0)
+
+
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_what_a_model_gives_away_is_on_record(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Membership and inversion of three columns, two of a category and one that never varies, and what is said of them."""
+
+    def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> Fitted:
+        nearest = (KNeighborsClassifier if kind == "classes" else KNeighborsRegressor)(2).fit(rows, labels)
+        return Fitted(name, kind, rows.mean(axis=0), 1.0, nearest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("mooring.audit.release.train_learner", memorise)
+    rng = np.random.default_rng(12)
+    codes = [rng.integers(0, 3, (30, 2)) for _ in range(3)]
+    rows = [np.hstack([np.eye(3)[part[:, 0]], part[:, 1:] / 2, np.ones((30, 1))]) for part in codes]
+    labels = [part.sum(axis=1) % 3 * 4 if kind == "classes" else part @ [1.0, 2.5] + rng.random(30) for part in codes]
+    partition = Partition.from_parts(rows, labels, rng=rng)
+    simulation = simulate(
+        partition.train, partition.train_labels, method="c-gdp-data-noise", data_noise_scale=0.1, rng=rng
+    )
+    columns = [Column("a", "category", categories=("a", "b", "c")), *(Column(name, "number", 0, 1) for name in "bc")]
+    found = measure_point_release(simulation, partition, learner="linear", seed=0, columns=columns)
+    assert found is not None
+    check_record(RECORD, f"release, {kind}", [found.as_dict(), re.findall(r"\d[\d.]*", str(found))])
 
 
 def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,8 @@ def test_a_figure_survives_json() -> None:
 
 def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
     figure = Figure("error", math.nan, Interval.unknown(), math.nan, None, None, 1, False)
+    told = Figure("error", 0.5, Interval(0.25, 0.75), None, None, None, 1, False)
+    assert [one.with_interval() for one in (figure, told)] == ["nan", "0.50 0.25–0.75"]
     plain = json.loads(json.dumps(figure.as_dict(), allow_nan=False))
     assert plain["value"] is plain["interval"]["low"] is plain["chance"] is None
     again = Figure.from_dict(plain)

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from mooring.errors import InputError
 from mooring.mechanisms import NeighboringRelation, calibrate_gaussian
-from mooring.metrics import EpsilonBound, Membership, bound_epsilon, clopper_pearson
+from mooring.metrics import EpsilonAudit, EpsilonBound, Membership, bound_epsilon, clopper_pearson
 from mooring.metrics.membership import gaussian_epsilon
 from tests.raising import raising
 
@@ -52,6 +52,16 @@ def test_rates_at_few_false_positives() -> None:
     figures = found.figures(control=Membership(np.zeros(5), np.zeros(200)))
     assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 1 / 201]  # above all of 200
     assert [figure.control for figure in figures.values()] == [0.5, 0.0, 0.0]
+
+
+def test_some_members_are_told_at_the_thresholds_that_hold_for_all_and_a_claim_holds_up_to_what_was_measured() -> None:
+    found, control = Membership(np.arange(20.0), np.arange(10.0)), Membership(np.arange(20.0) + 3, np.arange(10.0))
+    some = found.outlying_figures(np.arange(20) < 13, control)
+    assert list(some) == ["outlying_membership_at_1_percent", "outlying_membership_at_0.1_percent"]
+    assert [(one.value, one.control, one.n) for one in some.values()] == [(3 / 13, 6 / 13, 13)] * 2
+    assert found.outlying_figures(np.arange(20) < 13)["outlying_membership_at_1_percent"].control is None
+    bounds = [EpsilonBound(*pair, 1e-5, 0.95, 9) for pair in ((2.0, 1.0), (1.0, 2.0), (2.1, 1.0), (1.0, 2.1))]
+    assert [EpsilonAudit(2.0, 1.9, one).holds for one in bounds] == [True, True, False, False]
 
 
 def test_the_curve_and_the_wins_are_what_they_say(rng: np.random.Generator) -> None:

@@ -289,7 +289,7 @@ def _mixture(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> 
     level = -xp.linalg.slogdet(S)[1] / 2
     step = max(1, _BLOCK_NUMBERS // atoms.rows.shape[0])
     parts = []
-    for start in range(0, rows.shape[0], step):
+    for start in range(0, max(1, rows.shape[0]), step):
         own = rows[start : start + step, :]
         turned = own @ inverse
         logs = own @ scaled.T - squares
@@ -306,8 +306,6 @@ def _mixture(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> 
         bent = weights @ bends - 2 * xp.sum(middle * turned, axis=1) + xp.sum(turned * turned, axis=1)
         value = top + xp.log(total) - xp.sum(own * turned, axis=1) / 2 + level
         parts.append((value, gradient, bent - xp.sum(xp.linalg.diagonal(inverse))))
-    if not parts:
-        return Density(rows[:, 0], rows, rows[:, 0])
     return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
 
 
