@@ -54,7 +54,7 @@ def check(
     if fit_only:
         return _check_fit(console, data, study, ignore or ())
     from mooring.atomic_io import require_writable, write_atomically
-    from mooring.report import render_check, summarise
+    from mooring.report import render_check
 
     if output is not None:
         require_writable(output, what="the page", inputs=(data, study, anchor))
@@ -69,8 +69,7 @@ def check(
         if (code := _check_fit(console, data, study, ignore or (), only_misfits=True)) is not None:
             return code
         raise
-    decision = summarise(agreed, {"check": found.as_dict()})["decision"]
-    told = found.as_dict() | {"decision": decision["words"]}
+    decision, told = found.decision, found.as_dict()
     record = participant.keep_record("check", told, command=execution.quote_command())
     page = output or participant.vault.study_folder(agreed.folder_name) / "check.html"
     write_atomically(page, render_check(agreed, record).encode(), mode=0o600, what="the page")

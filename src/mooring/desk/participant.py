@@ -203,17 +203,16 @@ def _dealing(desk: Desk, person: Participant) -> Step:
 
 
 def _check(desk: Desk, person: Participant, values: Values, progress: Progress) -> Outcome:
-    from mooring.report import render_check, summarise
+    from mooring.report import render_check
 
     name, ignore = values["data"], split_columns(values["ignore"])
     page, command = desk.workspace.root / "check.html", spell_command("check", name, *_ignored(ignore))
     require_writable(page, what="the page")
     found = person.check(desk.workspace.root / name, ignore=ignore, progress=progress)
-    decision = summarise(person.study, {"check": found.as_dict()})["decision"]
-    record = person.keep_record("check", found.as_dict() | {"decision": decision["words"]}, command=command)
+    record = person.keep_record("check", found.as_dict(), command=command)
     write_atomically(page, render_check(person.study, record).encode(), mode=0o600, what="the page")
-    is_whole = not found.exceeded and decision["answer"] != "do not share"
-    return Outcome((decision["words"], "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
+    is_whole = not found.exceeded and found.decision["answer"] != "do not share"
+    return Outcome((found.decision["words"], "Why is on the page."), page=page.name, command=command, is_whole=is_whole)
 
 
 def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) -> Step:

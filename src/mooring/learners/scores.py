@@ -43,8 +43,9 @@ class Score(Serializable):
         return "undefined" if math.isnan(value) else f"{value:.2f}" if self.metric == "R²" else f"{value:.1%}"
 
     def with_interval(self) -> str:
-        """The score and its interval."""
-        return f"{self} [{self.written(self.low)}, {self.written(self.high)}]"
+        """The score and its interval, if it is known."""
+        known = f"[{self.written(self.low)}, {self.written(self.high)}]"
+        return f"{self} {'(no interval)' if math.isnan(self.low) else known}"
 
 
 @dataclass(frozen=True)

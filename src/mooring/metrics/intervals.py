@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,7 @@ from mooring.randomness import require_generator
 from mooring.serialization import Serializable
 from mooring.typing import Indices, Matrix
 
+_SHARES = ("roster", "holder", "claims_right", "columns read")  # in whole percent
 LEVEL = 0.95
 """The confidence level of every interval."""
 N_RESAMPLES = 2000
@@ -122,6 +124,24 @@ class Figure(Serializable):
         if not self.interval.known:
             return f"{self.value:.2f}"
         return f"{self.value:.2f} {self.interval.low:.2f}–{self.interval.high:.2f}"
+
+    def describe(self) -> dict[str, Any]:
+        """Value, interval, and the levels that it is read against, as text; None where not known."""
+
+        def written(value: float | None) -> str | None:
+            """A share as a percentage, decibels with one digit, the rest with two."""
+            if value is None or math.isnan(value):
+                return None
+            digits = ".1f" if self.name == "psnr" else ".2f"
+            if "linkage" in self.name or self.name in _SHARES:
+                digits = ".0%"
+            elif self.name.startswith(("carriers of", "membership_at", "outlying_", "register", "claims", "rows well")):
+                digits = ".2%"
+            return f"{value:{digits}}"
+
+        interval = [written(self.interval.low), written(self.interval.high)] if self.interval.known else None
+        levels = {name: written(getattr(self, name)) for name in ("chance", "control", "floor")}
+        return {"value": written(self.value) or "–", "interval": interval, **levels}
 
 
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:

@@ -12,14 +12,13 @@ from mooring import METHODS, AuditResult, Plan
 from mooring.attacks import REGISTRY
 from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
+from mooring.audit.decision import decide_audit, state_leakage
 from mooring.audit.hazards import state_own_sums
 from mooring.mechanisms.secure_sum.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
-from mooring.report.decision import decide_audit
 from mooring.report.frame import render_page, render_sentence
-from mooring.report.numbers import describe_figure, describe_score
-from mooring.report.verdict import state_leakage
+from mooring.report.numbers import describe_score
 
 _MEMBERSHIP = ("membership_at_1_percent", "membership_at_0.1_percent")
 RISKS = {
@@ -209,7 +208,7 @@ def _describe_persons(examples: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _strongest(one: PointResult | SumResult, measure: str) -> dict[str, Any] | None:
     worst = one.worst(measure)
-    return None if worst is None else {"attack": worst[0], "name": worst[1].name, **describe_figure(worst[1])}
+    return None if worst is None else {"attack": worst[0], "name": worst[1].name, **worst[1].describe()}
 
 
 def _detail(one: PointResult) -> dict[str, Any]:

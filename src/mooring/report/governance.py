@@ -11,9 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mooring.mechanisms.secure_sum.guarantee import state_odds
 from mooring.report.frame import load_template
-from mooring.report.numbers import describe_figure
 from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
@@ -146,13 +144,13 @@ def _attacked_rows(summary: Mapping[str, Any]) -> list[tuple[str, PointResult]]:
 def _attacked_sums(study: Study, summary: Mapping[str, Any]) -> list[tuple[str, SumResult]]:
     """Results at the study's own ε; others say nothing of it."""
     from mooring.audit import AuditResult, SumAudit
+    from mooring.audit.decision import select_sums
 
-    settings, found = study.sum_scheme.settings, []
+    settings = study.sum_scheme.settings
+    found: list[tuple[str, SumResult]] = []
     for title, plain in summary["attacked"].items():
         sums = AuditResult.from_dict(dict(plain)).sums if "points" in plain else SumAudit.from_dict(dict(plain))
-        for one in () if sums is None else sums.results:
-            if (one.point.epsilon, one.point.delta) == (settings.epsilon, settings.delta):
-                found.append((title, one))
+        found += [(title, one) for one in select_sums([sums], settings)]
     return found
 
 
@@ -161,7 +159,7 @@ def _list_figures(one: PointResult | SumResult, source: str) -> list[dict[str, A
     found = []
     for measure, words in _MEASURES.items():
         worst = one.worst(measure)
-        if worst is not None and (written := describe_figure(worst[1]))["value"] != "–":
+        if worst is not None and (written := worst[1].describe())["value"] != "–":
             found.append({"source": source, "measure": words, "attack": worst[0], "n": worst[1].n, **written})
     return found
 
@@ -204,8 +202,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
     )
     if settings.epsilon is None:
         return {
-            "guarantee": "There is no guarantee: the sums carry no noise. The total, and the model, may tell whether a "
-            "given row is in it.",
+            "guarantee": settings.state_guarantee(),
             "sealing": sealed,
             "assumptions": _assumptions(study),
         }
@@ -217,8 +214,7 @@ def describe_guarantee(study: Study) -> dict[str, str]:
         "protected": f"Every {unit}, of every participant that follows the protocol.",
         "against": f"The analyst and up to {count_noun(c, 'participant')} who {_helps(c)} it, with all that they hold and "
         "whatever they do, and everybody who has the model, with any further knowledge.",
-        "guarantee": f"({settings.epsilon:g}, {settings.delta:g})-differential privacy for adding or removing one "
-        f"{settings.unit}. {state_odds(settings.epsilon, settings.delta, settings.unit)}",
+        "guarantee": settings.state_guarantee(),
         "sealing": sealed,
         "assumptions": _assumptions(study),
         "limits": "What the same rows spend in several such studies adds up; the vault counts it. A "

@@ -8,28 +8,6 @@ from typing import Any
 
 from mooring.learners import Gain, Score
 from mooring.learners.evaluation import Evaluation
-from mooring.metrics import Figure
-
-_SHARES = ("roster", "holder", "claims_right", "columns read")  # in whole percent
-
-
-def describe_figure(figure: Figure) -> dict[str, Any]:
-    """A figure of leakage: value, interval, and the levels that it is read against, as text; None where not known."""
-
-    def written(value: float | None) -> str | None:
-        """A share as a percentage, decibels with one digit, the rest with two."""
-        if value is None or math.isnan(value):
-            return None
-        digits = ".1f" if figure.name == "psnr" else ".2f"
-        if "linkage" in figure.name or figure.name in _SHARES:
-            digits = ".0%"
-        elif figure.name.startswith(("carriers of", "membership_at", "outlying_", "register", "claims", "rows well")):
-            digits = ".2%"
-        return f"{value:{digits}}"
-
-    interval = [written(figure.interval.low), written(figure.interval.high)] if figure.interval.known else None
-    levels = {name: written(getattr(figure, name)) for name in ("chance", "control", "floor")}
-    return {"value": written(figure.value) or "–", "interval": interval, **levels}
 
 
 def describe_score(score: Score | Gain | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mooring.audit import AuditResult, SumAudit
+from mooring.audit.decision import state_promise
 from mooring.learners import Score
 from mooring.report.audit_page import describe_audit, describe_sums
 from mooring.report.charts import draw_calibration
@@ -68,12 +69,11 @@ def describe_contributors(study: Study, records: Records) -> list[dict[str, Any]
     return found
 
 
-def state_promise(study: Study) -> list[str]:
+def list_promises(study: Study) -> list[str]:
     """What an upload gives away, first: the guarantee, or that there is none."""
     said = describe_guarantee(study)
     protected = [f"Protected: {said['protected']} Against: {said['against']}"] if "protected" in said else []
-    asked = f"Can they tell that a {study.sum_scheme.settings.unit} is in it?"
-    return [f"{asked} {said['guarantee']}", *protected]
+    return [state_promise(study.sum_scheme.settings), *protected]
 
 
 def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult, SumAudit, SumResult
+from mooring.audit.decision import decide_upload, select_sums, weigh_audit, weigh_sums
 from mooring.audit.hazards import state_sums
-from mooring.report.decision import decide, weigh_audit, weigh_sums
-from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
-from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_scheme, list_attention, state_promise
-from mooring.report.verdict import judge, limits_not_kept, read_own_result
+from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_scheme, list_attention, list_promises
+from mooring.report.verdict import judge, read_own_result
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -57,7 +56,7 @@ def summarise(
     return {
         **_frame(records, made),
         "study": None if study is None else _described(study),
-        "decision": _decide(records, weighed, verdict, "these rows"),
+        "decision": decide_upload("these rows", weighed, records, verdict["joining"]),
         "verdict": verdict,
         "participants": _participants(study, records),
         "set_aside": list(records.get("intake", {}).get("set_aside") or ()),
@@ -74,14 +73,11 @@ def _summarise_sums(
 ) -> dict[str, Any]:
     scores = _scores(records, [], noisy=False)
     verdict = judge(records, [], scores, noisy=False)
-    leakage, attention = state_promise(study), list_attention(records)
+    leakage, attention = list_promises(study), list_attention(records)
     sentences = {**verdict["sentences"], "leakage": leakage, "attention": attention}
     own, settings, checked = _own_rows(records), study.sum_scheme.settings, records.get("check", {}).get("sums")
     attacked = [SumAudit.from_dict(dict(checked))] if checked else []
-    simulated = None if audit is None else AuditResult.from_dict(dict(audit)).sums
-    attacked += [] if simulated is None else [simulated]
-    promised = settings.epsilon, settings.delta
-    tried = [one for found in attacked for one in found.results if (one.point.epsilon, one.point.delta) == promised]
+    tried = select_sums([*attacked, None if audit is None else AuditResult.from_dict(dict(audit)).sums], settings)
     if not verdict["joining_measured"]:
         told = [f"In the audit's simulation {state_sums(one)}" for one in tried if one.gain is not None][:1]
         answers = [{"kind": "simulation", "answer": one.gain.answer} for one in tried if one.gain is not None]
@@ -92,7 +88,7 @@ def _summarise_sums(
     return {
         **_frame(records, made),
         "study": _described(study),
-        "decision": _decide(records, weighed, verdict, "sums over these rows"),
+        "decision": decide_upload("sums over these rows", weighed, records, verdict["joining"]),
         "verdict": verdict | {"sentences": sentences, "leakage_measured": True, "attention": {}},
         "participants": describe_contributors(study, records),
         "training": records.get("training"),
@@ -101,25 +97,6 @@ def _summarise_sums(
         "attacked": {title: found for title, found in (("the self-attack", checked), ("the audit", audit)) if found},
         "own_rows": own and own | {"epsilon_in_all": records.get("share", {}).get("epsilon_in_all")},
     }
-
-
-def _decide(
-    records: Records, weighed: Sequence[dict[str, Any]], verdict: Mapping[str, Any], what: str
-) -> dict[str, Any]:
-    """The decision, by what a role's records say of leakage and of joining."""
-    question = f"Should you share {what}?" if "check" in records else "Should participants share in this study?"
-    if "share" in records:
-        question = f"You shared {what}. Should you, by what is measured?"
-    broken = limits_not_kept(records)["limits"]
-    if broken and not any(one["answer"] == "do not share" for one in weighed):
-        words = f"the check does not show that {' and '.join(map(repr, broken))} is kept, which the study asks for"
-        weighed = [*weighed, {"answer": "do not share", "reasons": [words]}]
-    if refused := [] if "share" in records else records.get("check", {}).get("refused") or []:
-        reasons = [f"'mooring share' refuses them: {reason}" for reason in refused]
-        weighed = [{"answer": "do not share", "reasons": reasons}, *weighed]
-    answers = [fact["answer"] for fact in verdict["joining"] if fact["answer"] is not None]
-    found = decide(question, weighed, answers)
-    return found | {"words": render_sentence("verdict.txt.jinja", "decision", found)}
 
 
 def _frame(records: Records, made: str | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mooring.audit import AuditResult
-from mooring.audit.hazards import state_exposure, state_membership
+from mooring.audit.decision import state_alone, state_leakage
 from mooring.learners import Gain
 from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_score, score_from
@@ -53,9 +53,8 @@ def judge(
     for audit, result in results:
         one = result.headline_point
         if audit["source"] == "audit" and result.references.local_only is not None and one is not None:
-            answer = (
-                None if audit["point"] is None or one.gain is None else one.gain.answer
-            )  # of the study's point alone
+            # of the study's point alone
+            answer = None if audit["point"] is None or one.gain is None else one.gain.answer
             joining.append({"kind": "simulation", "words": result.joining(), "answer": answer})
     if joining and not any(entry["group"] == "pooled raw" and entry["score"] for entry in scores):
         joining.append({"kind": "pooled raw not known", "answer": None})
@@ -113,18 +112,8 @@ def _list_joining(records: Records, *, noisy: bool) -> list[Fact]:
         scores = {"score": describe_score(joint), "local": local}
         found.append({"kind": "new rows", "rows": predict.get("rows"), **scores, **said})
     elif (own := score_from(check.get("local_only"))) is not None:
-        found.append({"kind": "own rows", "score": describe_score(own), "answer": None})
+        found.append({"kind": "own rows", "words": state_alone(own), "answer": None})
     return found
-
-
-def state_leakage(result: AuditResult) -> list[str]:
-    """Whether rows can be told to be in, what is rebuilt, and what is most exposed, where the headline is."""
-    one = result.headline_point
-    if one is None or not result.trustworthy:
-        return [result.headline(), *result.warnings]
-    told = state_membership(one)
-    exposed = [f"Most exposed: {words}." for words in state_exposure(one)[:1]]
-    return [*([] if told is None else [told]), result.headline(), *exposed]
 
 
 def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[str]:

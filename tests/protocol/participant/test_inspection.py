@@ -15,7 +15,7 @@ from mooring.audit import AuditResult
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant import inspection
-from mooring.protocol.participant.inspection import Inspection, inspect
+from mooring.protocol.participant.inspection import Inspection, conclude, inspect
 from mooring.report import draw_audit
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
@@ -148,7 +148,7 @@ def test_known_rows_and_noise_are_always_spoken_of(method: str) -> None:
     assert "knows 6 of your rows" in said
     assert "exactly where rows carry no noise" in said
     assert ("no anchor noise, however strong, protects rows" in said) == (NOISE[method][0] == 0)
-    assert "no anchor noise" in found.verdict
+    assert ("anchor noise protects the anchor only" in said) == (NOISE[method][0] > 0)
     assert "lower bound" in found.verdict
     assert "here 160 rows of yours" in found.verdict
     odd = looked_at(gaussian(41), classes(41), study(method=method))
@@ -196,7 +196,7 @@ def test_limits_of_the_study_that_rows_do_not_keep_are_named(bound: str, kept: b
     agreed = replace(study(method="aa-i-gdp"), upload_limits=(limit,))
     found = inspect(agreed, encoded(gaussian(), classes()), attacks=["known-anchor"])
     assert found.exceeded == (() if kept else (limit,))
-    assert (limit in found.verdict) is not kept
+    assert (conclude(agreed, found).decision["answer"] == "do not share") is not kept
     nothing = inspect(agreed, encoded(gaussian()[:2], classes()[:2]), attacks=["known-anchor"])
     assert nothing.exceeded == (limit,)  # no attack, no trust
 
@@ -260,7 +260,7 @@ def test_every_attack_is_tried_and_the_record_becomes_json_and_back() -> None:
     plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     expected = {
         *("rows", "class_counts", "hazards", "warnings", "local_only"),
-        *("noise", "self_attack", "sums", "verdict", "exceeded", "refused", "rows_digest"),
+        *("noise", "self_attack", "sums", "verdict", "exceeded", "refused", "decision", "rows_digest"),
     }
     assert set(plain) == expected
     assert set(plain["noise"]) == {"data_noise_scale", "rms", "level", "anchor_noise_scale"}

@@ -1,6 +1,7 @@
 """A participant from Python: what the analyst delivered, in a folder or at an address, is good to predict with."""
 
 import json
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from mooring.learners import Gain, Score
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Predictions
-from mooring.report import collect_records, summarise
+from mooring.report import collect_records, render_check, summarise
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.protocol.conftest import SmallStudy
@@ -137,9 +138,26 @@ def test_neither_another_seed_nor_another_table_undoes_a_check(
     if tables[0]:  # other rows: their check is not held against these, which need no override
         assert one.share(table, output=output, override="Dr. Ash: to be safe").override == ""
         return
-    assert (found.exceeded, "An earlier check" in found.verdict) == (given.study.upload_limits, True)
+    assert (found.exceeded, found.decision["answer"]) == (given.study.upload_limits, "do not share")
     with raising(RefusedError, "the upload", reason="does not show"):
         one.share(table, output=output)
+
+
+@pytest.mark.parametrize("kind", ["rotation", "sums"])
+def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
+    kind: str, small_study: SmallStudy, folder: Path
+) -> None:
+    given: Any = small_study if kind == "rotation" else make_sum_study(folder / "sums", p=3, epsilon=2.0)
+    found = Participant(given.study, given.vaults[1]).check(given.table(1))
+    summary = summarise(given.study, {"check": found.as_dict()})
+    page, shown = unescape(render_check(given.study, found.as_dict())), unescape(found._repr_html_())
+    decision, said = summary["decision"], summary["verdict"]["sentences"]
+    assert found.decision == decision
+    assert shown.startswith(f"<p><b>{decision['words']}</b></p>")
+    assert f'<p class="answer">{decision["answer"].capitalize()}' in page
+    for words in (decision["question"], *decision["reasons"], said["leakage"][0], said["joining"][0]):
+        assert words in page
+        assert words in shown
 
 
 DAMAGE: list[Any] = [

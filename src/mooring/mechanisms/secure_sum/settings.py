@@ -20,6 +20,7 @@ from mooring.mechanisms.secure_sum.guarantee import (
     SumNoise,
     SumPrivacy,
     calibrate_sums,
+    state_odds,
 )
 from mooring.mechanisms.secure_sum.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
@@ -106,6 +107,14 @@ class SumSettings:
         """How many of so many combiners open the total."""
         least = max(self.n_colluders + 1, (2 * n_combiners + self.n_colluders) // 3 + 1)
         return self.threshold or min(n_combiners, least)
+
+    def state_guarantee(self) -> str:
+        """What is promised, and what it means for any test of membership, in sentences."""
+        if self.epsilon is None:
+            said = "There is no guarantee: the sums carry no noise."
+            return f"{said} The total, and the model, may tell whether a given row is in it."
+        promise = f"({self.epsilon:g}, {self.delta:g})-differential privacy for adding or removing one {self.unit}."
+        return f"{promise} {state_odds(self.epsilon, self.delta, self.unit)}"
 
     def state_spare(self, n_combiners: int) -> str:
         """A sentence where no combiner of so many is to spare, else nothing; where their number is open (0), when."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,18 @@ from mooring.audit import (
     PointResult,
     References,
     SumAudit,
+    SumResult,
     root_mean_square,
     run_audit,
+)
+from mooring.audit.decision import (
+    Decision,
+    decide_upload,
+    select_sums,
+    state_alone,
+    state_leakage,
+    weigh_audit,
+    weigh_sums,
 )
 from mooring.audit.hazards import (
     hazards_of_columns,
@@ -29,8 +39,6 @@ from mooring.audit.hazards import (
     hazards_of_rows,
     judge_leakage,
     rows_of_rare_values,
-    state_exposure,
-    state_membership,
 )
 from mooring.learners import Score, choose_learner, cross_validate, score
 from mooring.learners.fitting import ROW_FOLDS, row_folds
@@ -87,6 +95,8 @@ class Inspection:
     """Keyed: by it `share` knows these very rows again."""
     refused: tuple[str, ...] = ()
     """Why `share` takes no such rows, whatever attackers make of them; what helps is among the hazards."""
+    decision: Decision = field(default_factory=dict)
+    """The question, the answer (share, do not share, or cannot tell), its reasons, and all of these in words."""
 
     @property
     def level(self) -> float | None:
@@ -108,6 +118,7 @@ class Inspection:
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
             "refused": list(self.refused),
+            "decision": self.decision.get("words", ""),
             "rows_digest": self.rows_digest,
         }
 
@@ -115,7 +126,9 @@ class Inspection:
         rows = [] if self.self_attack is None else [self.self_attack.list_points()]
         tables = rows if self.sums is None else [self.sums.list_results()]
         fits = count_noun(self.n_rows, "row fits", "rows fit")
-        return render_html(f"{fits}.", self.verdict, *self.exceeded, *self.hazards, *self.warnings, tables=tables)
+        alone = "" if self.local_only is None else state_alone(self.local_only)
+        first = self.decision.get("words", ""), self.verdict, alone, f"{fits}."
+        return render_html(*first, *self.hazards, *self.warnings, tables=tables)
 
 
 def inspect(
@@ -168,17 +181,21 @@ def inspect(
         anchor_noise_scale=study.anchor_noise_scale,
         rms=root_mean_square([rows], projection) if rows.shape[0] else 0.0,
         self_attack=result,
-        verdict=state_exceeded(exceeded) + _verdict(study, result),
+        verdict=_verdict(result),
         exceeded=exceeded,
     )
 
 
-def state_exceeded(limits: Sequence[str]) -> str:
-    """What a verdict begins with where the study's limits are not kept."""
-    names = ", ".join(f"'{one}'" for one in limits)
-    return (
-        f"Do not share: the study asks for {names}, and it is not shown that your rows keep to it. " if limits else ""
-    )
+def conclude(study: Study, found: Inspection) -> Inspection:
+    """The same with its decision: the one that its page leads with."""
+    what, limits = "these rows" if study.sums is None else "sums over these rows", study.upload_limits
+    if found.self_attack is not None:
+        weighed = [weigh_audit(found.self_attack, limits)]
+    else:
+        settings = study.sum_scheme.settings
+        tried: list[SumResult | None] = [*select_sums([found.sums], settings)] or [None]
+        weighed = [weigh_sums(one, settings.epsilon, settings.delta, limits) for one in tried]
+    return replace(found, decision=decide_upload(what, weighed, {"check": found.as_dict()}))
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
@@ -340,34 +357,13 @@ def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | No
     return score(labels, predicted, kind=kind, rng=rng)
 
 
-def _verdict(study: Study, result: AuditResult) -> str:
+def _verdict(result: AuditResult) -> str:
     found = result.points[0] if result.points else None
-    protection = (
-        "Rows in this study carry no noise of their own, and without it no anchor noise protects them."
-        if study.data_noise_scale == 0
-        else "What holds the attacker back is the noise on the rows; without it, no anchor noise would protect them."
-    )
     if found is None or found.worst() is None:
-        return f"No attack could be run on your rows, so nothing here may be read as safety. {protection}"
+        return "No attack could be run on your rows, so nothing here may be read as safety."
     held = count_noun(min(result.description["rows_each"]), "row")  # the smaller part is the colluder's
-    return (
-        f"{_recovered(found)} It is a lower bound: a better attack may exist, and the colluder, here {held} of yours, may "
-        f"hold more and recover more ('mooring audit --study' plays all participants). {protection}"
-    )
-
-
-def _recovered(found: PointResult) -> str:
-    worst, linked = found.worst(), found.worst("linkage")
-    assert worst is not None
-    attack, figure = worst
-    words = f"The attack {attack!r} rebuilds your rows, all together, with an error of {figure.value:.2f} (0 is exact"
-    words += "" if figure.control is None else f"; guessing without your upload gives {figure.control:.2f}"
-    words += ")"
-    if linked is not None:
-        by = "it" if linked[0] == attack else f"{linked[0]!r}"
-        chance = "" if linked[1].chance is None else f" (chance {linked[1].chance:.0%})"
-        words += f", and {by} picks {linked[1].value:.0%} of them out of ten look-alikes{chance}"
     amount, rule, _ = judge_leakage(found)
-    exposed = "".join(f" {words[0].upper()}{words[1:]}." for words in state_exposure(found))
-    told = state_membership(found)
-    return f"{'' if told is None else told + ' '}{words}.{exposed} That is {amount} ({rule})."
+    return (
+        f"{' '.join(state_leakage(result))} That is {amount} ({rule}). The colluder, here {held} of yours, may hold more "
+        "and recover more ('mooring audit --study' plays all participants)."
+    )

@@ -98,7 +98,7 @@ class Participant:
         seed : int
             Of the sample and the self-attack.
         """
-        from mooring.protocol.participant.inspection import inspect, state_exceeded
+        from mooring.protocol.participant.inspection import conclude, inspect
         from mooring.protocol.participant.sum_inspection import inspect_sums
 
         require_floors(self.study, self.vault.floors)
@@ -116,10 +116,8 @@ class Participant:
             refused=tuple(str(one).removesuffix(f". {one.cure}") for one in refusals),
         )
         exceeded = tuple(self.keep_record("check", found.as_dict(), command="")["exceeded"])
-        if earlier := [one for one in exceeded if one not in found.exceeded]:
-            verdict = f"{state_exceeded(earlier)}An earlier check of these rows found that. {found.verdict}"
-            found = replace(found, exceeded=exceeded, verdict=verdict)
-            self.keep_record("check", found.as_dict(), command="")
+        found = conclude(self.study, replace(found, exceeded=exceeded))
+        self.keep_record("check", found.as_dict(), command="")
         return found
 
     def keep_record(

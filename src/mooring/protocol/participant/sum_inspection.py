@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumResult, SumSpec
+from mooring.audit.decision import state_promise
 from mooring.audit.sums import SumAuditor
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.inspection import Inspection, measure_local_only, state_exceeded
+from mooring.protocol.participant.inspection import Inspection, measure_local_only
 from mooring.protocol.participant.secure_sums import scale_labels
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
@@ -61,7 +62,7 @@ def inspect_sums(
     exceeded = tuple(
         one for one in study.upload_limits if not _is_kept(LeakageLimit.parse(one), settings.epsilon, tried)
     )
-    verdict = state_exceeded(exceeded) + _verdict(study, audit)
+    verdict = _verdict(study, audit)
     return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, sums=audit)
 
 
@@ -105,17 +106,11 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
 
 
 def _verdict(study: Study, audit: SumAudit | None) -> str:
-    epsilon = study.sum_scheme.settings.epsilon
     # rows are attacked, by noise for rows; that for persons of several rows is stronger
     noise = "the study's noise" if study.sum_scheme.settings.rows_per_person == 1 else "noise for single rows"
-    promise = (
-        "This study adds no noise and promises nothing."
-        if epsilon is None
-        else f"The study promises epsilon = {epsilon:g} for adding or removing one {study.sum_scheme.settings.unit}, "
-        "against any attack, on its assumptions."
-    )
+    promise = state_promise(study.sum_scheme.settings)
     if audit is None:
-        return f"No attack could be run on your rows. {promise}"
+        return f"{promise} No attack could be run on your rows."
     told = []
     for one in audit.results:
         worst, found = one.worst(), one.worst("membership_at_1_percent")
@@ -127,4 +122,4 @@ def _verdict(study: Study, audit: SumAudit | None) -> str:
             f"and finds {found[1].value:.1%} of them at 1 % false alarms"
         )
     said = f"Were everybody else's sums known to the attacker: {'; '.join(told)}."
-    return f"{said} These are lower bounds: a better attack may exist. {promise}"
+    return f"{promise} {said} These are lower bounds: a better attack may exist."

@@ -8,16 +8,18 @@ open. Joining that is shown not to pay is a reason not to share.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.attacks import REGISTRY
-from mooring.audit import DEFAULT_LIMIT, AuditResult, LeakageLimit, Plan, PointResult, SumResult
-from mooring.audit.hazards import MEASURES, grade_measures
-from mooring.learners import Answer
+from mooring.audit.hazards import MEASURES, grade_measures, state_exposure, state_membership
+from mooring.audit.planning import Plan
+from mooring.audit.result import AuditResult, PointResult, SumAudit, SumResult
+from mooring.audit.specification import DEFAULT_LIMIT, LeakageLimit
+from mooring.learners import Answer, Score
 from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
+from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.metrics import Figure
-from mooring.report.numbers import describe_figure
 
 Decision = dict[str, Any]
 _DEFAULT = LeakageLimit.parse(DEFAULT_LIMIT)
@@ -211,16 +213,75 @@ def decide(question: str, weighed: Sequence[Decision], answers: Sequence[Answer]
         if unpaying in answers:
             reasons.append(words[answer])
         if reasons:
-            return {"question": question, **_because(answer, *reasons)}
+            return _put(question, _because(answer, *reasons))
     joining = "joining is shown to pay" if answers else "what joining gives was not measured here"
-    return {"question": question, **_because("share", *(words for one in weighed for words in one["reasons"]), joining)}
+    return _put(question, _because("share", *(words for one in weighed for words in one["reasons"]), joining))
+
+
+def decide_upload(
+    what: str,
+    weighed: Sequence[Decision],
+    records: Mapping[str, Mapping[str, Any]],
+    joining: Sequence[Mapping[str, Any]] = (),
+) -> Decision:
+    """The decision on what a participant shares, or shared; without its records, on the uploads of a study.
+
+    Parameters
+    ----------
+    what : str
+        Rows, or sums over them.
+    weighed : sequence of dict
+        As for `decide`.
+    records : mapping
+        Of the steps "check" and "share", where they were taken: limits exceeded, and why rows are refused.
+    joining : sequence of mapping
+        Facts about joining, each with its answer or None.
+    """
+    check, share = records.get("check", {}), records.get("share", {})
+    question = f"Should you share {what}?" if "check" in records else "Should participants share in this study?"
+    if "share" in records:
+        question = f"You shared {what}. Should you, by what is measured?"
+    broken = dict.fromkeys([*(share.get("exceeded") or ()), *(check.get("exceeded") or ())])
+    if broken and not any(one["answer"] == "do not share" for one in weighed):
+        words = f"a check does not show that {' and '.join(map(repr, broken))} is kept, which the study asks for"
+        weighed = [*weighed, _because("do not share", words)]
+    if refused := [] if "share" in records else check.get("refused") or []:
+        weighed = [_because("do not share", *(f"'mooring share' refuses them: {one}" for one in refused)), *weighed]
+    return decide(question, weighed, [fact["answer"] for fact in joining if fact["answer"] is not None])
+
+
+def select_sums(audits: Sequence[SumAudit | None], settings: SumSettings) -> list[SumResult]:
+    """What was tried at a study's own ε and δ."""
+    own = settings.epsilon, settings.delta
+    return [one for found in audits if found for one in found.results if (one.point.epsilon, one.point.delta) == own]
+
+
+def state_leakage(result: AuditResult) -> list[str]:
+    """Whether rows can be told to be in, what is rebuilt, and what is most exposed, where the headline is."""
+    one = result.headline_point
+    if one is None or not result.trustworthy:
+        return [result.headline(), *result.warnings]
+    told = state_membership(one)
+    exposed = [f"Most exposed: {words}." for words in state_exposure(one)[:1]]
+    return [*([] if told is None else [told]), result.headline(), *exposed]
+
+
+def state_promise(settings: SumSettings) -> str:
+    """What secure sums give away, by their guarantee."""
+    return f"Can they tell that a {settings.unit} is in it? {settings.state_guarantee()}"
+
+
+def state_alone(score: Score) -> str:
+    """What a participant's model of its own rows scores before it joins."""
+    rows = f"A model of this participant's raw rows alone scores {score.with_interval()} {score.metric} on them"
+    return f"{rows}, held out in turn: joining has to beat that."
 
 
 def _state_amount(one: PointResult, measure: str, amount: str) -> str:
     attack, figure = one.worst(measure) or ("", None)
     assert figure is not None
     which = f"{figure.name}: " if measure in ("exposed_value", "exposed_column", "read_column") else ""
-    return f"{amount} is given away by {_WEIGHED[measure]} ({which}{describe_figure(figure)['value']}, by '{attack}')"
+    return f"{amount} is given away by {_WEIGHED[measure]} ({which}{figure.describe()['value']}, by '{attack}')"
 
 
 def _is_known(worst: tuple[str, Figure] | None) -> bool:
@@ -231,6 +292,11 @@ def _is_far_above_chance(figure: Figure) -> bool:
     """Whether a rate is twice its chance, and its interval above it."""
     chance = figure.chance or 0.0
     return figure.value >= _FAR_ABOVE_CHANCE * chance and not figure.interval.low <= chance
+
+
+def _put(question: str, decided: Decision) -> Decision:
+    reasons = "; ".join(decided["reasons"])
+    return {"question": question, **decided, "words": f"{question} {decided['answer'].capitalize()}: {reasons}."}
 
 
 def _because(answer: str, *reasons: str) -> Decision:

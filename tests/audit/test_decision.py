@@ -7,9 +7,9 @@ import pytest
 
 from mooring.attacks import REGISTRY
 from mooring.audit import AuditResult, LeakageLimit, OperatingPoint, Plan, PointResult, References, SumPoint, SumResult
+from mooring.audit.decision import decide, weigh_audit, weigh_plan, weigh_point, weigh_sums
 from mooring.audit.result import AttackOutcome
 from mooring.metrics import Figure, Interval
-from mooring.report.decision import decide, weigh_audit, weigh_plan, weigh_point, weigh_sums
 
 AT = OperatingPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5)
 
