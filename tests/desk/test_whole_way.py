@@ -147,3 +147,8 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         copy(place, "analyst/results/east/*", "east/result")
         assert "Wrote 20 predictions" in desks["east"].take("predict", new="new.csv")
         assert all("page/report.html" in desks[role].take("report") for role in ("east", "analyst"))
+        (place / "east" / "report.html").write_text("signed")
+        assert "Tick &#39;Overwrite report.html&#39;" in desks["east"].take("report")
+        assert (place / "east" / "report.html").read_text() == "signed"
+        assert "mooring report vault --force" in desks["east"].take("report", force="yes")
+        assert "<svg" in (place / "east" / "report.html").read_text()

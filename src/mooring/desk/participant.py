@@ -104,21 +104,22 @@ def reporting(desk: Desk, study: Study, records: Path) -> Step:
         Folder of the role's records.
     """
     explanation = "One page to read, print and sign: who took part, what joining gives, what it gives away."
-    done = (desk.workspace.root / "report.html").exists()
-    return Step("report", "Read the report", explanation, partial(_report, desk, study, records), is_done=done)
+    run, page = partial(_report, desk, study, records), desk.workspace.root / "report.html"
+    return Step("report", "Read the report", explanation, run, _ask_overwriting(page), is_done=page.exists())
 
 
 def _report(desk: Desk, study: Study, folder: Path, values: Values, progress: Progress) -> Outcome:
     from mooring.report import collect_records, render_report, summarise
 
+    _require_absent(output := desk.workspace.root / "report.html", values)
     records = collect_records(folder)
     if not records:
         raise InputError("records", expected="at least one", got="none", cure="Take another step first.")
     summary = summarise(study, records)
     page = render_report(summary).encode()
-    write_atomically(desk.workspace.root / "report.html", page, mode=0o600, what="the page")
-    command = spell_command("report", folder.relative_to(desk.workspace.root).parts[0], "--force")
-    return Outcome((summary["decision"]["words"],), page="report.html", command=command)
+    write_atomically(output, page, mode=0o600, what="the page")
+    command = spell_command("report", folder.relative_to(desk.workspace.root).parts[0], *_forced(values))
+    return Outcome((summary["decision"]["words"],), page=output.name, command=command)
 
 
 def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
@@ -156,7 +157,7 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
             Field("new", "New rows", "choice", tables),
             Field("beside", "Rows that you shared", "choice", tables, is_optional=True, hint="to compare"),
             Field("importance", "Measure what the model looks at", "tick", is_optional=True, is_rare=True),
-            Field("force", "Overwrite predictions.csv", "tick", is_optional=True),
+            *_ask_overwriting(desk.workspace.root / "predictions.csv"),
             _IGNORE,
         ),
         _wait_for(desk.workspace.result / (MAP_FILE if is_rotated else SUM_FILE), f"your result, with {MODEL_FILE}"),
@@ -283,19 +284,13 @@ def _predict(desk: Desk, person: Participant, values: Values, progress: Progress
     beside = root / values["beside"] if values["beside"] else None
     data, scoring = root / values["new"], Scoring(importance=bool(values["importance"]))
     require_writable(output, what="the predictions", inputs=(data, beside))
-    if output.exists() and not values["force"]:
-        cure = "Tick 'overwrite', or move it away."
-        raise InputError("predictions.csv", expected="not there yet", got="one that is", cure=cure)
+    _require_absent(output, values)
     found = person.predict(
         data, result=desk.workspace.result, own_rows=beside, scoring=scoring, ignore=ignore, progress=progress
     )
     found.write(output)
     words = ["predict", data.name, "--result", "result", *(["--beside", beside.name] if beside else [])]
-    words += [
-        *(["--importance"] if scoring.importance else []),
-        *(["--force"] if values["force"] else []),
-        *_ignored(ignore),
-    ]
+    words += [*(["--importance"] if scoring.importance else []), *_forced(values), *_ignored(ignore)]
     person.keep_record("predict", found.as_dict(), command=spell_command(*words))
     lines = [f"Wrote {found.values.size} predictions to {output.name}.", *found.state_findings()]
     return Outcome((*lines, "All that was measured is on the report."), command=spell_command(*words))
@@ -303,6 +298,21 @@ def _predict(desk: Desk, person: Participant, values: Values, progress: Progress
 
 def _wait_for(path: Path, what: str) -> str:
     return "" if path.is_file() else f"Waits for {what}: put {path.name} in below."
+
+
+def _ask_overwriting(path: Path) -> tuple[Field, ...]:
+    return (Field("force", f"Overwrite {path.name}", "tick", is_optional=True),) if path.exists() else ()
+
+
+def _require_absent(path: Path, values: Values) -> None:
+    """Refuse to overwrite a file, as the commands do, unless that is ticked."""
+    if path.exists() and not values.get("force"):
+        cure = f"Tick 'Overwrite {path.name}', or move it away."
+        raise InputError(path.name, expected="not there yet", got="one that is", cure=cure)
+
+
+def _forced(values: Values) -> list[str]:
+    return ["--force"] if values.get("force") else []
 
 
 def _ignored(columns: tuple[str, ...]) -> list[str]:
