@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mooring.report.frame import load_template
-from mooring.serialization import count_noun
+from mooring.report.frame import load_template, render_sentence
 
 if TYPE_CHECKING:
     from mooring.audit import PointResult, SumResult
@@ -193,52 +192,9 @@ def describe_guarantee(study: Study) -> dict[str, str]:
     study : Study
         Of secure sums, with its roster.
     """
-    scheme, settings = study.sum_scheme, study.sum_scheme.settings
-    k, t, c = len(scheme.combiners), scheme.threshold.threshold, settings.n_colluders
-    sealed = (
-        f"Each contribution is split among {count_noun(k, 'combiner')}. Any {t} who follow the protocol open the "
-        f"total of one list, of at least {scheme.quorum} contributions; {t} who together break it can open every single "
-        f"contribution; fewer than {t} learn nothing of any." + f" {settings.state_spare(k)}".rstrip()
+    settings, about = (
+        study.sum_scheme.settings,
+        ("protected", "against", "guarantee", "sealing", "assumptions", "limits"),
     )
-    if settings.epsilon is None:
-        return {
-            "guarantee": settings.state_guarantee(),
-            "sealing": sealed,
-            "assumptions": _assumptions(study),
-        }
-    unit, several = "row", "person with several rows counts once for each"
-    if settings.person:
-        rows = "any number of" if settings.rows_per_person == "mean" else f"at most {settings.rows_per_person}"
-        unit = f"person, with {rows} rows at one participant"
-    return {
-        "protected": f"Every {unit}, of every participant that follows the protocol.",
-        "against": f"The analyst and up to {count_noun(c, 'participant')} who {_helps(c)} it, with all that they hold and "
-        "whatever they do, and everybody who has the model, with any further knowledge.",
-        "guarantee": settings.state_guarantee(),
-        "sealing": sealed,
-        "assumptions": _assumptions(study),
-        "limits": "What the same rows spend in several such studies adds up; the vault counts it. A "
-        + ("person with rows at several participants counts once at each" if settings.person else several)
-        + ". A participant that shares invented rows can falsify the model, and is not noticed.",
-    }
-
-
-def _helps(n: int) -> str:
-    return "helps" if n == 1 else "help"
-
-
-def _assumptions(study: Study) -> str:
-    scheme = study.sum_scheme
-    settings, t = scheme.settings, scheme.threshold.threshold
-    helpers = f"{count_noun(settings.n_colluders, 'participant')} {_helps(settings.n_colluders)}"
-    words = (
-        f"At most {helpers} the analyst; the others follow the protocol, on rows that go out in no other way, and the "
-        f"combining keys of {t} combiners do not leak, then or later. The signing keys in the roster are the participants' "
-        "own, which comparing fingerprints shows. The ciphers hold (X25519, ChaCha20, Ed25519, SHA-256)."
-    )
-    if settings.epsilon is None:
-        return words
-    return (
-        f"{words} Noise is drawn from secrets that stay in the vaults. Ranges, categories, features and the split of the "
-        "budget were fixed without looking at anybody's rows."
-    )
+    shown = ("guarantee", "sealing", "assumptions") if settings.epsilon is None else about
+    return {name: render_sentence("guarantee.txt.jinja", name, study.sum_scheme, settings) for name in shown}
