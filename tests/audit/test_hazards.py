@@ -52,15 +52,15 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("integers", "1 of 5 columns take values on a grid"),
-        ("standardised integers", "1 of 5 columns take values on a grid"),
+        ("integers", "1 of 5 columns takes values on a grid"),
+        ("standardised integers", "1 of 5 columns takes values on a grid"),
         ("rare", "whoever undoes the map sees these rows stand out"),
         ("one-hot", "3 of 5 columns take values on a grid"),
-        ("constant", "1 of 12 columns are constant"),
-        ("duplicates", "1 of 400 rows are duplicates"),
+        ("constant", "1 of 12 columns is constant"),
+        ("duplicates", "1 of 400 rows is a duplicate of another"),
         ("zero", "2 of 400 rows are zero throughout"),
         ("few rows", "2 participants have no more rows (4 at least) than components (4)"),
-        ("separated", "1 of the 4 gaps between the largest variances"),
+        ("separated", "Of the 4 gaps between the largest variances 1 exceeds"),
     ],
 )
 def test_each_planted_hazard_is_found(kind: str, words: str) -> None:

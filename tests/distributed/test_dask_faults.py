@@ -89,7 +89,7 @@ def test_workers_that_do_not_see_a_folder_are_told(tmp_path: Path, monkeypatch: 
             return {"one": True, "two": False}
 
     (tmp_path / "elsewhere").mkdir()
-    with raising(StorageError, "the work folder", reason="1 of 2 workers do not see it"):
+    with raising(StorageError, "the work folder", reason="not seen by 1 of 2 workers"):
         require_shared(Elsewhere(), tmp_path)
     assert not list((tmp_path / "elsewhere").iterdir())
 

@@ -60,7 +60,7 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     estimate, row_error = _matched(
         population, seen[view.target], evidence[view.target], None, _LAST_ITERATIONS, also=first_guess
     )
-    note = f"population: {len(others)} other participants and the colluders"
+    note = f"population: colluders and others, {len(others)}"
     return reconstruct(view, estimate, row_error=row_error, population=population, notes=(note,))
 
 

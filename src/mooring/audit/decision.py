@@ -20,6 +20,7 @@ from mooring.learners import Answer, Score
 from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
 from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.metrics import Figure
+from mooring.serialization import count_noun
 
 Decision = dict[str, Any]
 _DEFAULT = LeakageLimit.parse(DEFAULT_LIMIT)
@@ -97,14 +98,16 @@ def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
     usable = [one for one in result.points if one.point.usable] or result.points
     if result.chosen is None and len(usable) > 1:
         answers = [weigh_point(one, limits)["answer"] for one in usable]
-        if {*answers} == {"do not share"}:
-            return _because(
-                "do not share", f"all {len(usable)} settings give too much away: at worst, {found['reasons'][0]}"
-            )
-        counts = f"{answers.count('do not share')} of {len(usable)} give too much away, {answers.count('share')} little"
+        much, total = answers.count("do not share"), len(usable)
+        if much == total:
+            return _because("do not share", f"all {total} settings give too much away: at worst, {found['reasons'][0]}")
+        counts = count_noun(much, f"of {total} gives too much away", f"of {total} give too much away")
+        counts += f", {answers.count('share')} little"
         return _because("cannot tell", f"no setting is chosen: {counts} ('mooring plan' chooses one)")
     if found["answer"] == "share" and asked is not None and len(asked) < len(REGISTRY):
-        return _because("cannot tell", f"only {len(asked)} of {len(REGISTRY)} attacks were run", *found["reasons"])
+        return _because(
+            "cannot tell", f"the audit tried only {len(asked)} of {len(REGISTRY)} attacks", *found["reasons"]
+        )
     return found
 
 

@@ -54,8 +54,8 @@ def find_hazards(partition: Partition, n_components: int) -> tuple[str, ...]:
     short = [n for n in (part.shape[0] for part in partition.train) if n <= n_components]
     if short:
         found.append(
-            f"{len(short)} participants have no more rows ({min(short)} at least) than components ({n_components}): "
-            "figures for them are uncertain, and every known row weighs more."
+            f"{count_noun(len(short), 'participant has', 'participants have')} no more rows ({min(short)} at least) than "
+            f"components ({n_components}): figures for them are uncertain, and every known row weighs more."
         )
     labels = [] if partition.train_labels is None else hazards_of_labels(partition.train_labels)
     return (*found, *hazards_of_rows(rows), *labels)
@@ -82,9 +82,9 @@ def hazards_of_columns(
         gridded = [names[grid.column] for grid in grids] if names else []
         reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
         found.append(
-            f"{len(grids)} of {width} columns take values on a grid (whole numbers, yes or no): without private-data "
-            f"noise the upload lies on a turned lattice, {reach} (the attack 'lattice'){_named(gridded)}."
-            + _MIXED * mixed
+            f"{_count(len(grids), width, 'columns takes', 'columns take')} values on a grid (whole numbers, yes or no): "
+            f"without private-data noise the upload lies on a turned lattice, {reach} (the attack 'lattice')"
+            + f"{_named(gridded)}.{_MIXED * mixed}"
             + ("" if mixed or noise_scale == 0 else _rounded(grids, names, noise_scale))
             + " What helps: more private-data noise, or fewer such columns in the study."
         )
@@ -92,14 +92,14 @@ def hazards_of_columns(
     if rare:
         words = _named([f"{_name(names, k)} ({count_noun(n, 'row')})" for k, n in rare.items()])
         found.append(
-            f"{len(rare)} of {width} columns have rare values (at most {_RARE_SHARE:.0%} of the rows, no more than "
-            f"{_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, however "
-            f"large the error over all of them{words}. What helps: wider categories or ranges, or leaving these rows out."
+            f"{_count(len(rare), width, 'columns has', 'columns have')} rare values (at most {_RARE_SHARE:.0%} of the rows, "
+            f"no more than {_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, "
+            f"however large the error over all of them{words}. What helps: wider categories or ranges, or no such rows."
         )
     if constant:
         found.append(
-            f"{len(constant)} of {width} columns are constant, which ties a direction of a secret map down"
-            f"{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
+            f"{_count(len(constant), width, 'columns is', 'columns are')} constant, which ties a direction of a secret map "
+            f"down{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
         )
     return found
 
@@ -119,8 +119,8 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
     noisy, width = noise_scale > 0, mapped.shape[1]
     if duplicates := count_duplicates(rows):
         found.append(
-            f"{duplicates} of {n} rows are duplicates of another: without noise, equal rows stay equal in an upload, and "
-            "link participants."
+            f"{_count(duplicates, n, 'rows is a duplicate', 'rows are duplicates')} of another: without noise, equal rows "
+            "stay equal in an upload, and link participants."
             + f" With noise they lie {noise_scale * (2 * width) ** 0.5:.2g} apart, two rows at random "
             f"{(2 * float(mapped.var(axis=0).sum()) + 2 * width * noise_scale**2) ** 0.5:.2g}."
             * noisy
@@ -128,19 +128,21 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
         )
     if zero := int((rows == 0).all(axis=1).sum()):
         found.append(
-            f"{zero} of {n} rows are zero throughout: their image is the secret translation itself."
-            + f" With noise their mean gives it to within {noise_scale / zero**0.5:.2g} a coordinate." * noisy
-            + " What helps: leaving them out."
+            f"{_count(zero, n, 'rows is', 'rows are')} zero throughout: the image of such a row is the "
+            "secret translation itself."
+            + f" With noise it is known to within {noise_scale / zero**0.5:.2g} a coordinate." * noisy
+            + " What helps: leaving such rows out."
         )
     apart, gaps = separated_variances(mapped)
     if apart:
         words = (
-            f"{apart} of the {gaps} gaps between the largest variances exceed a factor of {SEPARATED:g}: the principal axes "
-            "of an upload can be paired with those of rows like these."
+            f"Of the {gaps} gaps between the largest variances {count_noun(apart, 'exceeds', 'exceed')} a factor of "
+            f"{SEPARATED:g}: the principal axes of an upload can be paired with those of rows like these."
         )
         left, _ = separated_variances(mapped, noise_scale=noise_scale)
         if noise_scale > 0:
-            words += " Private-data noise closes all of them." if left == 0 else f" With noise, {left} remain."
+            closed = " Private-data noise closes all of them."
+            words += closed if left == 0 else f" With noise, {count_noun(left, 'remains', 'remain')}."
         found.append(words + " What helps: more private-data noise." * (left > 0))
     return found
 
@@ -152,8 +154,8 @@ def hazards_of_labels(labels: Sequence[npt.NDArray[Any]]) -> list[str]:
     if not alone:
         return []
     return [
-        f"{alone} of {total} rows have a label that no other row of their participant has: labels travel as they are, and "
-        "whoever knows such a label finds the row. What helps: classes, or leaving these rows out."
+        f"{_count(alone, total, 'rows has', 'rows have')} a label that no other row of the same participant has: labels "
+        "travel as they are, and whoever knows such a label finds the row. What helps: classes, or leaving such rows out."
     ]
 
 
@@ -176,10 +178,10 @@ def state_exposure(point: PointResult) -> tuple[str, ...]:
     """What the strongest attacks tell of the most exposed value, column and row, beside chance and control."""
     found = []
     if (value := point.worst("exposed_value")) is not None:
-        attack, figure = value
+        attack, figure, n = *value, value[1].value * value[1].n
         found.append(
-            f"{figure.value * figure.n:.3g} of {figure.n} {figure.name} are found among the {figure.n} rows that "
-            f"'{attack}' ranks first (chance {figure.chance:.2%}, without the upload {figure.control:.2%})"
+            f"{n:.3g} of {figure.n} {figure.name} {'is' if n == 1 else 'are'} found among as many rows that '{attack}' "
+            f"ranks first (chance {figure.chance:.2%}, without the upload {figure.control:.2%})"
         )
     if (column := point.worst("exposed_column")) is not None:
         attack, figure = column
@@ -383,6 +385,10 @@ def _rounded(grids: Sequence[Grid], names: Sequence[str], noise_scale: float) ->
         f" Under noise of σ = {noise_scale:g}, once the map is undone, rounding to the nearest grid point gives back at "
         f"least {' and '.join(shares)}."
     )
+
+
+def _count(n: int, total: int, one: str, several: str) -> str:
+    return count_noun(n, f"of {total} {one}", f"of {total} {several}")
 
 
 def _name(names: Sequence[str], column: int) -> str:

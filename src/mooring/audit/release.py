@@ -77,7 +77,7 @@ class ReleaseRisk(Serializable):
             found = self.inversion
             words += (
                 f" From the model, the label and a record's other columns, {found.value:.0%}{found.interval.written('.0%')} "
-                f"of the cells of rows in it are found ({self.n_columns} columns tried), and {found.control or 0:.0%} of "
+                f"of the cells of rows in it are found (columns tried: {self.n_columns}), and {found.control or 0:.0%} of "
                 f"other rows' (guessing by the label {found.chance or 0:.0%})."
             )
         return f"{words} A lower bound."

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
+from mooring.serialization import count_noun
 
 
 @execution.command
@@ -71,7 +72,7 @@ def predict(
         )
     found.write(output)
     participant.keep_record("predict", found.as_dict(), command=execution.quote_command())
-    lines = [f"Wrote {found.values.size} predictions to [bold]{escape(str(output))}[/bold]."]
+    lines = [f"Wrote {count_noun(found.values.size, 'prediction')} to [bold]{escape(str(output))}[/bold]."]
     lines += [*map(escape, found.state_findings()), *_say_evaluation(found.as_dict())]
     console.show({**found.as_dict(), "predictions": str(output)}, *lines)
 

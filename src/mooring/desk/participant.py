@@ -292,7 +292,7 @@ def _predict(desk: Desk, person: Participant, values: Values, progress: Progress
     words = ["predict", data.name, "--result", "result", *(["--beside", beside.name] if beside else [])]
     words += [*(["--importance"] if scoring.importance else []), *_forced(values), *_ignored(ignore)]
     person.keep_record("predict", found.as_dict(), command=spell_command(*words))
-    lines = [f"Wrote {found.values.size} predictions to {output.name}.", *found.state_findings()]
+    lines = [f"Wrote {count_noun(found.values.size, 'prediction')} to {output.name}.", *found.state_findings()]
     return Outcome((*lines, "All that was measured is on the report."), command=spell_command(*words))
 
 

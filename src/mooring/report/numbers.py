@@ -50,7 +50,7 @@ def _state_adjustment(found: Mapping[str, Any] | None) -> str:
         what = f"Nine of ten new rows are to lie within ± {found['radius']:.3g} of the prediction{held}: fitted"
         then = ""
     kept = "the model was not trained on" if found.get("checked") else "you say were not shared"
-    aside = f"; {found['left_out']} that were shared or are scored here are left out" if found.get("left_out") else ""
+    aside = f"; left out: {found['left_out']} shared before or scored here" if found.get("left_out") else ""
     return f"{what} on {found.get('rows')} rows that {kept}{aside}{then}."
 
 

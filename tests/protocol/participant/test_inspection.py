@@ -99,7 +99,7 @@ def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
     [
         ("integers", "(the attack 'lattice'): c1."),
         ("constant", ": c11."),
-        ("duplicates", "1 of 400 rows are duplicates"),
+        ("duplicates", "1 of 400 rows is a duplicate"),
         ("few rows", "You have 12 rows, no more than the study's 12 components"),
     ],
 )
@@ -135,10 +135,10 @@ def test_hazards_say_what_projection_and_noise_do() -> None:
     for found in (noisy, square):  # a square projection is public and undone with the map
         assert any("grid" in one and "at least 1.99% of c1 (step 0.1)" in one for one in found)  # erf(0.1 / (2 √2 · 2))
         assert not any("projection mixes" in one for one in found)
-    assert any("duplicates" in one and "With noise they lie 6.3 apart" in one for one in noisy)  # 2 √10
+    assert any("duplicate" in one and "With noise they lie 6.3 apart" in one for one in noisy)  # 2 √10
     assert any("gaps" in one and "noise closes all of them" in one for one in noisy)
     little = looked_at(rows, classes(), study(method="aa-i-gdp-data-noise", data_noise_scale=0.01)).hazards
-    assert any("gaps" in one and "With noise, 1 remain" in one for one in little)
+    assert any("gaps" in one and "With noise, 1 remains." in one for one in little)
 
 
 @pytest.mark.parametrize("method", NOISE)
@@ -374,7 +374,7 @@ def test_wide_rows_leave_slow_attacks_out_and_say_so(monkeypatch: pytest.MonkeyP
     found = inspect(study(), encoded(gaussian(), classes()))
     assert "moments" not in {outcome.attack for outcome in found.self_attack.points[0].outcomes}
     assert any("leaves out moments" in words for words in found.warnings)
-    assert "Only 11 of 12 attacks" in found.self_attack.headline()
+    assert "It tried only 11 of 12 attacks" in found.self_attack.headline()
 
 
 def test_nothing_found_quotes_a_value() -> None:

@@ -130,7 +130,7 @@ def require_seen(client: Client, path: Path, *, what: str, cure: str) -> None:
     seen = client.run(_is_there, str(path))
     if not all(seen.values()):
         count = sum(not each for each in seen.values())
-        raise StorageError(what, reason=f"{count} of {len(seen)} workers do not see it", cure=cure)
+        raise StorageError(what, reason=f"not seen by {count} of {len(seen)} workers", cure=cure)
 
 
 def run_throttled(

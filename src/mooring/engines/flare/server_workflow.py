@@ -294,7 +294,7 @@ class ServerWorkflow:
         intake = collect(self.study, self.settings.folder / INBOX, self.settings.folder, command=_COMMAND)
         for entry in intake.set_aside:
             self.tell(f"set aside {entry.file}: {entry.reason}")
-        self.tell(f"{len(intake.bundles)} bundles hold up; missing: {', '.join(intake.missing) or 'none'}")
+        self.tell(f"bundles that hold up: {len(intake.bundles)}; missing: {', '.join(intake.missing) or 'none'}")
         if (found := len(intake.bundles)) < least:
             raise InputError("bundles", expected=f"{least} or more", got=str(found), cure=_SUBMIT_AGAIN)
         return intake

@@ -89,7 +89,7 @@ def project_study(
         )
     study = Study.from_dict(plain | {"method": method}, folder=path.parent)
     if study.participants:
-        expected, got = "one without a roster yet", f"{len(study.participants)} participants, who agreed on it as it is"
+        expected, got = "one without a roster yet", f"a roster of {len(study.participants)}, who agreed on it as it is"
         raise InputError("study", expected=expected, got=got, cure="Make the projection before anybody is enrolled.")
     batches = partial(encoded_batches, study.schema, public_rows, labels="ignore", ignore=ignore, progress=progress)
     if study.sums is not None:

@@ -217,7 +217,7 @@ class Study:
             raise InputError(
                 "study",
                 expected="one with two participants or more and an analyst",
-                got=f"{len(self.participants)} participants and {'no' if self.analyst is None else 'an'} analyst",
+                got=f"participants: {len(self.participants)}, analyst: {'none' if self.analyst is None else 'one'}",
                 cure="Collect the cards that 'mooring join' writes and run 'mooring study enrol'.",
             )
 

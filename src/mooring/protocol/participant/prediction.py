@@ -40,7 +40,7 @@ from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
 from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
-from mooring.serialization import render_html
+from mooring.serialization import count_noun, render_html
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.tables.files import is_parquet
 from mooring.typing import Matrix, Progress, TableSource
@@ -138,7 +138,7 @@ class Predictions:
     def _repr_html_(self) -> str:
         """What a notebook shows: scores where labels were known, never the predictions."""
         tables = [] if self.evaluation is None else [self.evaluation.list_measures()]
-        return render_html(f"{self.values.size} predictions.", *self.state_findings(), tables=tables)
+        return render_html(f"{count_noun(self.values.size, 'prediction')}.", *self.state_findings(), tables=tables)
 
     def write(self, path: Path) -> None:
         """Write the table, readable by its owner only: as Parquet or CSV, by the file's name."""
@@ -273,7 +273,7 @@ def _adjust(
     left_out = ledger.find_shared(study.digest, given) | np.isin(given, scored)
     rows, labels = own.rows[~left_out], own.labels[~left_out]
     if len(rows) < FEWEST_ROWS:
-        got = f"{len(rows)}, and {left_out.sum()} that were shared or are among the rows scored"
+        got = f"{len(rows)}, besides {left_out.sum()} shared before or among the rows scored"
         raise InputError("rows to calibrate on", expected=f"at least {FEWEST_ROWS}", got=got, cure="Give others.")
     values, probabilities = predict(rows)
     is_checked, ends = ledger.entry(study.digest) is not None, (study.label.low, study.label.high)

@@ -24,8 +24,10 @@ import numpy.typing as npt
 from mooring.atomic_io import explain_os_errors, open_atomically
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.storage.fingerprints import RowSummary, Words, find_known_rows
+from mooring.serialization import count_noun
 
 _MOST_SHARED = 0.01
+_SOME = "of these rows has", "of these rows have"
 _FRESH_NOISE = "with fresh noise on the same rows the noise can be averaged away"
 _BESIDE_SUMS = "as sums, and a guarantee of sums means nothing beside mapped rows"
 _SCHEMA = (
@@ -277,14 +279,14 @@ class Ledger:
                 continue
             why = _BESIDE_SUMS if entry.study in summed else _FRESH_NOISE
             if _has_same_columns(rows, entry):
-                raise _second_upload("these rows", f", in the study {entry.name!r}", why)
+                raise _second_upload("these rows have", f", in the study {entry.name!r}", why)
             shared = find_known_rows(rows.prints, self._read_prints(entry))
             most = 0 if entry.study in summed else _MOST_SHARED * min(rows.prints.size, entry.n_rows)
             if (count := int(shared.sum())) > most:
-                raise _second_upload(f"{count} of these rows", f", in the study {entry.name!r}", why)
+                raise _second_upload(count_noun(count, *_SOME), f", in the study {entry.name!r}", why)
             known |= shared
         if (count := int(known.sum())) > _MOST_SHARED * rows.prints.size:  # a little of each of many is much
-            raise _second_upload(f"{count} of these rows", ", in several studies")
+            raise _second_upload(count_noun(count, *_SOME), ", in several studies")
 
     def find_shared(self, study_digest: str, prints: Words) -> npt.NDArray[np.bool_]:
         """Which rows, by their fingerprints, were uploaded in a study."""
@@ -326,7 +328,7 @@ def _has_same_columns(rows: RowSummary, entry: Entry) -> bool:
 def _second_upload(which: str, where: str, why: str = _FRESH_NOISE) -> RefusedError:
     return RefusedError(
         "a second upload",
-        reason=f"{which} have been uploaded before{where}: {why}",
+        reason=f"{which} been uploaded before{where}: {why}",
         cure="Share rows that were never shared.",
     )
 

@@ -134,7 +134,7 @@ def _read_folder(folder: Path, size: tuple[int, int] | None) -> Records:
     by_class = {sub.name: _image_files(sub) for sub in subfolders}
     by_class = {name: files for name, files in by_class.items() if files}
     loose = _image_files(folder)
-    notes = [f"{len(loose)} images outside the class folders are left aside"] if by_class and loose else []
+    notes = [f"images outside the class folders are left aside: {len(loose)}"] if by_class and loose else []
     files = [file for found in by_class.values() for file in found] or loose
     if not files:
         raise InputError(
