@@ -25,6 +25,7 @@ def test_what_was_accepted_is_not_downloaded_again(
     inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, work = make_study(), tmp_path / "work"
+    memory.pipe_file("/inbox/._site-0.bundle", b"what a system leaves beside a copy")
     opened: list[str] = []
     really = type(memory).open
     monkeypatch.setattr(

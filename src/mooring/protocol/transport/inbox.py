@@ -81,7 +81,7 @@ def list_objects(address: str) -> tuple[Any, list[dict[str, Any]]]:
     system, root = open_file_system(address)
     try:
         system.invalidate_cache()  # a client that lives long would be told an old listing
-        listed = [entry for entry in system.ls(root, detail=True) if str(entry["name"]).endswith(SUFFIX)]
+        listed = [entry for entry in system.ls(root, detail=True) if _is_bundle(str(entry["name"]))]
     except Exception as problem:  # every file system has errors of its own, and they may quote credentials
         raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
     return system, sorted(listed, key=lambda entry: str(entry["name"]))
@@ -93,8 +93,12 @@ def list_files(folder: str | Path) -> list[Path]:
     with explain_os_errors(what):
         if not place.is_dir():
             raise StorageError(what, reason="it is not there", cure="Check the path.")
-        named = (path for path in place.iterdir() if path.name.endswith(SUFFIX))
-        return sorted(path for path in named if not path.name.startswith("."))  # what systems leave beside copies
+        return sorted(path for path in place.iterdir() if _is_bundle(path.name))
+
+
+def _is_bundle(name: str) -> bool:
+    """Whether a file or an object may be one: hidden ones are what systems leave beside copies."""
+    return name.endswith(SUFFIX) and not name.rpartition("/")[2].startswith(".")
 
 
 def hash_name(path: str) -> str:
