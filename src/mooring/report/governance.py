@@ -85,17 +85,13 @@ def _describe_mechanism(study: Study) -> dict[str, Any]:
 
 
 def _describe_sums(study: Study) -> dict[str, Any]:
-    scheme, settings = study.sum_scheme, study.sum_scheme.settings
-    return {
-        "numbers": f"{scheme.layout.size:,}",
-        "epsilon": None if settings.epsilon is None else f"{settings.epsilon:g}",
-        "delta": f"{settings.delta:g}",
-        "unit": settings.unit,
-        "person": settings.person and _Code(settings.person),
-        "combiners": [_Code(one) for one in scheme.combiners],
-        "threshold": scheme.threshold.threshold,
-        "quorum": scheme.quorum,
-        "guarantee": describe_guarantee(study),
+    found, person = describe_scheme(study), study.sum_scheme.settings.person
+    return found | {
+        "numbers": f"{found['sums']:,}",
+        "epsilon": None if found["epsilon"] is None else f"{found['epsilon']:g}",
+        "delta": f"{found['delta']:g}",
+        "person": person and _Code(person),
+        "combiners": [_Code(one) for one in found["combiners"]],
     }
 
 
@@ -182,6 +178,26 @@ def _to_markdown(value: Any) -> Any:
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     text = f" {text} " if len(fence) > 1 else text
     return f"{fence}{text}{fence}".replace("|", _PIPE)
+
+
+def describe_scheme(study: Study) -> dict[str, Any]:
+    """What was agreed of secure sums, in plain values."""
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    return {
+        "features": scheme.layout.n_features,
+        "feature_map": settings.features,
+        "sums": scheme.layout.size,
+        "epsilon": settings.epsilon,
+        "delta": settings.delta,
+        "unit": settings.unit,
+        "rows_per_person": settings.rows_per_person,
+        "colluders": settings.n_colluders,
+        "combiners": list(scheme.combiners),
+        "threshold": scheme.threshold.threshold,
+        "quorum": scheme.quorum,
+        "participants": len(study.participants),
+        "guarantee": describe_guarantee(study),
+    }
 
 
 def describe_guarantee(study: Study) -> dict[str, str]:

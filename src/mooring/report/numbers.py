@@ -8,6 +8,7 @@ from typing import Any
 
 from mooring.learners import Gain, Score
 from mooring.learners.evaluation import Evaluation
+from mooring.report.frame import render_sentence
 
 
 def describe_score(score: Score | Gain | None) -> dict[str, Any] | None:
@@ -28,7 +29,8 @@ def score_from(plain: Mapping[str, Any] | None) -> Score | None:
 def describe_evaluation(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """What `mooring predict` measured on labelled rows beside the score, as text; None where it measured nothing."""
     plain, shuffled = record.get("evaluation"), record.get("importance") or {}
-    adjusted = _state_adjustment(record.get("adjustment"))
+    fitted = record.get("adjustment")  # to rows of the participant's own
+    adjusted = render_sentence("verdict.txt.jinja", "adjustment", fitted) if fitted else ""
     if not plain and not shuffled and not adjusted:
         return None
     importance = [
@@ -38,20 +40,6 @@ def describe_evaluation(record: Mapping[str, Any]) -> dict[str, Any] | None:
     found: dict[str, Any] = {"measures": [], "classes": [], "confusion": {}, "adjusted": adjusted}
     found |= {"importance": importance, "importance_metric": shuffled.get("metric")}
     return found if not plain else found | _describe_models(Evaluation.from_dict(plain))
-
-
-def _state_adjustment(found: Mapping[str, Any] | None) -> str:
-    """What was fitted to rows of the participant's own, in a sentence; empty where nothing was."""
-    if not found:
-        return ""
-    what, then = "Probabilities are recalibrated", ". The calibration is of these; scores are of the model as delivered"
-    if found.get("radius") is not None:
-        held = "" if found.get("coverage") is None else f", and {found['coverage']:.0%} of the labelled ones do"
-        what = f"Nine of ten new rows are to lie within ± {found['radius']:.3g} of the prediction{held}: fitted"
-        then = ""
-    kept = "the model was not trained on" if found.get("checked") else "you say were not shared"
-    aside = f"; left out: {found['left_out']} shared before or scored here" if found.get("left_out") else ""
-    return f"{what} on {found.get('rows')} rows that {kept}{aside}{then}."
 
 
 def _describe_models(one: Evaluation) -> dict[str, Any]:

@@ -29,26 +29,6 @@ _STATES = {
 }
 
 
-def describe_scheme(study: Study) -> dict[str, Any]:
-    """What was agreed of secure sums, in plain values."""
-    scheme, settings = study.sum_scheme, study.sum_scheme.settings
-    return {
-        "features": scheme.layout.n_features,
-        "feature_map": settings.features,
-        "sums": scheme.layout.size,
-        "epsilon": settings.epsilon,
-        "delta": settings.delta,
-        "unit": settings.unit,
-        "rows_per_person": settings.rows_per_person,
-        "colluders": settings.n_colluders,
-        "combiners": list(scheme.combiners),
-        "threshold": scheme.threshold.threshold,
-        "quorum": scheme.quorum,
-        "participants": len(study.participants),
-        "guarantee": describe_guarantee(study),
-    }
-
-
 def describe_contributors(study: Study, records: Records) -> list[dict[str, Any]]:
     """Every participant: whether its sums are in the total, whether it combines, whether it has the model."""
     closing, intake, delivery = (records.get(name) for name in ("closing", "intake", "delivery"))

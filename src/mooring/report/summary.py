@@ -13,9 +13,10 @@ from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult, SumAudit, SumResult
 from mooring.audit.decision import decide_upload, select_sums, weigh_audit, weigh_sums
 from mooring.audit.hazards import state_sums
+from mooring.report.governance import describe_scheme
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
-from mooring.report.sum_page import NOT_SCORED, describe_contributors, describe_scheme, list_attention, list_promises
+from mooring.report.sum_page import NOT_SCORED, describe_contributors, list_attention, list_promises
 from mooring.report.verdict import judge, read_own_result
 
 if TYPE_CHECKING:

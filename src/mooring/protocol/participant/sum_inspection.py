@@ -13,6 +13,7 @@ import numpy as np
 
 from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumResult, SumSpec
 from mooring.audit.decision import state_promise
+from mooring.audit.hazards import state_sums
 from mooring.audit.sums import SumAuditor
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
@@ -111,15 +112,7 @@ def _verdict(study: Study, audit: SumAudit | None) -> str:
     promise = state_promise(study.sum_scheme.settings)
     if audit is None:
         return f"{promise} No attack could be run on your rows."
-    told = []
-    for one in audit.results:
-        worst, found = one.worst(), one.worst("membership_at_1_percent")
-        if worst is None or found is None:
-            continue
-        how = f"with {noise}" if one.point.epsilon is not None else "without noise"
-        told.append(
-            f"{how}, the strongest attack tells your rows from others with an AUC of {worst[1].value:.2f} (0.5 is chance) "
-            f"and finds {found[1].value:.1%} of them at 1 % false alarms"
-        )
-    said = f"Were everybody else's sums known to the attacker: {'; '.join(told)}."
+    with_noise = {True: f"With {noise}", False: "Without noise"}
+    told = [f"{with_noise[one.point.epsilon is not None]}: {state_sums(one)}" for one in audit.results]
+    said = f"Were everybody else's sums known to the attacker: {' '.join(told)}"
     return f"{promise} {said} These are lower bounds: a better attack may exist."
