@@ -160,7 +160,9 @@ def test_a_draft_and_a_table_are_enough_to_see_whether_it_fits(data: Path, tmp_p
     study, other = tmp_path / "study.toml", tmp_path / "other.csv"
     run("init", data, "-o", study, *FILLED)
     check = ["check", data, "--study", study, "--fit-only", "--format", "json"]
-    found = json.loads(commands.run(*check, code=BAD_INPUT).stdout)
+    error = json.loads(commands.run(*check, code=BAD_INPUT, what="the table").stdout)
+    found = error["error"]["fit"]
+    assert (error["exit_code"], error["error"]["kind"], found["fits"]) == (BAD_INPUT, "InputError", False)
     assert [(one["column"], one["kind"]) for one in found["problems"]] == [
         ("age", "far-outside"), ("sex", "code"), ("ill", "code"),
     ]  # fmt: skip

@@ -465,6 +465,27 @@ def test_every_command_has_an_example(words: list[str]) -> None:
     assert f"Example: mooring {' '.join(words)}" in " ".join(printed.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["check", "t.csv", "--nonsense"], "--nonsense"),
+        (["check"], "data"),
+        (["share", "t.csv", "--labels=maybe"], "--labels"),
+        (["study", "enrol", "--nonsense"], "--nonsense"),
+        (["nothing-of-the-kind"], "nothing-of-the-kind"),
+        (["--nonsense", "check", "t.csv"], "--nonsense"),
+    ],
+    ids=("option", "argument", "value", "option of a subcommand", "command", "option before a command"),
+)
+def test_errors_in_a_command_line_are_json_where_that_is_asked_for(words: list[str], told: str) -> None:
+    for form in (["--format", "json"], ["--format=json"]):
+        found = commands.run(*words, *form, code=execution.BAD_INPUT)
+        error = json.loads(found.stdout)
+        assert (error["exit_code"], error["error"]["kind"]) == (execution.BAD_INPUT, "UsageError")
+        assert told in error["error"]["message"].lower()
+    assert commands.run(*words, code=execution.BAD_INPUT).stdout == ""
+
+
 def test_exit_codes_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
     codes = (execution.BAD_INPUT, execution.IN_PART, execution.REFUSED, execution.STORAGE)

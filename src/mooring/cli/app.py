@@ -17,6 +17,7 @@ from mooring.cli.deal import deal
 from mooring.cli.deliver import deliver
 from mooring.cli.demo import demo
 from mooring.cli.desk import desk
+from mooring.cli.execution import explain_usage_errors
 from mooring.cli.export import export
 from mooring.cli.flare import flare_app
 from mooring.cli.governance import governance
@@ -62,6 +63,16 @@ COMMANDS = (
 
 class InOrder(TyperGroup):
     """Lists commands in the order in which a study uses them."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Read what stands before a command."""
+        with explain_usage_errors([*args]):
+            return super().make_context(info_name, args, *rest, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read what follows, and run the command."""
+        with explain_usage_errors([*ctx.args]):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands."""

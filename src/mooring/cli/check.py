@@ -14,6 +14,7 @@ from mooring.errors import InputError
 from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
+    from mooring.tables import TableFit
     from mooring.tables.problems import Problem
 
 
@@ -52,7 +53,11 @@ def check(
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
     if fit_only:
-        return _check_fit(console, data, study, ignore or ())
+        name, fit, refused = _require_fit(console, data, study, ignore or ())
+        fits = f"{count_noun(fit.n_rows, 'row fits', 'rows fit')} the study {escape(repr(name))}."
+        lines = [f"{fits} Nothing was kept, and nothing left.", *(f"  • {escape(words)}" for words in refused)]
+        console.show({"study": name, **fit.as_dict(), "warnings": refused}, *lines)
+        return execution.IN_PART if refused else None
     from mooring.atomic_io import require_writable, write_atomically
     from mooring.report import render_check
 
@@ -66,8 +71,7 @@ def check(
         with execution.count_progress() as moved:
             found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
     except InputError:  # what does not fit is listed whole
-        if (code := _check_fit(console, data, study, ignore or (), only_misfits=True)) is not None:
-            return code
+        _require_fit(console, data, study, ignore or ())
         raise
     decision, told = found.decision, found.as_dict()
     record = participant.keep_record("check", told, command=execution.quote_command())
@@ -89,35 +93,28 @@ def check(
     return execution.REFUSED if found.exceeded else advised
 
 
-def _check_fit(
-    console: execution.Output, data: Path, study: Path, ignore: Sequence[str], *, only_misfits: bool = False
-) -> int | None:
-    """Print every reason why a table does not fit; exit as for other input that cannot be used."""
+def _require_fit(
+    console: execution.Output, data: Path, study: Path, ignore: Sequence[str]
+) -> tuple[str, TableFit, list[str]]:
+    """The study's name, the fit and why `share` refuses the table; one that does not fit ends in every reason why."""
     from mooring.protocol.participant.role import check_table_fit
 
     agreed = execution.read_study(study)
     with execution.show_progress("Reading the table") as told:
         fit, warnings = check_table_fit(agreed, data, ignore=ignore, progress=told)
-    result = {"study": agreed.name, **fit.as_dict(), "warnings": warnings}
-    if fit.fits and only_misfits:
-        return None
     if fit.fits:
-        fits, name = count_noun(fit.n_rows, "row fits", "rows fit"), escape(repr(agreed.name))
-        console.show(
-            result,
-            f"{fits} the study {name}. Nothing was kept, and nothing left.",
-            *(f"  • {escape(words)}" for words in warnings),
-        )
-        return execution.IN_PART if warnings else None
+        return agreed.name, fit, warnings
     n_cells = sum(problem.n_cells for problem in fit.problems if problem.column)
-    console.show(
-        result,
-        f"The table does not fit the study {escape(repr(agreed.name))}. Reasons: {len(fit.problems)}; cells: {n_cells}, in "
-        f"{count_noun(fit.n_rows, 'row')}. Row 1 is the first beneath the header.",
-        *([f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []),
-        *_list_problems(fit.problems),
+    problem = InputError(
+        "the table",
+        expected=f"one that fits the study {agreed.name!r}",
+        got=f"another (reasons: {len(fit.problems)}; cells: {n_cells}, in {count_noun(fit.n_rows, 'row')})",
+        cure="Row 1 is the first beneath the header.",
     )
-    return execution.BAD_INPUT
+    failed = console.fail(problem, execution.BAD_INPUT, fit={"study": agreed.name, **fit.as_dict()})
+    stopped = [f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []
+    console.say(*stopped, *_list_problems(fit.problems))
+    raise failed
 
 
 def _list_problems(problems: Sequence[Problem]) -> Iterator[str]:

@@ -9,10 +9,11 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -66,6 +67,7 @@ LabelConsent = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
 Format = Annotated[Literal["text", "json"], typer.Option(help="What to print: json is for other programs.")]
+_UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer versions of Typer bring along
 DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
 
 
@@ -82,12 +84,15 @@ class Output(Console):
             typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
         self.say(*lines)
 
-    def fail(self, problem: MooringError | str, code: int) -> typer.Exit:
-        """Print what went wrong on standard error, and for programs on standard output with its fields; returns the exit."""
+    def fail(self, problem: MooringError | str, code: int, **told: Any) -> typer.Exit:
+        """Print what went wrong on standard error, and for programs on standard output with its fields; returns the exit.
+
+        `told` has further fields; of a message alone, its kind.
+        """
         if self.format == "json":
-            kind, told = ("Interrupted", {}) if isinstance(problem, str) else (type(problem).__name__, vars(problem))
-            plain = {"error": {"kind": kind, "message": str(problem), **told}, "exit_code": code}
-            typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+            known = {} if isinstance(problem, str) else vars(problem)
+            error = {"kind": type(problem).__name__, "message": str(problem), **known, **told}
+            typer.echo(json.dumps({"error": error, "exit_code": code}, indent=2, ensure_ascii=False))
         Console(stderr=True).print(
             f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True
         )
@@ -127,10 +132,10 @@ def run_command(format: str) -> Iterator[Output]:
         yield (console := Output(format))
     except KeyboardInterrupt as problem:
         said = "Interrupted. What is finished is kept: run the same command again to go on."
-        raise console.fail(said, exit_code_of(problem)) from None
+        raise console.fail(said, exit_code_of(problem), kind="Interrupted") from None
     except typer.Abort:
         said = "No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE."
-        raise console.fail(said, INTERRUPTED) from None
+        raise console.fail(said, INTERRUPTED, kind="Interrupted") from None
     except typer.Exit:
         raise
     except Exception as problem:
@@ -138,6 +143,17 @@ def run_command(format: str) -> Iterator[Output]:
             raise
         shown = explain_error(problem, is_out_of_memory=_is_out_of_memory(problem))
         raise console.fail(shown, _code(shown)) from None
+
+
+@contextmanager
+def explain_usage_errors(words: Sequence[str]) -> Iterator[None]:
+    """Where a command line asks for JSON, make an error in the line itself one like others; else it is left to Typer."""
+    try:
+        yield
+    except _UsageError as problem:
+        if "--format=json" in words or ("--format", "json") in pairwise(words):
+            raise Output("json").fail(problem.format_message(), problem.exit_code, kind="UsageError") from None
+        raise
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
