@@ -128,12 +128,13 @@ def test_a_share_killed_at_every_write_keeps_who_overrode_a_limit_and_why(small_
     place, limit, why = small_study.folder / "killed", "error at least 0.5", "Dr. Ash: agreed"
     (entry,) = Ledger(small_study.folder / "reference").entries()
     checked = {"rows_digest": entry.rows_digest, "exceeded": [limit], "verdict": "", "command": ""}
-    one, given = small_study.another(upload_limits=(limit,)), {"consent": Consent(True, why)}
+    one, given = small_study.another(upload_limits=(limit,)), {"consent": Consent(True, why, "mooring share")}
     one.vaults[1].write(one.study.folder_name, "check.json", json.dumps(checked).encode())
     for _ in every_kill(place, share_in(one, place, one.table(1), **given), least=60):
         vault, output = Vault.open(place / "vault"), place / "out.bundle"
         record = vault.study_path(one.study.folder_name) / "share.json"
-        assert not output.exists() or json.loads(record.read_bytes())["override"] == why
+        kept = json.loads(record.read_bytes()) if output.exists() else {"override": why, "command": "mooring share"}
+        assert (kept["override"], kept["command"]) == (why, "mooring share")
         is_issued = any(entry.bundle for entry in Ledger(vault.folder).entries())
         shared = one.share(vault, output=output, **({} if is_issued else given))
         assert (shared.override, shared.exceeded) == (why, (limit,))

@@ -376,6 +376,9 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     at_once, held = patch("mooring.protocol.storage.vault._WAIT_SECONDS", 0), hold_lock(copy.folder / "lock", what="it")
     with full, at_once, held, raising(StorageError, reason="is full"):  # downloaded while others work in the vault
         combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=folder / "not written")
+    Ledger((torn := given.copy_vault(2)).folder).record_answer(given.study.digest, "0" * 64)  # and no share was written
+    with full, raising(RefusedError, "a second list"):  # before anything is downloaded
+        combine_shares(torn, given.study, "memory://sums", given.work / "closing.list", output=folder / "not written")
     assert not (folder / "not written").exists()
     combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=path)
     assert path.read_bytes() == given.combine(1).read_bytes()

@@ -69,9 +69,9 @@ def share(
     path = output or Path(f"{participant.member.name}.bundle")
     dealt = None if agreed.sums is not None else execution.find_anchor(anchor, agreed.name)
     consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore or ()}
+    consent["command"] = execution.quote_command()
     with execution.show_progress("reading, mapping, shuffling" if dealt else "reading, adding up") as moved:
         shared = participant.share(data, output=path, anchor=dealt, **consent, progress=moved)
-    participant.keep_record("share", shared.as_dict(), command=execution.quote_command())
 
     sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 

@@ -235,15 +235,14 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         anchor, labels = values.get("anchor"), bool(values.get("labels"))
         words = ["share", values["data"], *_ignored(ignore), *(["--anchor", anchor] if anchor else [])]
         words += [*(["--labels"] if labels else []), *(["--override", override] if override else [])]
-        consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore}
-        dealt = desk.workspace.root / anchor if anchor else None
+        dealt, command = desk.workspace.root / anchor if anchor else None, spell_command(*words)
+        consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore, "command": command}
         shared = person.share(data, output=path, anchor=dealt, **consent, progress=progress)
-        person.keep_record("share", shared.as_dict(), command=spell_command(*words))
         what, to_whom = describe_share(study, shared)
         again = " again, the same bytes as before" if shared.reissued else ""
         lines = (f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}.")
         is_checked = read_check(person.vault, study).get("rows_digest") == shared.rows_digest
-        return Outcome((*lines, person.recall_check()), command=spell_command(*words), is_whole=is_checked)
+        return Outcome((*lines, person.recall_check()), command=command, is_whole=is_checked)
 
     explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
     if (checked := read_check(person.vault, study)).get("decision"):

@@ -119,9 +119,9 @@ class ClientWorkflow:
             anchor=anchor,
             labels=self.settings.labels,
             ignore=self.settings.ignore,
+            command=_COMMAND,
             progress=_in_tenths("shared", self.tell),
         )
-        participant.keep_record("share", shared.as_dict(), command=_COMMAND)
         if hash_file(path, what="the bundle") != shared.bundle_digest:
             raise StorageError(
                 "the bundle", reason="it changed on the disk since it was written", cure="Submit the job again."

@@ -121,13 +121,14 @@ class Participant:
         return found
 
     def keep_record(
-        self, step: Literal["check", "share", "predict"], found: Mapping[str, Any], *, command: str
+        self, step: Literal["check", "predict"], found: Mapping[str, Any], *, command: str
     ) -> dict[str, Any]:
         """Keep what a step found in the vault, for the report; returns what is kept.
 
         Parameters
         ----------
-        step : {"check", "share", "predict"}
+        step : {"check", "predict"}
+            `share` keeps a record of its own, before a bundle can leave.
         found : mapping
             The result's `as_dict()`. Predictions without labels do not replace a score that was kept before; limits that
             an earlier check of the same rows found exceeded are added.
@@ -172,6 +173,7 @@ class Participant:
         labels: bool = False,
         override: str = "",
         ignore: Collection[str] = (),
+        command: str = "",
         progress: Progress | None = None,
     ) -> ShareResult:
         """Write the one bundle that the study asks for, of rows or of secure sums, or the same bytes again.
@@ -187,15 +189,17 @@ class Participant:
         override : str
             'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept. It is
             kept with the record of what was shared; where limits are kept, it is not needed and not kept.
+        command : str
+            How the step was asked for, for that record.
         """
         require_reasoned(override)
         way: dict[str, Any] = {"output": output, "ignore": ignore, "progress": progress}
         if self.study.sums is not None:
-            return share_sums(self.vault, self.study, data, override=override, **way)
+            return share_sums(self.vault, self.study, data, override=override, command=command, **way)
         if anchor is None:
             cure = "Give the file that the dealer sent."
             raise InputError("anchor", expected="given, to share rows", got="none", cure=cure)
-        consent = Consent(labels, override)
+        consent = Consent(labels, override, command)
         return share_rows(self.vault, self.study, data, anchor=anchor, consent=consent, **way)
 
     def recall_check(self) -> str:

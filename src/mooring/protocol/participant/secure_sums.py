@@ -73,6 +73,7 @@ def share_sums(
     output: Path,
     override: str = "",
     ignore: Collection[str] = (),
+    command: str = "",
     progress: Progress | None = None,
 ) -> ShareResult:
     """Write the one bundle of these rows' sums in this study, or the same bytes again.
@@ -81,7 +82,7 @@ def share_sums(
     ----------
     study : Study
         Of secure sums.
-    override : str
+    override, command : str
         As in `Consent`.
     """
     scheme = study.sum_scheme
@@ -112,7 +113,8 @@ def share_sums(
             ledger.record_bundle(study.digest, digest)
             entry = ledger.entry(study.digest) or entry
         spent = ledger.spent_epsilon(study.digest, rows, spending)
-        return hand_out(ShareResult.of(entry, reissued=reissued, epsilon=settings.epsilon, spent=spent), kept, output)
+        shared = ShareResult.of(entry, reissued=reissued, epsilon=settings.epsilon, spent=spent)
+        return hand_out(shared, kept, output, command)
 
 
 def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:
@@ -244,6 +246,7 @@ def combine_shares(
             reason="the bundle that it lists as yours is not the one that this vault made",
             cure="Tell the others: somebody put another in its place, or your vault is an old copy.",
         )
+    ledger.require_first_list(study.digest, closed.digest)
     kept = vault.study_folder(study.folder_name) / _KEPT_SHARE
     with ExitStack() as stack:
         verified = () if kept.exists() else tuple(stack.enter_context(_verified(bundles, study)))

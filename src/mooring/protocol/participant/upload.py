@@ -76,6 +76,8 @@ class Consent:
     """Whether the analyst may see the label of every row as it is. A study with a label is refused without it."""
     override: str = ""
     """'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept."""
+    command: str = ""
+    """How the step was asked for, for the record."""
 
 
 @dataclass(frozen=True)
@@ -203,18 +205,20 @@ def share_rows(
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
         _keep_anchor(study, used_anchor(vault, study), anchor, dealt.file_digest)
-        return hand_out(ShareResult.of(entry, reissued=reissued, class_counts=counts), kept, output)
+        return hand_out(ShareResult.of(entry, reissued=reissued, class_counts=counts), kept, output, consent.command)
 
 
-def hand_out(shared: ShareResult, kept: Path, output: Path) -> ShareResult:
+def hand_out(shared: ShareResult, kept: Path, output: Path, command: str) -> ShareResult:
     """Copy a bundle out of the vault; before it can leave, the record beside it says what was shared, by whose override.
 
     Parameters
     ----------
     kept, output : Path
         The bundle in the vault, and where it goes.
+    command : str
+        As in `Consent`.
     """
-    record = json.dumps({"command": "", **shared.as_dict()}).encode()
+    record = json.dumps({"command": command, **shared.as_dict()}).encode()
     write_atomically(kept.with_name("share.json"), record, mode=0o600, what="the vault")
     clear_partial_copies(output)
     copy_atomically(kept, output, mode=0o600, what="the bundle")

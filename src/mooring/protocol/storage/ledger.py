@@ -194,8 +194,11 @@ class Ledger:
         """Write down which closing list a combiner answers in a study, or refuse a second one."""
         with self._connect() as connection, connection:
             connection.execute("INSERT OR IGNORE INTO combined VALUES (?, ?)", (study_digest, list_digest))
-            (known,) = connection.execute("SELECT list FROM combined WHERE study = ?", (study_digest,)).fetchone()
-        if known != list_digest:
+        self.require_first_list(study_digest, list_digest)
+
+    def require_first_list(self, study_digest: str, list_digest: str) -> None:
+        """Refuse a closing list where another one of the study was answered."""
+        if self.find_answer(study_digest) not in (None, list_digest):
             raise RefusedError(
                 "a second list",
                 reason="this vault has answered another closing list of this study, and two totals would tell of those who "
