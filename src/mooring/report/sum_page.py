@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 Records = Mapping[str, Mapping[str, Any]]
-NOT_SCORED = (
-    "What joining gives is measured by participants: 'mooring predict --beside' scores the model and one's own on the same "
-    "labelled rows. The analyst has no rows to score it on."
-)
 _STATES = {
     True: "in the total",
     False: "not in the total",

@@ -13,10 +13,11 @@ from mooring import METHODS, __version__
 from mooring.audit import AuditResult, PointResult, SumAudit, SumResult
 from mooring.audit.decision import decide_upload, select_sums, weigh_audit, weigh_sums
 from mooring.audit.hazards import state_sums
+from mooring.report.frame import render_sentence
 from mooring.report.governance import describe_scheme
 from mooring.report.numbers import describe_evaluation
 from mooring.report.records import RECORDS
-from mooring.report.sum_page import NOT_SCORED, describe_contributors, list_attention, list_promises
+from mooring.report.sum_page import describe_contributors, list_attention, list_promises
 from mooring.report.verdict import judge, read_own_result
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _summarise_sums(
         told = [f"In the audit's simulation {state_sums(one)}" for one in tried if one.gain is not None][:1]
         answers = [{"kind": "simulation", "answer": one.gain.answer} for one in tried if one.gain is not None]
         verdict |= {"joining": answers}
-        sentences["joining"] = [*told, NOT_SCORED]
+        sentences["joining"] = [*told, render_sentence("verdict.txt.jinja", "not_scored")]
     found: list[SumResult | None] = [*tried] or [None]
     weighed = [weigh_sums(one, settings.epsilon, settings.delta, study.upload_limits) for one in found]
     return {

@@ -17,14 +17,6 @@ from mooring.report.numbers import describe_score, score_from
 
 Records = Mapping[str, Mapping[str, Any]]
 Fact = dict[str, Any]
-_OTHER_SETTINGS = (
-    "The audit has no point that is known to have this study's settings: its figures are of other settings, and say what to "
-    "expect, not what happened."
-)
-_NOT_MEASURED = (
-    "What an upload gives away was not measured here. Nothing on this page may be read as safety. 'mooring check' attacks a "
-    "participant's own rows before they leave; 'mooring audit' attacks rows like them, and '--audit' brings its result here."
-)
 
 
 def judge(
@@ -67,7 +59,7 @@ def judge(
         "attention": attention,
         "sentences": {
             "joining": [render_sentence("verdict.txt.jinja", "joining", fact) for fact in joining],
-            "leakage": leakage or [_NOT_MEASURED],
+            "leakage": leakage or [render_sentence("verdict.txt.jinja", "not_measured")],
             "attention": state_attention(attention),
         },
     }
@@ -121,7 +113,7 @@ def _leakage(audit: Mapping[str, Any], result: AuditResult) -> list[str]:
     if audit["source"] == "audit":
         found = [f"The audit: {found[0]}", *found[1:]]
         if audit["point"] is None and result.trustworthy:
-            found.append(_OTHER_SETTINGS)
+            found.append(render_sentence("verdict.txt.jinja", "other_settings"))
     return found + ([audit["plain"]["verdict"]] if isinstance(audit["plain"].get("verdict"), str) else [])
 
 
