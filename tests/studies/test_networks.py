@@ -292,3 +292,14 @@ def test_rows_to_predict_and_labels_to_score_must_fit(refused: Refused) -> None:
     refused(lambda: found.predict(GOOD[2][:2]), "rows", "a float tensor of shape (3, rows, 100)", "")
     refused(lambda: found.predict(torch.zeros(5, 99, dtype=torch.float64)), "rows", "", "(1, 5, 99)")
     refused(lambda: balanced_accuracy(np.zeros(4), np.zeros(4)), "predictions", "of shape (members, rows)", "")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@BOTH
+def test_steps_recorded_on_a_gpu_are_those_that_are_launched(architecture: Architecture, monkeypatch: Any) -> None:
+    data = [one.cuda() for one in problem(architecture, n=600, dtype=torch.float32)]
+    recorded = train_ensemble(*data, architecture=architecture, streams=STREAMS, schedule=Schedule(epochs=3))
+    monkeypatch.setattr(ensembles, "_RecordedStep", lambda step: step)
+    launched = train_ensemble(*data, architecture=architecture, streams=STREAMS, schedule=Schedule(epochs=3))
+    for name, values in launched.parameters.items():
+        torch.testing.assert_close(recorded.parameters[name], values)

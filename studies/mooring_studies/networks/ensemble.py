@@ -11,6 +11,7 @@ E members, n and m rows, h features, B rows of a minibatch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,15 +203,20 @@ def _trained(
     }
     best = {name: values.detach().clone() for name, values in parameters.items()}
     best_epoch, best_score = np.zeros(E, dtype=np.int64), np.full(E, -1.0)
-    optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate, fused=on_gpu)
+    optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate, fused=on_gpu, capturable=on_gpu)
+
+    def step(batch: Array) -> None:
+        optimizer.zero_grad()
+        logits = network.logits(train_rows.index_select(1, batch), network.laid_out(parameters))
+        logits.backward(_loss_gradient(logits.detach(), train_labels[..., batch]))
+        optimizer.step()
+
+    take_step = _RecordedStep(step) if on_gpu else step
     order = streams.named("order")
     for epoch in range(1, schedule.epochs + 1):
         chosen = torch.as_tensor(order.permutation(n), device=train_rows.device)
         for batch in chosen.split(schedule.batch_size):
-            optimizer.zero_grad()
-            logits = network.logits(train_rows.index_select(1, batch), network.laid_out(parameters))
-            logits.backward(_loss_gradient(logits.detach(), train_labels[..., batch]))
-            optimizer.step()
+            take_step(batch)
         score = balanced_accuracy(_predicted(architecture, parameters, validation_rows), validation_labels)
         better = score > best_score  # strictly: the earliest epoch wins a tie
         best_score[better], best_epoch[better] = score[better], epoch
@@ -218,6 +224,36 @@ def _trained(
         for name, values in best.items():
             values[where] = parameters[name].detach()[where]
     return Ensemble(architecture, best, best_epoch, best_score)
+
+
+class _RecordedStep:
+    """A training step on a GPU, recorded as a graph for each length of minibatch and replayed from then on.
+
+    A step is some sixty kernels. Launched one by one, a few small networks wait for the host most of the time.
+    """
+
+    def __init__(self, step: Callable[[Array], None]) -> None:
+        self._step = step
+        self._recorded: dict[int, tuple[Any, Array]] = {}  # graph and the minibatch that it reads, by length
+        self._stream = _torch().cuda.Stream()
+
+    def __call__(self, batch: Array) -> None:
+        """Take the step; the first of each length is launched as usual, which the recording needs to be set up."""
+        torch, current = _torch(), _torch().cuda.current_stream()
+        if len(batch) in self._recorded:
+            graph, place = self._recorded[len(batch)]
+            place.copy_(batch)
+            graph.replay()
+            return
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            self._step(batch)
+        current.wait_stream(self._stream)
+        graph, place = torch.cuda.CUDAGraph(), batch.clone()
+        # The auditor may use the GPU from a thread of its own meanwhile.
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            self._step(place)
+        self._recorded[len(batch)] = graph, place
 
 
 def _loss_gradient(logits: Array, labels: Array) -> Array:
