@@ -192,6 +192,9 @@ def test_persons_that_were_not_counted_are_refused() -> None:
         counts.of(np.array([1.5]))
     with raising(InputError, "rows of a person"):
         counts.require_same(more)
+    again = PersonCounts()
+    again.add(np.array([0.5, 2.0, 1.0, 2.0, np.nan, np.nan]))
+    counts.require_same(again)
     with raising(InputError, "divisors"):
         SumAccumulator(SumLayout(2, Outcome(2))).add(np.eye(2), np.zeros(2), np.array([1, 0]))
 

@@ -173,6 +173,9 @@ def test_enrolling_keeps_what_people_wrote_into_the_file(tmp_path: Path) -> None
     write_roster(full, path)
     assert Study.read(path) == full
     assert "# our own remark" in path.read_text()
+    path.write_text("participants = []\n" + render_study(AGREED.as_dict()))  # nothing can be added to such a list
+    write_roster(full, path)
+    assert Study.read(path) == full
     path.write_text(render_study(AGREED.as_dict()))
     assert enrol_cards(path, [tmp_path / f"{name}.card.toml" for name in "zab"]) == full == Study.read(path)
     with pytest.raises(InputError):

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.model import _gather_rows_shape, _gather_shape, _matmul_shape, _reduce_shape, check_model
 from mooring.protocol.messages.model_reader import read_model
 from mooring.protocol.messages.result import bound_result_files
-from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header
+from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, render_study
+from mooring.protocol.messages.sums import bundle as sum_bundle
+from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, SHARE, most_answer_bytes
 from mooring.tables.schema import Column, Label
 from tests.protocol.messages.test_model import good, wide
 from tests.protocol.support import write_member_card
@@ -138,11 +141,28 @@ def test_a_card_is_read_up_to_4_096_bytes(tmp_path: Path) -> None:
     assert not taken(lambda: read_card(path))
 
 
-def test_files_of_a_study_are_read_up_to_what_they_can_hold() -> None:
+def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine bytes a number of the anchor, 64 KB and 512 bytes a recipient; eight a number of the map; a header each."""
     study, header = numeric_study(p=5, h=7, r=30), 2**16 + 8
     assert most_anchor_bytes(study) == 9 * 30 * 7 + 2**16 + 512 * 5 + header
     assert bound_result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.onnx": 64 * 2**20}
+    layout = SimpleNamespace(layout=SimpleNamespace(size=11))
+    sums: Any = SimpleNamespace(sums=layout, sum_scheme=layout, participants=study.participants, n_components=7)
+    assert list(bound_result_files(sums).values()) == [header, 64 * 2**20]
+    monkeypatch.setattr(sum_bundle, "sum_bundle_tensors", lambda _: {"a": TensorSpec("U8", (3, 5))})
+    assert sum_bundle.most_sum_bundle_bytes(sums) == 15 + header
+    sizes = {CONFIRMATION: 4 * 5 * (32 + 8), LIST: 5 * 2 * 32, SHARE: 8 * 11}
+    assert {kind: most_answer_bytes(sums, kind) for kind in sizes} == {kind: n + header for kind, n in sizes.items()}
+
+
+def test_an_array_may_be_empty_and_has_no_negative_side(tmp_path: Path) -> None:
+    spec, path = {"a": TensorSpec("F32", (0, 2))}, tmp_path / "file"
+    path.write_bytes(encode_file({"a": np.ones((0, 2))}, spec, {}))
+    with path.open("rb") as file:
+        header = read_header(file, what="it")
+    require_header(header, spec, what="it")
+    with raising(RefusedError, "it", reason="negative"):
+        require_header(header, {"a": TensorSpec("F32", (-1, 2))}, what="it")
 
 
 def test_a_header_is_read_up_to_64_kb(tmp_path: Path) -> None:

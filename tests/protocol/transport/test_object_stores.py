@@ -55,6 +55,26 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
         assert len(asked) == tries
 
 
+@pytest.mark.parametrize(
+    ("size", "most", "told"),
+    [
+        (None, 9, stores.TOO_LARGE),
+        (11, 10, stores.TOO_LARGE),
+        (None, 10, None),
+        (10, 10, None),
+        (9, 10, None),
+        (11, 11, stores.IN_PART),
+    ],
+)
+def test_a_download_is_whole_and_within_its_limit(
+    size: int | None, most: int, told: str | None, tmp_path: Path, memory: Any
+) -> None:
+    memory.pipe_file("/ten", b"0123456789")
+    target = tmp_path / "ten"
+    assert stores.download(memory, "/ten", target, size=size, most_bytes=most, what="it", waits=QUICK) == told
+    assert (target.read_bytes() if told is None else target.exists()) == (b"0123456789" if told is None else False)
+
+
 def test_a_kind_of_address_that_is_not_installed_or_not_known(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -280,6 +280,7 @@ def test_where_a_store_may_send_us_on_to() -> None:
         ("http://a.example/x", "https://b.example/y", True),
         ("https://a.example/x", "https://b.example:0/y", False),
         ("https://a.example/x", "mailto:y", False),
+        ("https://a.example/x", "https://[b", False),
     ):
         if fine:
             assert _follow_redirect(urlsplit(start), location, allow_http=False).scheme == "https"
