@@ -14,6 +14,9 @@ from scipy.optimize import brentq
 
 from mooring.attacks import decoding, independent_components, joint_moments, known_rows, lattice, repeated_upload, run
 from mooring.attacks.class_moments import ClassMoments, sign_votes, third_moments
+from mooring.attacks.denoising.atoms import make_atoms
+from mooring.attacks.denoising.gaussian import class_priors, fit_to_noisy_rows
+from mooring.attacks.denoising.latent_classes import fit_latent_classes
 from mooring.attacks.lattice import AnchorStatistics, LatticeRows, Line, Simplex
 from mooring.attacks.lattice_reduction import _shortened
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
@@ -23,6 +26,7 @@ from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import RigidMap
 from mooring.mechanisms.projection import gaussian_projection
 from mooring.metrics import centred_error
+from mooring.tables import Column
 from tests.auditing import class_rows
 from tests.record import check_record
 
@@ -241,6 +245,39 @@ def components(monkeypatch: pytest.MonkeyPatch) -> Any:
     return [*found, error("independent-components", simulation, simulation.view())]
 
 
+def traced(*arrays: Any) -> list[float]:
+    """One number an array, which no change of an entry leaves as it is."""
+    return [float(np.ravel(one) @ np.cos(np.arange(np.size(one)))) for one in arrays]
+
+
+def parts_of_denoisers() -> Any:
+    """What is known of classes (one of one row, one of none) with and without noise, and a latent-class model of a table."""
+    rng = np.random.default_rng(11)
+    (rows, seen), (codes, others) = class_rows(2, 40, 4)
+    codes[codes == 1], codes[0], others[others == 2] = 0, 1, 0
+    known, noisy = ClassMoments.of(rows, codes, 4), ClassMoments.of(seen, others, 4).with_noise(0.25)
+    both = known.merged(noisy).seen_from(rows[0], np.linalg.qr(rng.standard_normal((4, 4)))[0])
+    columns = (
+        Column("c", "category", categories=("a", "b")),
+        Column("i", "integer", 0, 5),
+        Column("x", "number", 0, 1),
+    )
+    table = np.column_stack([np.eye(2)[codes % 2], rng.integers(0, 6, 40) / 2.5 - 1, rng.uniform(-1, 1, 40)])
+    groups = list(make_atoms(columns, table, 0.2))
+    logs = [group.log_likelihoods(table + 0.2 * rng.standard_normal(table.shape), 0.04) for group in groups]
+    likelihoods = [np.exp(one - one.max(axis=1, keepdims=True)) for one in logs]
+    model = fit_latent_classes(groups, likelihoods, codes, n_classes=4, spread=0.3, rng=rng)
+    return [
+        *(traced(*class_priors(known, variance)) for variance in (0.0, 0.6)),
+        traced(*fit_to_noisy_rows(known, noisy, 0.25)),
+        traced(
+            both.means, both.covariances, both.overall_mean, both.within, *vars(both.only(np.array([2, 0]))).values()
+        ),
+        traced(model.mixing, *model.tables, model.log_evidence(logs, codes), *model.posterior(likelihoods, codes)),
+        [[*traced(group.atoms, group.widths), group.step, group.grid.stop] for group in groups],
+    ]
+
+
 CASES: dict[str, Callable[..., Any]] = {
     "lattice, counts": lambda: lattice_likelihoods(1.0),
     "lattice, smoothed counts": lambda: lattice_likelihoods(40.0),
@@ -250,6 +287,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "lattice, alone": lattice_alone,
     "lattice, shortened": lattice_shortened,
     "denoising": denoising,
+    "denoising, parts": parts_of_denoisers,
     "moments, landscape": moment_landscape,
 }
 PATCHED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
