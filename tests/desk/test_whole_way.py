@@ -116,7 +116,7 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         desks["analyst"].take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
         copy(place, "analyst/study.toml", *NAMES)
         assert "40 rows fit the study" in desks["north"].take("fit", data="patients.csv")
-        assert "leave it out" in desks["north"].take("fit", data="wide.csv")
+        assert "Columns to leave out" in desks["north"].take("fit", data="wide.csv")
         desks["north"].take("check", data="patients.csv")
         with serving(place / "north") as restarted:
             advice = "The last check, of the table as it was then (mooring check patients.csv): Should"

@@ -60,8 +60,8 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str 
     if one is None or one.worst() is None:
         return _because("cannot tell", "no attack could be run, so nothing here may be read as safety")
     if not limits and _is_known(tenth := one.worst(_DEFAULT.measure)) and tenth and not _DEFAULT.met_at(one):
-        rebuilt = f"a tenth of the rows is rebuilt with {tenth[1].value:.2f} of the error of guessing them, or less"
-        return _because("do not share", f"{rebuilt} (the limit is {_DEFAULT.bound:g}, where a study states none)")
+        rebuilt = f"one row in ten is rebuilt with {tenth[1].value:.0%} or less of the error that guessing makes"
+        return _because("do not share", f"{rebuilt} (the limit is {_DEFAULT.bound:.0%}, where a study states none)")
     left = grade_measures(one, _WEIGHED)
     found = {measure: _state_amount(one, measure, amount) for measure, amount in left.items() if amount != "little"}
     if not limits and (much := [found[measure] for measure, amount in left.items() if amount == "much"]):
@@ -216,9 +216,12 @@ def decide(question: str, weighed: Sequence[Decision], answers: Sequence[Answer]
         if unpaying in answers:
             reasons.append(words[answer])
         if reasons:
-            return _put(question, _because(answer, *reasons))
-    joining = "joining is shown to pay" if answers else "what joining gives was not measured here"
-    return _put(question, _because("share", *(words for one in weighed for words in one["reasons"]), joining))
+            break
+    else:
+        joining = "joining is shown to pay" if answers else "what joining gives was not measured here"
+        answer, reasons = "share", [*(reason for one in weighed for reason in one["reasons"]), joining]
+    found = _because(answer, *reasons)
+    return {"question": question, **found, "words": f"{question} {answer.capitalize()}: {'; '.join(found['reasons'])}."}
 
 
 def decide_upload(
@@ -243,7 +246,7 @@ def decide_upload(
     check, share = records.get("check", {}), records.get("share", {})
     question = f"Should you share {what}?" if "check" in records else "Should participants share in this study?"
     if "share" in records:
-        question = f"You shared {what}. Should you, by what is measured?"
+        question = f"You shared {what}. By what is measured, should they be shared?"
     broken = dict.fromkeys([*(share.get("exceeded") or ()), *(check.get("exceeded") or ())])
     if broken and not any(one["answer"] == "do not share" for one in weighed):
         words = f"a check does not show that {' and '.join(map(repr, broken))} is kept, which the study asks for"
@@ -295,11 +298,6 @@ def _is_far_above_chance(figure: Figure) -> bool:
     """Whether a rate is twice its chance, and its interval above it."""
     chance = figure.chance or 0.0
     return figure.value >= _FAR_ABOVE_CHANCE * chance and not figure.interval.low <= chance
-
-
-def _put(question: str, decided: Decision) -> Decision:
-    reasons = "; ".join(decided["reasons"])
-    return {"question": question, **decided, "words": f"{question} {decided['answer'].capitalize()}: {reasons}."}
 
 
 def _because(answer: str, *reasons: str) -> Decision:

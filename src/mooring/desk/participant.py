@@ -160,7 +160,7 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
             *_ask_overwriting(desk.workspace.root / "predictions.csv"),
             _IGNORE,
         ),
-        _wait_for(desk.workspace.result / (MAP_FILE if is_rotated else SUM_FILE), f"your result, with {MODEL_FILE}"),
+        _wait_for(desk.workspace.result / (MAP_FILE if is_rotated else SUM_FILE), "your result", MODEL_FILE),
         done["predict"],
     )
     steps += [] if study.label.kind == "none" else [predicts]
@@ -224,10 +224,8 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
             consent = f"Yes, the analyst may see the column {study.label.column!r} of every row as it is"
             fields.append(Field("labels", consent, "tick", is_optional=True))
     if study.upload_limits:
-        despite = "Share although the check does not show that limits are kept"
-        fields.append(
-            Field("override", despite, is_optional=True, is_rare=True, hint="who decides, and why: NAME: REASON")
-        )
+        despite, hint = "Share although the check does not show that limits are kept", "who decides, why: NAME: REASON"
+        fields.append(Field("override", despite, is_optional=True, is_rare=True, hint=hint))
 
     def run(values: Values, progress: Progress) -> Outcome:
         data, path = desk.workspace.root / values["data"], desk.workspace.root / f"{person.member.name}.bundle"
@@ -245,9 +243,10 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         return Outcome((*lines, person.recall_check()), command=command, is_whole=is_checked)
 
     explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
+    advice = ""
     if (checked := read_check(person.vault, study)).get("decision"):
-        explanation += f" The last check, of the table as it was then ({checked['command']}): {checked['decision']}"
-    return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done)
+        advice = f"The last check, of the table as it was then ({checked['command']}): {checked['decision']}"
+    return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done, advice=advice)
 
 
 def _combining(desk: Desk, person: Participant) -> list[Step]:
@@ -295,8 +294,8 @@ def _predict(desk: Desk, person: Participant, values: Values, progress: Progress
     return Outcome((*lines, "All that was measured is on the report."), command=spell_command(*words))
 
 
-def _wait_for(path: Path, what: str) -> str:
-    return "" if path.is_file() else f"Waits for {what}: put {path.name} in below."
+def _wait_for(path: Path, what: str, *beside: str) -> str:
+    return "" if path.is_file() else f"Waits for {what}: put {' and '.join((path.name, *beside))} in below."
 
 
 def _ask_overwriting(path: Path) -> tuple[Field, ...]:

@@ -73,13 +73,14 @@ class Step:
     """Why it cannot be taken yet; empty if it can."""
     is_done: bool = False
     """Whether it was taken before."""
+    advice: str = ""
+    """What an earlier step found for or against it."""
 
     @property
     def obstacle(self) -> str:
         """Why it cannot be taken yet, a list without entries included; empty if it can."""
-        empty = [
-            one.label for one in self.fields if one.kind in ("choice", "many") and not (one.choices or one.is_optional)
-        ]
+        lists = [one for one in self.fields if one.kind in ("choice", "many")]
+        empty = [one.label for one in lists if not (one.choices or one.is_optional)]
         return self.waits_for or (f"Waits for: {', '.join(empty).lower()}. Put it in below." if empty else "")
 
     def read(self, form: Mapping[str, list[str]]) -> dict[str, str]:

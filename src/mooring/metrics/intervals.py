@@ -121,9 +121,8 @@ class Figure(Serializable):
 
     def with_interval(self) -> str:
         """The value and its interval, where it has one."""
-        if not self.interval.known:
-            return f"{self.value:.2f}"
-        return f"{self.value:.2f} {self.interval.low:.2f}–{self.interval.high:.2f}"
+        around = f" {self.interval.low:.2f}–{self.interval.high:.2f}"
+        return f"{self.value:.2f}{around if self.interval.known else ''}"
 
     def describe(self) -> dict[str, Any]:
         """Value, interval, and the levels that it is read against, as text; None where not known."""

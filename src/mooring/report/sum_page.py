@@ -66,8 +66,8 @@ def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe_attacked(title: str, audit: Mapping[str, Any]) -> dict[str, Any]:
-    if "points" not in audit:  # a self-attack: sums alone
-        sums = describe_sums(SumAudit.from_dict(dict(audit)))
+    if "points" not in audit:  # a self-attack: sums alone, of a quorum that is not the study's
+        sums = describe_sums(SumAudit.from_dict(dict(audit))) | {"scope": None}
         return {"title": title, "sums": sums, "percent": True, "rows": None, "compared": []}
     result = AuditResult.from_dict(dict(audit))
     described = describe_audit(result)

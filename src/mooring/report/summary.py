@@ -211,11 +211,11 @@ def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> l
         add("alone", entry["name"], "mooring train: a model on its upload only", entry.get("score"))
     if predict.get("score"):
         source = "mooring predict: new labelled rows of this participant"
-        add("joint", "joint model, my new rows", source, predict["score"])
+        add("joint", "joint model, new rows", source, predict["score"])
     if predict.get("local_only"):
-        add("local only", "my raw rows alone, my new rows", "mooring predict: the same new rows", predict["local_only"])
+        add("local only", "my rows alone, new rows", "mooring predict: the same new rows", predict["local_only"])
     if check.get("local_only"):
-        add("local only", "my raw rows alone", "mooring check: my rows, held out in turn", check["local_only"])
+        add("local only", "my rows alone, held out", "mooring check: my rows, held out in turn", check["local_only"])
     for audit in audits:
         about, how = f"{audit['title']}, a simulation", "simulated" if audit["source"] == "audit" else "self-attack"
         if audit["point"] is not None and audit["point"]["deployed"]:

@@ -373,7 +373,9 @@ def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Prob
 
 def _unknown(name: str) -> Problem:
     got = f"the column {name!r}, which the study does not know"
-    cure = f"Declare it in the study, or leave it out with --ignore {shlex.quote(name)}."
+    cure = (
+        f"Leave it out (--ignore {shlex.quote(name)}; 'Columns to leave out' on the desk), or declare it in the study."
+    )
     return Problem(ProblemKind.UNKNOWN_COLUMN, name, "made of the study's columns", got, cure)
 
 

@@ -186,7 +186,7 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
     assert one.check(table).exceeded == ()
     record.write_bytes(json.dumps(whole).encode())
     share = next(step for step in list_participant_steps(desk, given.study, one.member.name) if step.name == "share")
-    assert "The last check" in share.explanation
+    assert "The last check" in share.advice
     for is_checked in (True, False):
         assert share.run({"data": str(table), "ignore": ""}, lambda *_: None).is_whole == is_checked
         record.unlink(missing_ok=True)

@@ -113,8 +113,8 @@ class SumSettings:
         if self.epsilon is None:
             said = "There is no guarantee: the sums carry no noise."
             return f"{said} The total, and the model, may tell whether a given row is in it."
-        promise = f"({self.epsilon:g}, {self.delta:g})-differential privacy for adding or removing one {self.unit}."
-        return f"{promise} {state_odds(self.epsilon, self.delta, self.unit)}"
+        promise = f"({self.epsilon:g}, {self.delta:g})-differential privacy for adding or removing one {self.unit}"
+        return f"{state_odds(self.epsilon, self.delta, self.unit)} That is {promise}."
 
     def state_spare(self, n_combiners: int) -> str:
         """A sentence where no combiner of so many is to spare, else nothing; where their number is open (0), when."""

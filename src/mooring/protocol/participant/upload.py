@@ -375,7 +375,7 @@ def require_label_consent(study: Study, is_given: bool) -> None:
             expected="given",
             got="none",
             cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, say so: "
-            "--labels, labels=True in Python, labels = true in a FLARE site's mooring.toml.",
+            "the tick on the desk, --labels, labels=True in Python, labels = true in a FLARE site's mooring.toml.",
         )
 
 
