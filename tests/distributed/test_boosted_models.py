@@ -59,9 +59,9 @@ def leaves(trees: Trees, rows: np.ndarray) -> np.ndarray:
     return np.asarray(place - trees.roots)
 
 
-def written(model: Boosted, centre: np.ndarray | None = None, scale: float = 1.0) -> tuple[FittedBoosted, Model]:
+def written(model: Boosted, scale: float = 1.0) -> tuple[FittedBoosted, Model]:
     kind = "number" if model.classes_ is None else "classes"
-    fitted = FittedBoosted("xgboost", kind, np.zeros(H) if centre is None else centre, scale, model)
+    fitted = FittedBoosted("xgboost", kind, H, scale, model)
     n_classes = 0 if model.classes_ is None else int(model.classes_.max()) + 1
     return fitted, Model.load(to_onnx(fitted), n_components=H, kind=kind, n_classes=n_classes)
 
@@ -100,26 +100,23 @@ def test_what_the_sums_begin_with_is_read_as_xgboost_means_it(n_classes: int, ba
 
 
 def test_rows_come_to_the_trees_as_they_do_in_training() -> None:
-    """Where a step taken in another way would give another number, too: columns are made to be like that."""
+    """Where a step taken in another way would give another number, too: scales are made to be like that."""
     rng = np.random.default_rng(0)
-    scale, between = 0.7, []
-    while len(between) < 400:
-        low = rng.uniform(1, 2, 200_000).astype(np.float32)
-        middle = (low.astype(np.float64) + np.nextafter(low, np.float32(9))) / 2
-        moved = middle * scale
-        differs = (moved / scale).astype(np.float32) != (moved * (1 / scale)).astype(np.float32)
-        between += moved[differs].tolist()
-    centre = -np.array(between[:400])
-    rows = np.concatenate([np.zeros((1, 400)), rng.standard_normal((300, 400))]).astype(np.float32)
+    numbers, low = rng.uniform(1, 2, (2, 2000)).astype(np.float32)
+    scales = numbers / ((low.astype(np.float64) + np.nextafter(low, np.float32(9))) / 2)
+    differs = (numbers / scales).astype(np.float32) != (numbers * (1 / scales)).astype(np.float32)
+    assert differs.sum() > 100
     model = Boosted(trained(0, 0).raw, None)
-    document = onnx.load_from_string(to_onnx(FittedBoosted("xgboost", "number", centre, scale, model)))
-    (cast,) = (n for n in document.graph.node[:5] if n.op_type == "Cast" and n.attribute[0].i == TensorProto.FLOAT)
-    document.graph.output.append(helper.make_tensor_value_info(cast.output[0], TensorProto.FLOAT, [None, 400]))
-    session = onnxruntime.InferenceSession(document.SerializeToString(), providers=["CPUExecutionProvider"])
-    (seen,) = session.run([cast.output[0]], {"rows": rows})
-    own = to_float32(rows.astype(np.float64), centre, scale)
-    assert np.array_equal(seen, own)
-    assert not np.array_equal(((rows - centre) / scale).astype(np.float32), own)
+    for number, scale in list(zip(numbers[differs], scales[differs], strict=True))[:20]:
+        document = onnx.load_from_string(to_onnx(FittedBoosted("xgboost", "number", H, scale, model)))
+        (cast,) = (n for n in document.graph.node[:5] if n.op_type == "Cast" and n.attribute[0].i == TensorProto.FLOAT)
+        document.graph.output.append(helper.make_tensor_value_info(cast.output[0], TensorProto.FLOAT, [None, H]))
+        session = onnxruntime.InferenceSession(document.SerializeToString(), providers=["CPUExecutionProvider"])
+        rows = np.concatenate([np.full((1, H), number), rng.standard_normal((300, H))]).astype(np.float32)
+        (seen,) = session.run([cast.output[0]], {"rows": rows})
+        own = to_float32(rows.astype(np.float64), scale)
+        assert np.array_equal(seen, own)
+        assert not np.array_equal((rows / scale).astype(np.float32), own)
 
 
 @pytest.mark.parametrize(("centre", "scale"), [(3e-4, 1e-6), (5e3, 0.1), (-1e30, 1e36)])
@@ -136,7 +133,7 @@ def test_numbers_come_back_in_their_own_unit(centre: float, scale: float) -> Non
 def test_classes_keep_their_numbers() -> None:
     model = trained(3, 1)
     model.classes_ = np.array([1, 4, 6])
-    fitted, found = written(model, np.array([0.1, -0.2, 0.3]), 1.7)
+    fitted, found = written(model, 1.7)
     rows = np.random.default_rng(0).standard_normal((500, H)).astype(np.float32)
     expected = fitted.predict(rows.astype(np.float64))
     assert set(expected) == {1, 4, 6}

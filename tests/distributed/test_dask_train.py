@@ -22,6 +22,7 @@ from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
 from tests.commands import flat, record_of, run
+from tests.protocol.messages.test_model import require_no_mean
 from tests.raising import raising
 from tests.sites import KEYS, rewrite_bundle
 
@@ -55,9 +56,9 @@ def rows_and_labels(made: Made, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def model(made: Made, folder: Path) -> Model:
-    kind = made.study.label.kind
-    classes = len(made.study.label.classes)
-    return Model.load((folder / "model.onnx").read_bytes(), n_components=6, kind=kind, n_classes=classes)
+    kind, data = made.study.label.kind, (folder / "model.onnx").read_bytes()
+    require_no_mean(data, rows_and_labels(made, folder)[0].astype(np.float64))
+    return Model.load(data, n_components=6, kind=kind, n_classes=len(made.study.label.classes))
 
 
 @pytest.mark.parametrize("learner", ["linear", "random-fourier"])
@@ -168,7 +169,7 @@ def test_sums_are_those_of_all_rows(number: Prepared) -> None:
     assert isinstance(moments, Moments)
     features = Features.of("linear", moments, seed=0)
     local = train_learner("linear", rows.astype(np.float64), labels, kind="number", seed=0)
-    assert np.allclose(features.centre, local.centre)
+    assert np.allclose(features.made_by.mean_, rows.mean(axis=0, dtype=np.float64) / local.scale)
     assert features.scale == pytest.approx(local.scale)
     weights, intercept = solve_ridge(ridge_sums(made.study, pieces, features)[0], alpha=1.0)
     scaled = features.made(rows.astype(np.float64))

@@ -5,9 +5,8 @@ a model and a row tends to be higher where the model was trained on the row; the
 scores the row. The model under attack and its complement are left out of the estimates, so that both hypotheses rest on as
 many models: where a model tells nothing, members and others score alike.
 
-Statistics: the confidence in the row's label; the row's gradient of the loss, times how far the parameters lie from the
-other models' (for a model that is linear in its parameters both are functions of its answers); and the mean of the rows,
-which models carry to centre what they are given.
+Statistics: the confidence in the row's label; and the row's gradient of the loss, times how far the parameters lie from the
+other models' (for a model that is linear in its parameters both are functions of its answers).
 """
 
 from __future__ import annotations
@@ -68,21 +67,6 @@ def follow_gradients(answers: Matrix, labels: npt.NDArray[Any]) -> Matrix:
         return np.asarray((answers - middle) * (labels - middle))
     residual = np.eye(answers.shape[2])[labels] - softmax(middle, axis=1)
     return np.asarray(((answers - middle) * residual).sum(axis=2))
-
-
-def trace_centres(centres: Matrix, rows: Matrix) -> Matrix:
-    """How far each model's mean of its rows lies in the direction of each row, whitened, (n_models, n_rows).
-
-    Parameters
-    ----------
-    centres : array of shape (n_models, h)
-    rows : array of shape (n_rows, h)
-    """
-    centred = rows - rows.mean(axis=0)
-    _, spreads, axes = np.linalg.svd(centred, full_matrices=False)
-    kept = spreads > _LEAST_SPREAD * spreads.max(initial=0.0)
-    turn = axes[kept].T / spreads[kept]
-    return np.asarray((centres - centres.mean(axis=0)) @ turn @ (centred @ turn).T)
 
 
 def score_members(statistic: Matrix, included: Mask) -> Matrix:

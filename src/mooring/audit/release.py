@@ -18,14 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks.inversion import invert_columns
-from mooring.attacks.shadow_models import (
-    Mask,
-    draw_halves,
-    find_confidence,
-    follow_gradients,
-    score_members,
-    trace_centres,
-)
+from mooring.attacks.shadow_models import Mask, draw_halves, find_confidence, follow_gradients, score_members
 from mooring.audit.simulation import Simulation
 from mooring.audit.utility import find_label_kind
 from mooring.geometry.backend import to_numpy
@@ -57,8 +50,8 @@ class ReleaseRisk(Serializable):
     n_rows: int
     attack: str = "predictions"
     outlying_attack: str = "predictions"
-    """'predictions', 'gradients', or 'parameters', which adds the centre: what tells most at 1 % false alarms of half
-    of the models. The figures are of the other half."""
+    """'predictions' or 'gradients': what tells most at 1 % false alarms of half of the models. The figures are of the
+    other half."""
     inversion: Figure | None = None
     """Cells found from the other columns, the label and the model, over rows that it was trained on. The control is
     over other rows; chance is the commonest value of the label."""
@@ -143,19 +136,16 @@ def measure_trained_release(
     if len(rows) < _FEWEST_ROWS or (kind == "classes" and classes.size < 2):
         return None
     outcomes = codes if kind == "classes" else labels
-    included, answers, centres = draw_halves(N_MODELS, len(rows), rng=rng), [], []
+    included, answers = draw_halves(N_MODELS, len(rows), rng=rng), []
     for half in included:
         fitted = (train or train_learner)(learner, rows[half], outcomes[half], kind=kind, seed=seed)
         answers.append(_answer(fitted, queries, classes.size))
-        centres.append(fitted.centre)
         if on_model is not None:
             on_model()
     groups = codes if kind == "classes" else np.zeros_like(codes)
     means = np.stack([rows[groups == k].mean(axis=0) for k in range(int(groups.max()) + 1)])
     distances = np.linalg.norm(rows - means[groups], axis=1)
-    scores = _score(np.stack(answers), outcomes, included)
-    scores["parameters"] = scores["gradients"] + score_members(trace_centres(np.stack(centres), queries), included)
-    return measure_release(scores, included, distances)
+    return measure_release(_score(np.stack(answers), outcomes, included), included, distances)
 
 
 def measure_point_release(

@@ -14,17 +14,9 @@ from mooring.learners.trees import Trees, boosted_trees
 from mooring.typing import Matrix
 
 
-def to_float32(rows: Matrix, centre: Matrix, scale: float) -> npt.NDArray[np.float32]:
-    """Rows as a boosted tree sees them, in training and in the ONNX model: the same steps, to the last bit.
-
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    centre : array of shape (h,)
-    scale : float
-        One for all columns.
-    """
-    return np.asarray(((rows - centre) * np.float64(1 / scale)).astype(np.float32))
+def to_float32(rows: Matrix, scale: float) -> npt.NDArray[np.float32]:
+    """Rows as a boosted tree sees them, in training and in the ONNX model: the same steps, to the last bit."""
+    return np.asarray((rows * np.float64(1 / scale)).astype(np.float32))
 
 
 def xgboost_here() -> Any:
@@ -70,7 +62,7 @@ class Boosted:
         return np.asarray(self._booster().predict(matrix, output_margin=True))
 
     def predict(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The class or number of rows that are centred and scaled."""
+        """The class or number of rows that are scaled."""
         if not self.raw:
             return np.zeros(len(rows)) if self.classes_ is None else np.full(len(rows), self.classes_[0])
         found = self.margins(rows.astype(np.float32))
@@ -80,7 +72,7 @@ class Boosted:
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, rows: npt.NDArray[Any]) -> Matrix:
-        """The probability of each class of rows that are centred and scaled."""
+        """The probability of each class of rows that are scaled."""
         assert self.classes_ is not None
         if not self.raw:
             return np.eye(self.classes_.size)[np.zeros(len(rows), dtype=np.int64)]
@@ -94,8 +86,8 @@ class Boosted:
 
 
 class FittedBoosted(Fitted):
-    """Boosted trees with the centre and scale of their rows, which come to them in single precision."""
+    """Boosted trees with the scale of their rows, which come to them in single precision."""
 
     def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
         """Rows as the model takes them."""
-        return to_float32(rows, self.centre, self.scale)
+        return to_float32(rows, self.scale)

@@ -24,16 +24,16 @@ Labels = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained learner, with the one centre and scale that its rows are brought to."""
+    """A trained learner, with the one scale that its rows are divided by."""
 
     learner: str
     """Its name in `LEARNERS`."""
     kind: Kind
-    centre: Matrix
-    """Of shape (h,)."""
+    n_components: int
+    """Columns of its rows, h."""
     scale: float
     model: Any
-    """Trained on (rows − centre) / scale."""
+    """Trained on rows / scale."""
 
     def predict(self, rows: Matrix) -> Labels:
         """Predict the labels of rows of shape (n, h)."""
@@ -52,7 +52,7 @@ class Fitted:
 
     def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
         """Rows as the model takes them."""
-        return np.asarray((rows - self.centre) / self.scale)
+        return np.asarray(rows / np.float64(self.scale))  # in double precision, whatever rows come in
 
 
 def train_learner(
@@ -71,8 +71,9 @@ def train_learner(
 
     Notes
     -----
-    Rows are centred and divided by one scale for all columns: scaling each column by itself would make the result depend
-    on how the coordinates are turned. With one class only, that class is what is predicted.
+    Rows are divided by one scale for all columns: scaling each column by itself would make the result depend on how the
+    coordinates are turned. They are not centred: their mean would tell of them in the model, and no learner depends on where
+    rows lie, but for rounding and what random features are drawn. With one class only, that class is what is predicted.
 
     Examples
     --------
@@ -83,11 +84,15 @@ def train_learner(
     require_learner(name)
     if name == AUTO:
         name = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
-    centre = rows.mean(axis=0)
-    scale = float(np.sqrt(np.mean((rows - centre) ** 2))) or 1.0
-    model = LEARNERS[name].estimator(labels, kind, seed=seed)
-    model.fit((rows - centre) / scale, labels)
-    return Fitted(name, kind, centre, scale, model)
+    scale = find_scale(rows)
+    model = LEARNERS[name].estimator(rows.shape, labels, kind, seed=seed)
+    model.fit(rows / scale, labels)
+    return Fitted(name, kind, rows.shape[1], scale, model)
+
+
+def find_scale(rows: Matrix) -> float:
+    """The standard deviation of rows of shape (n, h), over all columns; 1 where they are all alike."""
+    return float(np.sqrt(np.mean((rows - rows.mean(axis=0)) ** 2))) or 1.0
 
 
 def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None) -> str:

@@ -1,6 +1,6 @@
 """Trained learners as ONNX graphs of plain arithmetic: no tree, kernel or vote that a runtime would have to trust.
 
-Legend: Z the rows, centred and scaled; K = exp(−γ‖Z − S‖²) the Gaussian kernel against rows S.
+Legend: Z the rows, scaled; K = exp(−γ‖Z − S‖²) the Gaussian kernel against rows S.
 
 Every learner becomes matrix products, comparisons and look-ups of ONNX's own domain, with all its numbers in plain arrays.
 So whoever receives a model can check all of it in a few lines (`mooring.protocol.messages.model`), which no check of a
@@ -22,6 +22,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from mooring.errors import InputError
@@ -84,9 +85,8 @@ def to_onnx(fitted: Fitted, *, n_classes: int = 0) -> bytes:
     [0, 0, 1, 1]
     """
     graph = Graph()
-    h = fitted.centre.size
-    moved = graph.add("Sub", graph.add("Cast", INPUT, to=DOUBLE), graph.hold(fitted.centre))
-    rows = graph.add("Mul", moved, graph.hold(np.float64(1 / fitted.scale)))
+    h = fitted.n_components
+    rows = graph.add("Mul", graph.add("Cast", INPUT, to=DOUBLE), graph.hold(np.float64(1 / fitted.scale)))
     if fitted.kind == "classes":
         scores = _outputs(graph, fitted.model, rows, h)
         known = fitted.model.classes_.astype(np.int64)
@@ -148,8 +148,6 @@ def _outputs(graph: Graph, model: Any, rows: str, n_components: int) -> str:
             if model.classes_.size > 2:
                 return sums
             return graph.add("MatMul", sums, graph.hold(np.array([[0.0, 1.0]])))  # the second class where it is above 0
-        case LogisticRegression() | Ridge():
-            return _linear(graph, rows, *_weights(model))
         case Pipeline():
             first, last = (step for _, step in model.steps)
             return _features(graph, first, rows, *_weights(last))
@@ -207,11 +205,12 @@ def _kernel(graph: Graph, rows: str, others: npt.NDArray[np.float64], gamma: flo
 def _features(
     graph: Graph, features: Any, rows: str, weights: npt.NDArray[np.float64], intercepts: npt.NDArray[np.float64]
 ) -> str:
-    """A linear model on the kernel with some rows (Nyström), or on random Fourier features √(2/D) cos(Z W + b)."""
+    """A linear model on rows, the kernel with some rows (Nyström), or random Fourier features √(2/D) cos(Z W + b)."""
+    if isinstance(features, StandardScaler):  # the mean of the rows, which would tell of them, goes into the intercepts
+        return _linear(graph, rows, weights, intercepts - weights @ features.mean_)
     if isinstance(features, Nystroem):
         # The two matrices after the kernel are multiplied here, once: the first is badly conditioned, so it stays in double.
-        gamma = 1 / features.components_.shape[1] if features.gamma is None else float(features.gamma)
-        K = _kernel(graph, rows, features.components_, gamma)
+        K = _kernel(graph, rows, features.components_, float(features.gamma))
         return _linear(graph, K, weights @ features.normalization_, intercepts)
     cosines = graph.add("Cos", _linear(graph, rows, features.random_weights_.T, features.random_offset_))
     return _linear(graph, cosines, weights * np.sqrt(2 / features.n_components), intercepts)

@@ -22,6 +22,13 @@ _N_FOURIER, _N_NYSTROEM = 800, 600
 _MOST_LEAVES, _DEEPEST = 2000, 40  # of a tree: a forest of many rows must still be a model that can be sent
 
 
+def _centred(n_components: int, seed: int) -> Any:
+    """The rows, around their mean: a solver converges there. The best model does not depend on it (`onnx_export`)."""
+    from sklearn.preprocessing import StandardScaler
+
+    return StandardScaler(with_std=False)
+
+
 @dataclass(frozen=True)
 class LinearModel:
     """Logistic regression for classes and ridge regression for numbers, on rows or on features of them."""
@@ -32,19 +39,19 @@ class LinearModel:
     """Strength of the ridge regression's penalty, for numbers of unit variance."""
     max_iter: int = 2000
     """Of the logistic regression."""
-    features: Callable[[int], Any] | None = None
-    """From a seed to a scikit-learn transformer; None for the rows themselves. Rows come to it centred and with unit mean
-    variance, of which the width "scale" of a Gaussian kernel is γ = 1/h."""
+    features: Callable[[int, int], Any] = _centred
+    """From h and a seed to a scikit-learn transformer. Rows come to it with unit mean variance, of which the width of a
+    Gaussian kernel is γ = 1/h."""
 
-    def estimator(self, kind: Kind, *, n_rows: int, seed: int) -> Any:
+    def estimator(self, kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
         """An untrained scikit-learn estimator.
 
         Parameters
         ----------
         kind : Kind
             Logistic for "classes", ridge for "number".
-        n_rows : int
-            Without effect; other learners size their trees by it.
+        shape : (int, int)
+            Of the rows.
         seed : int
             For random features.
         """
@@ -52,7 +59,7 @@ class LinearModel:
         from sklearn.pipeline import make_pipeline
 
         last = LogisticRegression(C=self.C, max_iter=self.max_iter) if kind == "classes" else Ridge(alpha=self.alpha)
-        return last if self.features is None else make_pipeline(self.features(seed), last)
+        return make_pipeline(self.features(shape[1], seed), last)
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,8 @@ class Learner:
     name: str
     description: str
     make: Callable[..., Any] | None
-    """From the kind of label, `n_rows` and `seed` to an untrained scikit-learn estimator; None where only another engine
-    trains it."""
+    """From the kind of label, the `shape` of the rows and `seed` to an untrained scikit-learn estimator; None where only
+    another engine trains it."""
     stores_rows: bool = False
     """Whether its model holds rows that it was trained on. Whoever has its own secret and map can turn the common space
     back, so such a model would hand every participant the others' rows: `deliver` refuses it unless told otherwise."""
@@ -77,13 +84,15 @@ class Learner:
         """Whether `mooring train --engine dask` trains it."""
         return self.linear is not None or self.make is None
 
-    def estimator(self, labels: npt.NDArray[Any], kind: Kind, *, seed: int) -> Any:
+    def estimator(self, shape: tuple[int, ...], labels: npt.NDArray[Any], kind: Kind, *, seed: int) -> Any:
         """An untrained estimator for these labels; where they are all the same, it predicts that one.
 
         Parameters
         ----------
+        shape : tuple of int
+            (n, h) of the training rows.
         labels : array of shape (n,)
-            Those of the training rows.
+            Theirs.
         kind : Kind
             "classes" or "number".
         seed : int
@@ -93,42 +102,39 @@ class Learner:
         from sklearn.dummy import DummyClassifier, DummyRegressor
         from sklearn.preprocessing import StandardScaler
 
+        assert self.make is not None
         if kind == "classes":
-            return self._made(kind, labels, seed) if np.unique(labels).size > 1 else DummyClassifier()
+            return self.make(kind, shape=shape, seed=seed) if np.unique(labels).size > 1 else DummyClassifier()
         if labels.size < 2 or np.ptp(labels) == 0:
             return DummyRegressor()
-        return TransformedTargetRegressor(self._made(kind, labels, seed), transformer=StandardScaler())
-
-    def _made(self, kind: Kind, labels: npt.NDArray[Any], seed: int) -> Any:
-        assert self.make is not None
-        return self.make(kind, n_rows=labels.size, seed=seed)
+        return TransformedTargetRegressor(self.make(kind, shape=shape, seed=seed), transformer=StandardScaler())
 
 
-def _svm(kind: Kind, *, n_rows: int, seed: int) -> Any:
+def _svm(kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
     from sklearn.svm import SVC, SVR
 
-    return SVC(C=10.0, gamma="scale") if kind == "classes" else SVR(C=3.0, gamma="scale")
+    return SVC(C=10.0, gamma="auto") if kind == "classes" else SVR(C=3.0, gamma="auto")  # γ = 1/h
 
 
-def _forest(kind: Kind, *, n_rows: int, seed: int) -> Any:
+def _forest(kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     forest = RandomForestClassifier if kind == "classes" else RandomForestRegressor
     # A limit on leaves makes scikit-learn grow trees best first, which is another forest: only where there is need.
-    most_leaves = _MOST_LEAVES if n_rows > _MOST_LEAVES else None
+    most_leaves = _MOST_LEAVES if shape[0] > _MOST_LEAVES else None
     return forest(n_estimators=200, random_state=seed, max_depth=_DEEPEST, max_leaf_nodes=most_leaves)
 
 
-def _random_fourier(seed: int) -> Any:
+def _random_fourier(n_components: int, seed: int) -> Any:
     from sklearn.kernel_approximation import RBFSampler
 
-    return RBFSampler(gamma="scale", n_components=_N_FOURIER, random_state=seed)
+    return RBFSampler(gamma=1 / n_components, n_components=_N_FOURIER, random_state=seed)
 
 
-def _nystroem(seed: int) -> Any:
+def _nystroem(n_components: int, seed: int) -> Any:
     from sklearn.kernel_approximation import Nystroem
 
-    return Nystroem(n_components=_N_NYSTROEM, random_state=seed)  # γ = 1/h by default
+    return Nystroem(gamma=1 / n_components, n_components=_N_NYSTROEM, random_state=seed)
 
 
 def _linear(name: str, description: str, model: LinearModel, *, automatic: bool) -> Learner:

@@ -120,7 +120,7 @@ def leaning(fitted: Fitted, rows: Matrix) -> Matrix | None:
     """How far a model of two classes leans to the second; None for more classes."""
     if len(fitted.model.classes_) > 2:
         return None
-    scaled = (rows - fitted.centre) / fitted.scale
+    scaled = fitted.scaled(rows)
     if hasattr(fitted.model, "decision_function"):
         return np.asarray(fitted.model.decision_function(scaled))
     return np.asarray(fitted.model.predict_proba(scaled)[:, -1])

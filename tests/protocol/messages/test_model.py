@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mooring.errors import InputError, RefusedError
-from mooring.learners import LEARNERS, Fitted, registry, train_learner
+from mooring.learners import LEARNERS, Fitted, Kind, registry, train_learner
 from mooring.learners.boosted_trees import Boosted
 from mooring.learners.onnx_export import to_onnx
 from mooring.learners.trees import MOST_TREES, Trees, boosted_trees, rounded_down
@@ -63,6 +63,35 @@ def test_every_learner_predicts_the_same_as_onnx(
     assert (shares is None) == (wanted is None) == (kind == "number" or name == "svm")
     if shares is not None and wanted is not None:
         assert np.mean(np.abs(shares - wanted).max(axis=1) < 1e-5) >= 0.998  # a tree may turn another way by rounding
+
+
+@pytest.mark.parametrize("name", [name for name, one in LEARNERS.items() if one.make is not None])
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_no_model_holds_the_mean_of_its_rows(kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither itself nor in the phases of random features, which follow from the seed."""
+    rows, labels = rows_and_labels(kind)
+    rows += [1.0, -2.0, 4.0]
+    monkeypatch.setattr(registry, "_N_NYSTROEM", 60)
+    data = to_onnx(train_learner(name, rows, labels, kind=kind, seed=0))
+    held = require_no_mean(data, rows)
+    if name == "random-fourier":
+        public = registry._random_fourier(H, 0).fit(np.zeros((1, H)))
+        for expected in (public.random_weights_, public.random_offset_):
+            assert any(np.array_equal(array, expected) for array in held)
+
+
+def require_no_mean(data: bytes, rows: np.ndarray) -> list[np.ndarray]:
+    """The arrays of a model, none of which has the mean of its rows as a row or column, in any unit or sign."""
+    mean, held = (
+        rows.mean(axis=0),
+        [numpy_helper.to_array(one) for one in onnx.load_from_string(data).graph.initializer],
+    )
+    for each in (
+        turned for array in held for turned in (array, array.T) if array.ndim and turned.shape[-1] == mean.size
+    ):
+        lengths = np.linalg.norm(each, axis=-1) * np.linalg.norm(mean)
+        assert (np.abs(each @ mean) < (1 - 1e-6) * np.where(lengths > 0, lengths, 1)).all()
+    return held
 
 
 def test_one_class_or_one_value_is_what_the_model_says() -> None:
@@ -346,7 +375,7 @@ class Full(Boosted):
 
 @pytest.mark.parametrize("n_classes", [4, 500])
 def test_participants_accept_as_many_boosted_trees_as_are_ever_trained(n_classes: int) -> None:
-    fitted = Fitted("xgboost", "classes", np.zeros(H), 1.0, Full(n_classes, MOST_TREES // n_classes))
+    fitted = Fitted("xgboost", "classes", H, 1.0, Full(n_classes, MOST_TREES // n_classes))
     data = to_onnx(fitted)
     assert len(data) < MOST_MODEL_BYTES
     check(data, n_classes=n_classes)
@@ -354,7 +383,7 @@ def test_participants_accept_as_many_boosted_trees_as_are_ever_trained(n_classes
 
 def test_participants_would_not_accept_many_more() -> None:
     with raising(RefusedError, "the model", reason="too much memory"):
-        check(to_onnx(Fitted("xgboost", "classes", np.zeros(H), 1.0, Full(4, MOST_TREES * 12 // 40))), n_classes=4)
+        check(to_onnx(Fitted("xgboost", "classes", H, 1.0, Full(4, MOST_TREES * 12 // 40))), n_classes=4)
 
 
 def document(**changed: Any) -> bytes:
@@ -381,7 +410,7 @@ def test_a_booster_is_read_from_its_document() -> None:
         def trees(self) -> tuple[Trees, np.ndarray]:
             return boosted_trees(document())
 
-    model = loaded(Fitted("xgboost", "classes", np.zeros(H), 1.0, Read(b"read", np.arange(3))))
+    model = loaded(Fitted("xgboost", "classes", H, 1.0, Read(b"read", np.arange(3))))
     below = np.nextafter(np.float32(0.5), np.float32(0))
     rows = np.array([[9, below, 9], [9, 0.5, 9]], dtype=np.float32)
     # below 0.5 the classes have 0.0, 0.1 + 0.15 and 0.2 + 0.1; from 0.5 on 0.0, -0.1 + 0.15 and -0.2 + 0.1

@@ -67,12 +67,14 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a learner takes: rows centred and divided by one scale, or random Fourier features of them."""
+    """What a learner takes: rows divided by one scale, or features of them."""
 
     learner: str
-    centre: Matrix
+    n_components: int
+    """Columns of the rows, h."""
     scale: float
-    fourier: Any
+    made_by: Any
+    """The linear model's transformer; None for boosted trees."""
 
     @classmethod
     def of(cls, learner: str, moments: Moments, *, seed: int) -> Features:
@@ -88,29 +90,25 @@ class Features:
             For random features.
         """
         h = moments.total.size
-        centre = moments.total / moments.count
-        variance = moments.squares / (moments.count * h) - float(np.mean(centre**2))
-        scale = float(np.sqrt(max(variance, 0.0))) or 1.0
-        linear, fourier = LEARNERS[learner].linear, None
-        if linear is not None and linear.features is not None:
-            # The local kernel's width "scale" is 1/h for rows of unit mean variance; its weights depend on nothing else.
-            fourier = linear.features(seed).set_params(gamma=1 / h).fit(np.zeros((1, h)))
-        return cls(learner, centre, scale, fourier)
+        mean = moments.total / moments.count
+        variance = moments.squares / (moments.count * h) - float(np.mean(mean**2))
+        scale, linear = float(np.sqrt(max(variance, 0.0))) or 1.0, LEARNERS[learner].linear
+        # Rows around their mean take nothing but the mean from what they are fitted to, random Fourier features nothing.
+        return cls(learner, h, scale, None if linear is None else linear.features(h, seed).fit(mean[None] / scale))
 
     @property
     def width(self) -> int:
         """How many features there are."""
-        return int(self.centre.size if self.fourier is None else self.fourier.n_components)
+        return int(getattr(self.made_by, "n_components", self.n_components))
 
     @property
     def squared_length(self) -> float:
         """The mean squared length of a row of features."""
-        return float(self.centre.size) if self.fourier is None else 1.0
+        return 1.0 if hasattr(self.made_by, "n_components") else float(self.n_components)
 
     def made(self, rows: Matrix) -> Matrix:
         """The features of rows."""
-        scaled = (rows - self.centre) / self.scale
-        return scaled if self.fourier is None else np.asarray(self.fourier.transform(scaled))
+        return np.asarray(self.made_by.transform(rows / self.scale))
 
 
 def fitted_from(
@@ -133,8 +131,7 @@ def fitted_from(
     last.n_features_in_ = features.width
     if classes is not None:
         last.classes_ = classes
-    model = last if features.fourier is None else make_pipeline(features.fourier, last)
-    return Fitted(features.learner, kind, features.centre, features.scale, model)
+    return Fitted(features.learner, kind, features.n_components, features.scale, make_pipeline(features.made_by, last))
 
 
 def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:

@@ -53,7 +53,7 @@ from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, tra
 from mooring.errors import InputError
 from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, require_learner
 from mooring.learners.boosted_trees import Boosted, FittedBoosted, to_float32
-from mooring.learners.fitting import choice_rows, draw_rows, group_folds, screening_rows
+from mooring.learners.fitting import choice_rows, draw_rows, find_scale, group_folds, screening_rows
 from mooring.learners.trees import MOST_TREES
 from mooring.protocol.analyst.alignment_state import AlignmentState, keep_model, read_space
 from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
@@ -273,8 +273,8 @@ def _wait(future: Future) -> None:
 
 def _always(features: Features, label: int) -> Fitted:
     """With one class only, that class is what is predicted."""
-    model = DummyClassifier().fit(np.zeros((1, features.centre.size)), [label])
-    return Fitted(features.learner, "classes", features.centre, features.scale, model)
+    model = DummyClassifier().fit(np.zeros((1, features.n_components)), [label])
+    return Fitted(features.learner, "classes", features.n_components, features.scale, model)
 
 
 def _boosted(
@@ -287,32 +287,32 @@ def _boosted(
     at_work = share_with_workers(job.client, features)
     most = min(_CUT_ROWS, _CUT_NUMBERS // features.width)
     owners, rows, _ = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # other rows than those that are scored
-    drawn = CutRows(job.folds[owners], to_float32(rows, features.centre, features.scale))
+    drawn = CutRows(job.folds[owners], to_float32(rows, features.scale))
     boosting = Boosting(job.study, at_work, settings_for(kind, n_classes, job.seed), rounds, classes, unit)
     models: list[Fitted] = []
     for fold in (*range(job.n_folds), None):
         others = [piece for piece in job.pieces if piece.fold != fold]
         raw = train_distributed(job.client, boosting, others, drawn.cuts(fold))
         own = Boosted(raw, classes, centre=unit[0], scale=unit[1])
-        models.append(FittedBoosted(features.learner, kind, features.centre, features.scale, own))
+        models.append(FittedBoosted(features.learner, kind, features.n_components, features.scale, own))
         job.steps.advance(len(job.groups))
     return models
 
 
 def _boost_rows(learner: str, rows: Matrix, labels: npt.NDArray[Any], *, kind: Kind, seed: int) -> Fitted:
     """Boosted trees of rows that are all here, as a cluster makes them; classes are numbers from 0."""
-    centre, known = rows.mean(axis=0), np.unique(labels) if kind == "classes" else None
-    features = Features(learner, centre, float(np.sqrt(np.mean((rows - centre) ** 2))) or 1.0, None)
+    known = np.unique(labels) if kind == "classes" else None
+    features = Features(learner, rows.shape[1], find_scale(rows), None)
     n_classes, unit = 0 if known is None else known.size, (0.0, 1.0)
     if known is None:
         unit = float(labels.mean(dtype=np.float64)), float(labels.std(dtype=np.float64)) or 1.0
     elif n_classes == 1:
         return _always(features, int(known[0]))
-    drawn = CutRows(np.zeros(len(rows), dtype=np.int64), to_float32(rows, features.centre, features.scale))
+    drawn = CutRows(np.zeros(len(rows), dtype=np.int64), to_float32(rows, features.scale))
     matrix = load_share(cast(Study, None), features, drawn.cuts(None), [(rows, labels)], known, unit)
     raw = train_share(matrix, settings_for(kind, n_classes, seed), rounds_for(n_classes), None) or b""
     model = Boosted(raw, known, centre=unit[0], scale=unit[1])
-    return FittedBoosted(learner, kind, features.centre, features.scale, model)
+    return FittedBoosted(learner, kind, features.n_components, features.scale, model)
 
 
 def rounds_for(n_classes: int) -> int:

@@ -61,7 +61,7 @@ def load_share(
     Parameters
     ----------
     study, features, pieces
-        What to read, or rows and labels that are here, and how rows are centred and scaled.
+        What to read, or rows and labels that are here, and how rows are scaled.
     cuts : array
         Of each column, into bins.
     classes : integers or None
@@ -75,7 +75,7 @@ def load_share(
         for piece in pieces:
             for rows, labels in [piece] if isinstance(piece, tuple) else blocks_of(study, piece):
                 told = (labels - unit[0]) / unit[1] if classes is None else np.searchsorted(classes, labels)
-                yield to_float32(rows, features.centre, features.scale), told
+                yield to_float32(rows, features.scale), told
 
     with xgboost.config_context(verbosity=0):
         like = xgboost.QuantileDMatrix(cuts, max_bin=BINS, nthread=1)
