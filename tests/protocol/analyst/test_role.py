@@ -163,7 +163,7 @@ def test_labels_that_follow_from_nothing_score_as_chance(tmp_path: Path) -> None
 
 
 def rows_inside(model: bytes, rows: np.ndarray) -> int:
-    """How many of the rows lie in one of the model's arrays, as a row or a column, up to one scale, around 0 or their mean."""
+    """How many of the rows lie in one of the model's arrays, as a row or a column, up to one scale, around 0 or the mean."""
     centred = (rows - rows.mean(axis=0)).astype(np.float64)
     both = np.stack([rows, centred]) / np.sqrt(np.mean(centred**2))
     found = np.zeros(len(rows), dtype=bool)
