@@ -32,19 +32,21 @@ from mooring.audit.hazards import (
     state_exposure,
     state_membership,
     state_own_sums,
+    state_sums,
     warn_of_dissimilar_colluder,
     warn_of_linkage,
     warn_of_linked_rows,
 )
 from mooring.audit.leakage import AttemptLog, _measured, _most_telling
+from mooring.audit.operating_points import SumPoint
 from mooring.audit.planning import Plan, planner
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.planning.search import PointSearch
-from mooring.audit.result import AttackOutcome, AuditResult, References
+from mooring.audit.result import AttackOutcome, AuditResult, References, SumAudit, SumResult
 from mooring.audit.simulation import simulate
 from mooring.learners import Gain, Score
 from mooring.learners.fitting import MOST_ALONE
-from mooring.metrics import Figure, Interval
+from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 from mooring.tables import Column, Partition
 from tests.record import check_record
 
@@ -307,6 +309,27 @@ def test_what_a_result_says_is_on_record() -> None:
             sentences = [gist(words) for words in (found.headline(), found.joining(), *measured)]
             said[f"{name}, {'' if alone is None else alone.value}"] = [found.trustworthy, *sentences]
     check_record(RECORD, "what a result says", said)
+
+
+def test_what_is_said_of_sums_is_on_record() -> None:
+    """With all that may be measured and with nothing, below and above what the guarantee allows."""
+    score, gain = Score("accuracy", 0.8, 0.7, 0.9, 40), Gain("accuracy", 0.1, 0.02, 0.2, 40)
+    measured = EpsilonAudit(2.0, 1.9, EpsilonBound(0.5, 1.25, 1e-5, 0.95, 9))
+    said, results = {}, []
+    for epsilon in (None, 0.1, 2.0, 9.0):
+        at = SumPoint(epsilon, 1e-5, 5, 1)
+        for told in (0.005, 0.5):
+            beside = {"higher_is_worse": True, "chance": 0.01, "interval": Interval(told - 0.004, told + 0.1)}
+            names = ("membership_auc", "membership_at_1_percent", "membership_at_0.1_percent")
+            outcome = AttackOutcome("register", {name: figure(told, **beside) for name in names})
+            results += [
+                SumResult(at, (outcome,), (), measured if epsilon else None, told < 0.1, score, gain),
+                SumResult(at, (AttackOutcome("register", reason="No."),), (), None, True),
+            ]
+            said[f"{epsilon}, {told}"] = [gist(state_sums(one)) for one in results[-2:]]
+        said[f"{epsilon}"] = [gist(words) for words in (at.title, at.state_guarantee())]
+    table = SumAudit(7, 96, score, tuple(results)).list_results()
+    check_record(RECORD, "what is said of sums", [said, [list(line) for line in table]])
 
 
 def test_warnings_begin_where_they_say() -> None:

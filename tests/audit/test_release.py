@@ -129,6 +129,7 @@ def test_a_learner_with_more_freedom_gives_more_away(kind: str) -> None:
 def test_too_few_rows_give_no_figure() -> None:
     rows, labels = np.random.default_rng(0).standard_normal((30, 2)), np.repeat([0, 1], 15)
     assert measure_trained_release("linear", rows[:19], labels[:19], kind="classes", seed=0) is None
+    assert measure_trained_release("linear", rows[:20], labels[5:25], kind="classes", seed=0) is not None
     assert measure_trained_release("linear", rows, labels * 0, kind="classes", seed=0) is None
     assert measure_trained_release("linear", rows, labels, kind="classes", seed=0) is not None
     rare = np.append(labels, [2, 2, 2])  # of a class of three rows half of the models would hardly have one
@@ -174,6 +175,10 @@ def test_a_number_that_may_be_missing_is_sought_by_fifths() -> None:
     assert [tuple(one) for one in asked if one[1]] == [(0.0, 1.0)]
     assert found.tolist() == guessed.tolist()
     assert found.mean() == pytest.approx(gone.mean(), abs=0.01)  # the commonest of six is 'missing'
+    asked.clear()
+    rows = np.eye(10)[rng.integers(0, 10, 400)]
+    invert_columns(log_likelihood, rows, np.zeros(400, dtype=np.intp), [np.arange(10)])
+    assert np.array_equal(np.array(asked)[::-1], np.eye(10))  # categories are all asked for
 
 
 def test_names_of_classes_change_nothing() -> None:
