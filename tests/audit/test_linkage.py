@@ -8,7 +8,7 @@ import pytest
 
 from mooring.audit import AuditSettings, EvaluationSpec, Simulation, find_strongest, simulate
 from mooring.audit.identification import linkage
-from mooring.audit.identification.membership import audit_row_noise, make_membership_test
+from mooring.audit.identification.membership import _shift, audit_row_noise, make_membership_test
 from mooring.audit.leakage import measure_leakage
 from mooring.tables import Partition
 from tests.auditing import class_rows
@@ -101,3 +101,11 @@ def test_an_embedding_keeps_what_it_was_last_asked(monkeypatch: pytest.MonkeyPat
     for k in (1.0, 2.0, 1.0, 3.0, 1.0, 3.0, 2.0):
         assert embed(np.full((1, 2), k)).tolist() == [[2 * k, 2 * k]]
     assert asked == [1, 2, 3, 2]
+
+
+def test_a_control_asks_for_another_row_of_the_class_where_there_is_one() -> None:
+    codes = np.array([3, 1, 3, 1, 1, 2])
+    other = _shift(codes)
+    assert np.array_equal(codes[other], codes)
+    assert sorted(other) == list(range(6))
+    assert np.flatnonzero(other == np.arange(6)).tolist() == [5]

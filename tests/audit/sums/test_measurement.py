@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from unittest.mock import patch
 
@@ -120,6 +121,10 @@ def test_many_features_without_noise_are_refused_and_a_fault_is_seen(monkeypatch
     """Eight participants of six rows and seven features: more than a tenth of the rows of a quorum."""
     few = Auditor.of(study(6), None, AuditSettings(sums=spec(n_runs=4000))).sum_auditor()
     assert not few.audit(few.point(None)).usable
+    size = few.simulate(few.point(None)).layout.size
+    for most, usable in ((Fraction(size, 48), True), (Fraction(2 * size - 1, 96), False)):
+        with patch("mooring.audit.sums.measurement.MOST_NUMBERS_A_ROW", most):
+            assert few.audit(few.point(None)).usable == usable
     draw = SumNoise.draw_many
     monkeypatch.setattr(SumNoise, "draw_many", lambda *given: draw(*given) // 2)
     found = few.audit(few.point(2.0))
