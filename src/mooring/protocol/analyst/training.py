@@ -105,7 +105,9 @@ class Training:
             else f"Scored on {self.score.n:,} rows. Own uploads alone were not tried: rows in pieces, or too few.",
         ]
         if self.gain is not None:
-            what = f"The others' uploads less one's own alone: {self.gain} on the same {self.gain.n:,} rows."
+            what = f"The others' uploads less one's own alone: {self.gain} on the same {self.gain.n:,} rows, taken together."
+            if self.gain.metric != "R²":  # of all rows together, the share of each class in an upload is of use
+                what += " One's own tells how common each class is there, so single participants may differ."
             lines.append(f"{what} Whether joining beats raw rows alone, 'mooring predict --beside' tells at home.")
         return lines if self.release is None else [*lines, str(self.release)]
 

@@ -127,7 +127,8 @@ class Inspection:
         tables = rows if self.sums is None else [self.sums.list_results()]
         fits = count_noun(self.n_rows, "row fits", "rows fit")
         alone = "" if self.local_only is None else state_alone(self.local_only)
-        first = self.decision.get("words", ""), self.verdict, alone, f"{fits}."
+        said = [self.verdict] if self.self_attack is None else state_leakage(self.self_attack)
+        first = self.decision.get("words", ""), *said, alone, f"{fits}."
         return render_html(*first, *self.hazards, *self.warnings, tables=tables)
 
 
