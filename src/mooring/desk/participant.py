@@ -105,7 +105,7 @@ def reporting(desk: Desk, study: Study, records: Path) -> Step:
     """
     explanation = "One page to read, print and sign: who took part, what joining gives, what it gives away."
     run, page = partial(_report, desk, study, records), desk.workspace.root / "report.html"
-    return Step("report", "Read the report", explanation, run, _ask_overwriting(page), is_done=page.exists())
+    return Step("report", "Make the report", explanation, run, _ask_overwriting(page), is_done=page.exists())
 
 
 def _report(desk: Desk, study: Study, folder: Path, values: Values, progress: Progress) -> Outcome:
@@ -305,7 +305,7 @@ def _ask_overwriting(path: Path) -> tuple[Field, ...]:
 def _require_absent(path: Path, values: Values) -> None:
     """Refuse to overwrite a file, as the commands do, unless that is ticked."""
     if path.exists() and not values.get("force"):
-        cure = f"Tick 'Overwrite {path.name}', or move it away."
+        cure = f"Tick 'Overwrite {path.name}', or keep the one that is there: pages open under 'Files'."
         raise InputError(path.name, expected="not there yet", got="one that is", cure=cure)
 
 

@@ -1,6 +1,7 @@
 """A participant from Python: what the analyst delivered, in a folder or at an address, is good to predict with."""
 
 import json
+import re
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,7 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     for words in (decision["question"], *decision["reasons"], said["leakage"][0], said["joining"][0]):
         assert words in page
         assert words in shown
+    assert not re.findall(r"[\w)]\.[A-Z][a-z]+ [a-z]", re.sub("<[^>]*>", " ", page))  # a space between sentences
 
 
 DAMAGE: list[Any] = [
