@@ -15,6 +15,7 @@ from mooring.mechanisms.secure_sum import picture_features
 from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures, TableFeatures
 from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, draw_glyphs, fit_to_public
 from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
+from mooring.mechanisms.secure_sum.settings import SumSettings, make_features
 from mooring.mechanisms.secure_sum.sums import quantise
 from mooring.tables.schema import Column, Schema
 from tests.raising import raising
@@ -156,3 +157,18 @@ def test_what_all_glyphs_have_in_common_tells_them_apart_in_no_direction() -> No
         picture_features.discriminating_directions(z + common, 2) for common in (0.0, rng.standard_normal(5))
     )
     np.testing.assert_allclose(found, moved, atol=1e-9)
+
+
+def test_a_studys_settings_name_its_features() -> None:
+    """A cosine and a sine of each frequency; of pictures, no more than there are responses of filters."""
+    for n, frequencies in ((1, 1), (3, 1), (8, 4)):
+        found = make_features(SumSettings(features="fourier", n_features=n), NUMBERS, ())
+        assert found == FourierFeatures(3, frequencies)
+    for shape, channels in (((8, 9), 1), ((8, 9, 3), 3)):
+        found = make_features(SumSettings(features="pictures", n_features=20), NUMBERS, shape)
+        assert found == PictureFeatures(8, 9, channels, n_components=20)
+    many = make_features(SumSettings(features="pictures", n_features=10**4), NUMBERS, (8, 8))
+    assert many.n_components == picture_features.filters_of(8, 8).n_responses  # type: ignore[attr-defined]
+    for shape in ((), (8,), (1, 8, 8, 1)):
+        with raising(InputError, "image_shape"):
+            make_features(SumSettings(features="pictures"), NUMBERS, shape)

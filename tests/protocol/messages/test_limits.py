@@ -70,8 +70,9 @@ def test_a_study_is_taken_up_to_its_limits(name: str, study: Study, last: dict, 
 
 def test_a_roster_is_two_participants_and_an_analyst_at_least() -> None:
     replace(STUDY, participants=STUDY.participants[:2]).require_roster()
-    for changes in ({"participants": STUDY.participants[:1]}, {"analyst": None}):
-        with raising(InputError, "study", expected="two participants or more and an analyst"):
+    few, n = {"participants": STUDY.participants[:1]}, len(STUDY.participants)
+    for changes, got in ((few, "participants: 1, analyst: one"), ({"analyst": None}, f"{n}, analyst: none")):
+        with raising(InputError, "study", expected="two participants or more and an analyst", got=got):
             replace(STUDY, **changes).require_roster()
     assert STUDY.with_members(analyst=STUDY.analyst).analyst == STUDY.analyst
     with raising(InputError, "roster", expected="one analyst"):
