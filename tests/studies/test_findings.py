@@ -226,12 +226,15 @@ def test_what_i_gdp_leaks_is_told_study_by_study_with_its_spread() -> None:
         return {"deployment": deployment, "rows_each": each, "method": "i-gdp", "draw": 0, "match:moments": matched}
 
     some = {"method": "aa-i-gdp", "draw": 0, "deployment": 0, "auc_own_clean": 0.8}
-    hospitals = Results.from_rows([of(0, 212, 0.1), of(1, 212, 0.3), some | {"rows_each": 212}])
+    first = of(0, 212, 0.1) | {"match:moments+kernel": 0.1}
+    hospitals = Results.from_rows([first, of(1, 212, 0.3), some | {"rows_each": 212}])
     census = Results.from_rows([of(0, 50, 0.4), of(0, 694, 0.9), some | {"rows_each": 50}, some | {"rows_each": 694}])
-    matched = [one["i_gdp"]["matched"] for one in find({"hospitals": hospitals, "census": census})["tables"]]
+    studies = {"hospitals": hospitals, "census": census}
+    matched = [one["i_gdp"]["matched"] for one in find(studies)["tables"]]
     assert matched[0] == {"mean": near(0.2), "low": 0.1, "high": 0.3}
     assert [one["mean"] for one in matched[1:]] == [0.4, 0.9]
     assert matched[1]["low"] is None  # one deployment
+    assert [f"Attacks on {name} were [denoised by" in render_findings(studies) for name in studies] == [False, True]
 
 
 def test_a_share_between_two_draws_of_one_mind_is_theirs_and_not_a_splines() -> None:

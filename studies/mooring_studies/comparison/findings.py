@@ -232,6 +232,7 @@ def _on_table(name: str, rows: Results) -> Figures:
         "study": name,
         "rows_each": int(max(each)) if each else None,
         "shares": shares,
+        "by_all_denoisers": any(attack.endswith("+kernel") for attack in rows.attacks("match")),
         "i_gdp": {
             "rows_each": max(own.values("rows_each"), default=0),
             "matched": {"mean": mean_of(matched), "low": ends[0], "high": ends[1]},
