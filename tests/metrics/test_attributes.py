@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mooring.metrics import Figure, KnownRows, infer_attribute
+from mooring.metrics.attributes import _determinations, _square_columns
 
 Refused = Callable[..., None]
 
@@ -169,6 +170,16 @@ def test_the_interval_of_r2_is_that_of_r2_on_the_resampled_rows(rng: np.random.G
     scores = [r2_score(truth, guesses, sample_weight=times) for times in resamples]
     expected = np.quantile(scores, [0.025, 0.975])
     assert (found.interval.low, found.interval.high) == (pytest.approx(expected[0]), pytest.approx(expected[1]))
+
+
+def test_r2_loses_no_digits_where_numbers_lie_far_from_nought(rng: np.random.Generator) -> None:
+    truth = rng.standard_normal(50)
+    near, far = (
+        _determinations(_square_columns(truth + at, truth + at + 0.5, truth + at - 1).sum(axis=0))
+        for at in (0.0, 2.0**27)
+    )
+    assert near == pytest.approx(1 - np.array([0.25, 1.0]) / truth.var())
+    assert far == pytest.approx(near, rel=1e-6)
 
 
 def test_the_same_generator_gives_the_same_figures(rng: np.random.Generator) -> None:

@@ -107,6 +107,17 @@ def test_carriers_of_a_value_between_others_are_the_rows_nearest_to_it() -> None
     assert np.flatnonzero((above | tied)[:, middle]).tolist() == [3, 4]
     assert (asked.counts.tolist(), asked.values.tolist()) == ([2, 3, 3], [1, 2, 0])  # of equals the largest first
     assert asked.sides[asked.values.argsort()].tolist() == [-1, 0, 1]
+    assert Carriers.of(np.arange(6.0)[:, None] % 3).values.tolist() == [2, 0, 1]
+
+
+def test_the_value_named_is_the_one_of_which_most_is_found_beyond_the_guess() -> None:
+    """One that half of the rows carry, all of them found; and one of ten carriers, of which nine are found."""
+    truth = np.column_stack([np.arange(100) % 2, np.arange(100) < 10]).astype(float)
+    rebuilt = truth.copy()
+    rebuilt[[9, 10], 1] = [0.0, 1.0]
+    found = find_exposed_value(Carriers.of(truth), [("a", rebuilt)], guessed=[0 * truth], name_of=named)
+    assert found is not None
+    assert found[1].name == "carriers of 0 = 1"
 
 
 @pytest.mark.parametrize(("n_values", "asked"), [(2, 1), (20, 20), (21, 0)])
@@ -147,6 +158,8 @@ def test_what_a_guess_has_exactly_is_not_exposed_and_the_unit_does_not_matter() 
     order = order_by_exposure(rows, noisy, guess).tolist()
     error, size = (np.linalg.norm(one - rows, axis=1)[np.arange(50)] for one in (noisy, guess))
     assert order == [*sorted(set(range(50)) - {4, 5}, key=lambda k: error[k] / size[k]), 4, 5]
+    assert order_by_exposure(*(2.0**-40 * part for part in (rows, noisy, guess))).tolist() == order
+    assert order_by_exposure(rows, noisy, rows).tolist() == list(range(50))  # all are guessed exactly
     assert order_by_exposure(rows, noisy, None).tolist() == sorted(range(50), key=lambda k: error[k])
     found = [
         find_exposed_rows(unit * rows, {"a": unit * noisy}, guessed=unit * guess, rng=np.random.default_rng(0))

@@ -150,6 +150,23 @@ def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
     assert again.chance is None
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("psnr", ["0.3", "0.2", "0.4", "0.1"]),
+        ("centred_error", ["0.30", "0.20", "0.40", "0.10"]),
+        ("rows linkage", ["30%", "20%", "40%", "10%"]),
+        ("membership_at_1_percent", ["30.00%", "20.00%", "40.00%", "10.00%"]),
+    ],
+)
+def test_a_figure_is_written_in_the_digits_of_its_measure(name: str, written: list[str]) -> None:
+    value, low, high, chance = written
+    found = Figure(name, 0.3, Interval(0.2, 0.4), 0.1, None, math.nan, 9, True).describe()
+    assert found == {"value": value, "interval": [low, high], "chance": chance, "control": None, "floor": None}
+    found = Figure(name, math.nan, Interval.unknown(), None, 0.1, 0.1, 9, True).describe()
+    assert found == {"value": "–", "interval": None, "chance": None, "control": chance, "floor": chance}
+
+
 def test_a_dictionary_that_is_no_figure_is_refused(refused: Refused) -> None:
     plain = Figure("x", 0.0, wilson(1, 2), None, None, None, 2, True).as_dict()
     refused(lambda: Figure.from_dict({}), "Figure", "higher_is_worse", "the keys")

@@ -1,5 +1,7 @@
 """Membership, registers, rosters and holders by likelihood, against formulas written out and against drawing lots."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -36,6 +38,7 @@ def test_scores_are_the_likelihood_ratio_of_the_formula(rng: np.random.Generator
     noisy = Densities(clean.means, clean.covariances + error)
     upload = RebuiltRows.of(rows, codes, error=error, densities=noisy)
     candidates, kinds = rng.standard_normal((3, WIDTH)), np.array([1, 0, 2])
+    candidates[0] = rows[1] + 0.05  # as near as can be
     expected = []
     for x, k in zip(candidates[:2], kinds[:2], strict=True):
         of_class = rows[codes == k]
@@ -86,6 +89,8 @@ def test_a_smaller_register_is_a_drawing_of_lots(rng: np.random.Generator) -> No
     assert found.first_ranks(1000).tolist() == found.first_ranks().tolist()
     pair = RegisterSearch(np.zeros(1), np.ones(1), np.ones(1), np.ones(1), np.ones(1, dtype=bool))
     assert pair.first_ranks(2).tolist() == [0.5]
+    tied = replace(found, n_tied=np.full(4, 3.0))  # of ten drawn of 30, one is tied
+    assert tied.first_ranks(size) == pytest.approx(found.first_ranks(size) / 2)
 
 
 def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.random.Generator) -> None:
@@ -102,5 +107,9 @@ def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.r
     assert (asked == chosen).mean() > first > 0.3
     held = name_holders([one for _, one in uploads], rows, codes) == 2
     outside = name_holders([one for _, one in uploads], draw(clean, codes, rng), codes) == 2
+    cut = [[p[:n] if len(p) == 60 else p for p in vars(one).values()] for _, one in uploads for n in (7, 60)]
+    some = [RebuiltRows(*parts) for parts in cut]
+    for x, k, holder in zip(rows, codes, name_holders(some, rows, codes), strict=True):
+        assert holder == np.argmax([logsumexp(one._ratios(np.flatnonzero(one.codes == k), x[None])) for one in some])
     assert held.mean() > 0.7
     assert outside.mean() < 0.5

@@ -236,7 +236,7 @@ def test_galleries_that_cannot_be_filled_are_refused(refused: Refused) -> None:
 def test_rows_that_do_not_fit_the_galleries_are_refused(refused: Refused, rng: np.random.Generator) -> None:
     rows = rng.standard_normal((12, 3))
     galleries = build_galleries(np.zeros(12), seed=0)
-    refused(lambda: link(rows[:5], rows, galleries), "queries", "at least 12 rows", "5 rows")
+    refused(lambda: link(rows[:11], rows, galleries), "queries", "at least 12 rows", "11 rows")
     refused(lambda: link(rows, rows[:5], galleries), "candidates", "at least 12 rows", "5 rows")
     refused(lambda: link(rows, rows[:, :2], galleries), "candidates", "of 3 features", "2")
     refused(lambda: link(rows * np.nan, rows, galleries), "queries", "finite", "NaN")

@@ -52,6 +52,7 @@ def test_rates_at_few_false_positives() -> None:
     figures = found.figures(control=Membership(np.zeros(5), np.zeros(200)))
     assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 1 / 201]  # above all of 200
     assert [figure.control for figure in figures.values()] == [0.5, 0.0, 0.0]
+    assert all(figure.higher_is_worse for figure in figures.values())
 
 
 def test_some_members_are_told_at_the_thresholds_that_hold_for_all_and_a_claim_holds_up_to_what_was_measured() -> None:
