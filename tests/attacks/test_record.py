@@ -166,6 +166,7 @@ def many_candidates(monkeypatch: pytest.MonkeyPatch) -> Any:
         X = np.unique(view.known_rows, axis=0)
         places = known_rows._by_distances(X, view.target_upload.representation)
         found += [places is None] if width == 8 else [error("known-rows", simulation, view)]  # 10 rows, 7 directions
+    found += [known_rows._noise_to_signal(replace(view, data_noise_scale=0.5), part) for part in (rows[1], 0 * rows[1])]
     near = rows[1] + 1e-7 * rng.standard_normal(rows[1].shape) * np.geomspace(0.1, 100, 30)[:, None]
     return found, [known_rows._by_distances(near[k : k + 4], rows[1]) is not None for k in range(26)]
 
