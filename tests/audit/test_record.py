@@ -373,7 +373,7 @@ def test_points_are_safer_where_the_strongest_attack_recovers_less_and_least_whe
 
 def test_images_are_drawn_from_black_to_white_whatever_their_range() -> None:
     spec, rows = EvaluationSpec(image_shape=(1, 3), pixel_range=(-1.0, 3.0)), np.array([[-5.0, 0.0, 3.0]])
-    assert spec.shown(rows).tolist() == [[0.0, 0.25, 1.0]]
+    assert (spec.shown(rows).tolist(), spec.data_range) == ([[0.0, 0.25, 1.0]], 4.0)
 
 
 def test_a_value_of_nothing_has_no_sign() -> None:
