@@ -20,6 +20,7 @@ Kind = Literal["classes", "number"]
 AUTO = "auto"
 _N_FOURIER, _N_NYSTROEM = 800, 600
 _MOST_LEAVES, _DEEPEST = 2000, 40  # of a tree: a forest of many rows must still be a model that can be sent
+_LEAST_IN_LEAF = 5  # rows: with one, a model that predicts a number holds that of every row, and tells twice as many
 
 
 def _centred(n_components: int, seed: int) -> Any:
@@ -122,7 +123,8 @@ def _forest(kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
     forest = RandomForestClassifier if kind == "classes" else RandomForestRegressor
     # A limit on leaves makes scikit-learn grow trees best first, which is another forest: only where there is need.
     most_leaves = _MOST_LEAVES if shape[0] > _MOST_LEAVES else None
-    return forest(n_estimators=200, random_state=seed, max_depth=_DEEPEST, max_leaf_nodes=most_leaves)
+    settings = {"max_depth": _DEEPEST, "max_leaf_nodes": most_leaves, "min_samples_leaf": _LEAST_IN_LEAF}
+    return forest(n_estimators=200, random_state=seed, **settings)
 
 
 def _random_fourier(n_components: int, seed: int) -> Any:
@@ -158,7 +160,7 @@ _ALL = (
         stores_rows=True,
     ),
     Learner("svm", "a support vector machine with a Gaussian kernel", _svm, stores_rows=True),
-    Learner("forest", "a random forest of 200 trees", _forest),
+    Learner("forest", "a random forest of 200 trees, five rows a leaf at least", _forest),
     Learner("xgboost", "boosted trees, by XGBoost on a Dask cluster", None),
 )
 LEARNERS: dict[str, Learner] = {one.name: one for one in _ALL}

@@ -80,6 +80,14 @@ def test_no_model_holds_the_mean_of_its_rows(kind: Kind, name: str, monkeypatch:
             assert any(np.array_equal(array, expected) for array in held)
 
 
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_a_leaf_of_a_forest_is_of_five_rows_at_least(kind: Kind) -> None:
+    """With one row a leaf, every row's number to predict stood in the model."""
+    model = train_learner("forest", *rows_and_labels(kind), kind=kind, seed=0).model
+    trees = [one.tree_ for one in (model if kind == "classes" else model.regressor_).estimators_]
+    assert min(tree.n_node_samples[tree.children_left < 0].min() for tree in trees) == 5
+
+
 def require_no_mean(data: bytes, rows: np.ndarray) -> list[np.ndarray]:
     """The arrays of a model, none of which has the mean of its rows as a row or column, in any unit or sign."""
     mean, held = (
