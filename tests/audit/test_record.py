@@ -217,6 +217,8 @@ def test_what_is_exposed_is_stated_and_only_above_luck() -> None:
         ["0.30", "1.00"],
         ["0.20", "0.30"],
     ]
+    one_in_49 = figure(1 / 49, chance=0.02, control=0.1, n=49, higher_is_worse=True)
+    assert state_exposure(point(exposed_value=one_in_49))[0].startswith("1 of 49 x is found")
     for chance in (0.3, None):
         assert state_exposure(point(exposed_row=figure(0.3, chance=chance))) == ()
 

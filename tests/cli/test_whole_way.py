@@ -484,6 +484,7 @@ def test_errors_in_a_command_line_are_json_where_that_is_asked_for(words: list[s
         assert (error["exit_code"], error["error"]["kind"]) == (execution.BAD_INPUT, "UsageError")
         assert told in error["error"]["message"].lower()
     assert commands.run(*words, code=execution.BAD_INPUT).stdout == ""
+    assert not commands.run(*words, "--", "--format=json", code=None).stdout  # an argument
 
 
 def test_exit_codes_are_documented() -> None:

@@ -22,6 +22,8 @@ from mooring.learners import (
     train_learner,
 )
 from mooring.learners.fitting import MOST_ROWS, choice_rows, draw_rows, group_folds, row_folds
+from mooring.learners.onnx_export import to_onnx
+from mooring.protocol.messages.model import Model
 
 Refused = Callable[..., None]
 LOCAL = [name for name, one in LEARNERS.items() if one.make is not None]
@@ -56,16 +58,13 @@ def test_where_rows_lie_changes_no_score(name: str, kind: Kind, monkeypatch: pyt
     rows, labels = rows_and_classes(240)
     if kind == "number":
         labels = 100 + 30 * rows[:, 0] - 5 * rows[:, 2]
-    near, far = (
-        score_value(
-            labels[120:],
-            train_learner(name, each[:120], labels[:120], kind=kind, seed=0).predict(each[120:]),
-            kind=kind,
-        )
-        for each in (rows, rows + np.array([300.0, -300.0, 0.0, 30.0]))
-    )
-    assert near > 0.6
-    assert far == pytest.approx(near, abs=0.06 if name == "random-fourier" else 1e-3)
+    scores = []
+    for each in (rows, rows + np.array([300.0, -300.0, 0.0, 30.0]), rows + np.array([1e4, -1e4, 0.0, 1e3])):
+        fitted = train_learner(name, each[:120], labels[:120], kind=kind, seed=0)
+        sent = Model.load(to_onnx(fitted), n_components=4, kind=kind, n_classes=3)
+        scores += [score_value(labels[120:], one.predict(each[120:]), kind=kind) for one in (fitted, sent)]
+    assert scores[0] > 0.6
+    assert scores == pytest.approx(6 * scores[:1], abs=0.06 if name == "random-fourier" else 2e-3)
 
 
 @pytest.mark.parametrize("name", [AUTO, *LOCAL])

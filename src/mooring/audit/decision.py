@@ -105,9 +105,7 @@ def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
         counts += f", {answers.count('share')} little"
         return _because("cannot tell", f"no setting is chosen: {counts} ('mooring plan' chooses one)")
     if found["answer"] == "share" and asked is not None and len(asked) < len(REGISTRY):
-        return _because(
-            "cannot tell", f"the audit tried only {len(asked)} of {len(REGISTRY)} attacks", *found["reasons"]
-        )
+        return _because("cannot tell", f"only {len(asked)} of {len(REGISTRY)} attacks were tried", *found["reasons"])
     return found
 
 

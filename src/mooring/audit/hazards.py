@@ -178,9 +178,9 @@ def state_exposure(point: PointResult) -> tuple[str, ...]:
     """What the strongest attacks tell of the most exposed value, column and row, beside chance and control."""
     found = []
     if (value := point.worst("exposed_value")) is not None:
-        attack, figure, n = *value, value[1].value * value[1].n
+        attack, figure, n = *value, round(value[1].value * value[1].n)
         found.append(
-            f"{n:.3g} of {figure.n} {figure.name} {'is' if n == 1 else 'are'} found among as many rows that '{attack}' "
+            f"{n} of {figure.n} {figure.name} {'is' if n == 1 else 'are'} found among as many rows that '{attack}' "
             f"ranks first (chance {figure.chance:.2%}, without the upload {figure.control:.2%})"
         )
     if (column := point.worst("exposed_column")) is not None:

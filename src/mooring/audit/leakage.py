@@ -132,10 +132,11 @@ def measure_leakage(
     tuple of AttackOutcome, and examples of the strongest attack's rows or None
     """
     n_known, n_repeated = settings.n_known_rows, settings.n_repeated_uploads
-    views = [
+    shown = [
         simulation.view(settings.colluders, target, n_known_rows=n_known, n_repeated_uploads=n_repeated)
         for target in settings.targets or ()
     ]
+    views = [replace(view, columns=view.columns or settings.evaluation.columns) for view in shown]
     evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}

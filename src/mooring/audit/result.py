@@ -215,7 +215,7 @@ class AuditResult(Serializable):
         words += ". A lower bound on leakage: a better attack may exist."
         asked = self.description.get("attacks")
         if asked is not None and len(asked) < len(REGISTRY):
-            words = f"It tried only {len(asked)} of {len(REGISTRY)} attacks, so this is not the strongest. {words}"
+            words = f"Only {len(asked)} of {len(REGISTRY)} attacks were tried, so this is not the strongest. {words}"
         return words
 
     def _where(self, one: PointResult) -> str:

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from itertools import pairwise
@@ -89,13 +89,14 @@ class Output(Console):
 
         `told` has further fields; of a message alone, its kind.
         """
-        if self.format == "json":
-            known = {} if isinstance(problem, str) else vars(problem)
-            error = {"kind": type(problem).__name__, "message": str(problem), **known, **told}
-            typer.echo(json.dumps({"error": error, "exit_code": code}, indent=2, ensure_ascii=False))
         Console(stderr=True).print(
             f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True
         )
+        if self.format == "json":
+            known = {} if isinstance(problem, str) else vars(problem)
+            error = {"kind": type(problem).__name__, "message": str(problem), **known, **told}
+            with suppress(OSError):  # standard output may be full or closed; the message is on the other one
+                typer.echo(json.dumps({"error": error, "exit_code": code}, indent=2, ensure_ascii=False))
         return typer.Exit(code)
 
     def say(self, *lines: str | Table) -> None:
@@ -151,6 +152,7 @@ def explain_usage_errors(words: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except _UsageError as problem:
+        words = words[: words.index("--")] if "--" in words else words
         if "--format=json" in words or ("--format", "json") in pairwise(words):
             raise Output("json").fail(problem.format_message(), problem.exit_code, kind="UsageError") from None
         raise

@@ -245,7 +245,8 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
     explanation = "Writes the one bundle that you upload; the same rows give the same bytes again. Nothing is sent."
     advice = ""
     if (checked := read_check(person.vault, study)).get("decision"):
-        advice = f"The last check, of the table as it was then ({checked['command']}): {checked['decision']}"
+        asked = checked["command"] or "from Python"
+        advice = f"The last check, of the table as it was then ({asked}): {checked['decision']}"
     return Step("share", "Share", explanation, run, tuple(fields), is_done=is_done, advice=advice)
 
 

@@ -258,7 +258,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
     if said or isinstance(error, MemoryError):
         return True
-    return error.__cause__ is not None and is_out_of_memory(error.__cause__)
+    before = error.__cause__ or error.__context__  # ending a recording on a GPU may fail in turn
+    return before is not None and is_out_of_memory(before)
 
 
 def is_on_gpu(array: Array) -> bool:

@@ -189,7 +189,11 @@ def _weights(model: LogisticRegression | Ridge) -> tuple[npt.NDArray[np.float64]
 
 
 def _kernel(graph: Graph, rows: str, others: npt.NDArray[np.float64], gamma: float, *, in_single: bool = False) -> str:
-    """exp(−γ‖z − s‖²) = exp(2γ z·s − γ‖z‖² − γ‖s‖²); the rows s may be kept in single precision, as uploads came."""
+    """exp(−γ‖z − s‖²) = exp(2γ z·s − γ‖z‖² − γ‖s‖²); the rows s may be kept in single precision, as uploads came.
+
+    Both are taken from the first s: far from zero the three terms would cancel.
+    """
+    rows, others = graph.add("Sub", rows, graph.hold(others[0])), others - others[0]
     if in_single:
         kept = graph.add("Cast", graph.hold(others.T.astype(np.float32)), to=DOUBLE)
         others = others.astype(np.float32).astype(np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,7 @@ def summarise(
         "alignment": _alignment(records),
         "utility": scores,
         "evaluation": describe_evaluation(records.get("predict", {})),
-        "own_rows": _own_rows(records),
+        "own_rows": _own_rows(records, verdict["sentences"]["leakage"]),
         "audits": audits,
     }
 
@@ -77,7 +77,11 @@ def _summarise_sums(
     verdict = judge(records, [], scores, noisy=False)
     leakage, attention = list_promises(study), list_attention(records)
     sentences = {**verdict["sentences"], "leakage": leakage, "attention": attention}
-    own, settings, checked = _own_rows(records), study.sum_scheme.settings, records.get("check", {}).get("sums")
+    own, settings, checked = (
+        _own_rows(records, leakage),
+        study.sum_scheme.settings,
+        records.get("check", {}).get("sums"),
+    )
     attacked = [SumAudit.from_dict(dict(checked))] if checked else []
     tried = select_sums([*attacked, None if audit is None else AuditResult.from_dict(dict(audit)).sums], settings)
     if not verdict["joining_measured"]:
@@ -183,12 +187,16 @@ def _alignment(records: Records) -> dict[str, Any] | None:
     return plain
 
 
-def _own_rows(records: Records) -> dict[str, Any] | None:
+def _own_rows(records: Records, said: Sequence[str]) -> dict[str, Any] | None:
+    """What is known of a participant's rows; of the verdict, what `said` on the page does not say already."""
     check, share = records.get("check"), records.get("share")
     if check is None and share is None:
         return None
     kept = ("rows", "class_counts", "hazards", "warnings", "noise", "verdict")
-    return {name: (check or {}).get(name) for name in kept} | {
+    found = {name: (check or {}).get(name) for name in kept}
+    for words in said:
+        found["verdict"] = (found["verdict"] or "").replace(words, "").strip()
+    return found | {
         "checked": check is not None,
         "shared": None if share is None else {name: share.get(name) for name in ("rows", "bundle_digest", "reissued")},
     }

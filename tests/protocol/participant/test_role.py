@@ -159,6 +159,13 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     for words in (decision["question"], *decision["reasons"], said["leakage"][0], said["joining"][0]):
         assert words in page
         assert words in shown
+    for words in said["leakage"]:
+        assert page.count(words) <= 1
+    assert (
+        ("may hold more and recover more" in page)
+        == ("may hold more and recover more" in shown)
+        == (kind == "rotation")
+    )
     assert not re.findall(r"[\w)]\.[A-Z][a-z]+ [a-z]", re.sub("<[^>]*>", " ", page))  # a space between sentences
 
 
@@ -177,6 +184,7 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
         Desk(Workspace(folder), given.vaults[0]),
     )
     one.check(table)
+    assert "(from Python)" in str(list_participant_steps(desk, given.study, one.member.name))
     record = one.vault.study_path(given.study.folder_name) / "check.json"
     whole = json.loads(record.read_bytes()) | {"decision": "Share."}
     for damage in DAMAGE:

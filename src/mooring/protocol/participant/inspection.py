@@ -127,8 +127,9 @@ class Inspection:
         tables = rows if self.sums is None else [self.sums.list_results()]
         fits = count_noun(self.n_rows, "row fits", "rows fit")
         alone = "" if self.local_only is None else state_alone(self.local_only)
-        said = [self.verdict] if self.self_attack is None else state_leakage(self.self_attack)
-        first = self.decision.get("words", ""), *said, alone, f"{fits}."
+        said = [] if self.self_attack is None else state_leakage(self.self_attack)
+        rest = self.verdict.removeprefix(" ".join(said)).strip()
+        first = self.decision.get("words", ""), *said, rest, alone, f"{fits}."
         return render_html(*first, *self.hazards, *self.warnings, tables=tables)
 
 

@@ -115,7 +115,8 @@ class Participant:
             hazards=(*map(str, refusals), *found.hazards),
             refused=tuple(str(one).removesuffix(f". {one.cure}") for one in refusals),
         )
-        exceeded = tuple(self.keep_record("check", found.as_dict(), command="")["exceeded"])
+        earlier = read_check(self.vault, self.study).get("exceeded_by_rows", {}).get(found.rows_digest, ())
+        exceeded = tuple(dict.fromkeys([*earlier, *found.exceeded]))
         found = conclude(self.study, replace(found, exceeded=exceeded))
         self.keep_record("check", found.as_dict(), command="")
         return found
