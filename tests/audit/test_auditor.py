@@ -778,7 +778,7 @@ def test_without_a_choice_the_headline_is_the_worst_point_that_a_study_can_use(e
 
 def test_an_audit_with_few_attacks_says_so_first(parts: Parts) -> None:
     result = audited(*parts, **{**QUICK, "attacks": ["pseudoinverse"]})
-    assert result.headline().startswith(f"It tried only 1 of {len(REGISTRY)} attacks")
+    assert result.headline().startswith(f"Only 1 of {len(REGISTRY)} attacks were tried")
 
 
 def test_a_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:

@@ -163,15 +163,16 @@ def test_labels_that_follow_from_nothing_score_as_chance(tmp_path: Path) -> None
 
 
 def rows_inside(model: bytes, rows: np.ndarray) -> int:
-    """How many of the rows lie in one of the model's arrays, as a row or a column, up to one scale, around 0 or the mean."""
-    centred = (rows - rows.mean(axis=0)).astype(np.float64)
-    both = np.stack([rows, centred]) / np.sqrt(np.mean(centred**2))
-    found = np.zeros(len(rows), dtype=bool)
-    for tensor in onnx.load_from_string(model).graph.initializer:
-        array = onnx.numpy_helper.to_array(tensor)
+    """How many rows lie in an array of the model, as row or column, up to scale, around 0, the mean or a vector in it."""
+    mean, h = rows.mean(axis=0, dtype=np.float64), rows.shape[1]
+    scale, found = np.sqrt(np.mean((rows - mean) ** 2)), np.zeros(len(rows), dtype=bool)
+    arrays = [onnx.numpy_helper.to_array(one) for one in onnx.load_from_string(model).graph.initializer]
+    around = np.stack([np.zeros(h), mean / scale, *(one for one in arrays if one.shape == (h,))])
+    each = rows / scale - around[:, None]
+    for array in arrays:
         for held in (array, array.T):
-            if held.ndim == 2 and held.shape[1] == rows.shape[1]:
-                found |= (np.abs(both[:, :, None] - held).max(axis=3) < 1e-3).any(axis=(0, 2))
+            if held.ndim == 2 and held.shape[1] == h:
+                found |= (np.abs(each[:, :, None] - held).max(axis=3) < 1e-3).any(axis=(0, 2))
     return int(found.sum())
 
 

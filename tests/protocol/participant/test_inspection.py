@@ -374,7 +374,7 @@ def test_wide_rows_leave_slow_attacks_out_and_say_so(monkeypatch: pytest.MonkeyP
     found = inspect(study(), encoded(gaussian(), classes()))
     assert "moments" not in {outcome.attack for outcome in found.self_attack.points[0].outcomes}
     assert any("leaves out moments" in words for words in found.warnings)
-    assert "It tried only 11 of 12 attacks" in found.self_attack.headline()
+    assert "Only 11 of 12 attacks were tried" in found.self_attack.headline()
 
 
 def test_nothing_found_quotes_a_value() -> None:
