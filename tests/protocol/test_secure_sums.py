@@ -650,6 +650,9 @@ def test_a_confirmation_holds_elements_of_the_field_and_the_prime_where_a_box_do
             assert read_confirmation(path, given.study).values == {"ab" * 32: read}
     with raising(RefusedError, "the confirmation", reason="no share has"):
         read_confirmation(path, given.study)
+    write_confirmation(path, given.study, {"ab" * 32: 0}, combiner=3, signer=given.vaults[1].signing_key)
+    with raising(RefusedError, "the confirmation", reason="not the combiner that it speaks for"):
+        read_confirmation(path, given.study)
 
 
 def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribution(folder: Path) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError
 from mooring.mechanisms.secure_sum.feature_map import TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import _ORDERS, SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.secure_sum.guarantee import _ORDERS, SumNoise, SumPrivacy, calibrate_sums, round_up
+from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.mechanisms.secure_sum.sums import Outcome, PersonCounts, SumAccumulator, SumLayout, quantise
 from mooring.tables.schema import Column, Schema
 from tests.mechanisms.secure_sum.test_secret_sharing import words_of
@@ -268,3 +269,24 @@ def test_promises_that_cannot_be_kept_are_refused(name: str, options: dict) -> N
         SumPrivacy(**good | options)
     with raising(InputError, "resolution"):
         calibrate_sums(SumLayout(3, Outcome(2), resolution=8), SumPrivacy(8, 1e-5, quorum=300, n_colluders=1))
+
+
+def test_sums_of_a_mean_over_a_persons_rows_count_it_as_one_row() -> None:
+    """S of rows that n share is divided by n, T as well: together they are those of one row."""
+    layout = SumLayout(2, Outcome(2), resolution=2**10)
+    phi, once, shared = np.array([[0.6, 0.8]]), SumAccumulator(layout), SumAccumulator(layout)
+    once.add(phi, np.array([1]))
+    shared.add(np.repeat(phi, 4, axis=0), np.ones(4, dtype=np.int64), np.full(4, 4))
+    np.testing.assert_allclose(shared.vector, once.vector, rtol=5e-3)
+    mean = SumSettings(2.0, person="who", rows_per_person="mean")
+    assert (
+        mean.privacy(quorum=4).rows_per_person,
+        replace(mean, rows_per_person=3).privacy(quorum=4).rows_per_person,
+    ) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(2.7183, "2.72"), (2.7101, "2.72"), (0.01231, "0.0124"), (27.11, "27.2"), (1234.5, "1,235")]
+)
+def test_a_bound_is_never_written_lower_than_it_is(value: float, written: str) -> None:
+    assert round_up(value) == written

@@ -211,3 +211,4 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     assert Predictions(values, ("a", "b"), None, score, None).as_dict() == empty | {"score": score.as_dict()}
     whole = Predictions(values, ("a", "b"), None, None, score, gain).as_dict()
     assert whole == empty | {"local_only": score.as_dict(), "gain": gain.as_dict()}
+    assert "<p><b>3 predictions.</b></p>" in Predictions(values, ("a", "b"), None, None, None)._repr_html_()
