@@ -19,6 +19,9 @@ BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 INSTALL := install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --constraint constraints.txt
 PIP := $(BIN)/python -m pip $(INSTALL)
 
+# What Python compiles is kept, whatever the environment says: tests start more than a hundred processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 PACKAGES := import sysconfig; place = sysconfig.get_path('purelib')
 
 .PHONY: demo test test-distributed lint types unit site fuzz mutants bench docs figures dist kit clean
@@ -40,12 +43,10 @@ types: .venv/.dev
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 
-unit: export OMP_NUM_THREADS := 1
-unit: export OPENBLAS_NUM_THREADS := 1
-unit: export PYTHONDONTWRITEBYTECODE :=
+unit test-distributed: export OMP_NUM_THREADS := 1
+unit test-distributed: export OPENBLAS_NUM_THREADS := 1
 # A process a core, each with files of its own: what a file's tests share is made once. In the order of the folders the
-# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end. What Python and
-# pytest compile is kept: for commands that tests start, and for the next run.
+# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end.
 unit: .venv/.dev
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
