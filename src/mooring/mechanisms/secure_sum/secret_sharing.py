@@ -127,15 +127,13 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
         return []
     most = (len(points) - t) // 2
     powers = {x: [pow(x, j, PRIME) for j in range(t + most)] for x in points}
-    # Berlekamp and Welch: Q(x) = y E(x) everywhere, E of degree `most` being zero where y is wrong
+    # Berlekamp and Welch: Q(x) = y E(x) everywhere, E of degree `most` being zero where y is wrong; without a solution, no
+    # `most` numbers are all that is wrong, and those that are left do not fit
     equations = []
     for x, y in sorted(values.items()):
         right_side = y * powers[x][most] % PRIME
         equations.append([*powers[x], *(-y * power % PRIME for power in powers[x][:most]), right_side])
-    found = _solve(equations)
-    if found is None:
-        return None
-    locator = [*found[t + most :], 1]
+    locator = [*_solve(equations)[t + most :], 1]
     zeros = [x for x in points if sum(a * b for a, b in zip(locator, powers[x], strict=False)) % PRIME == 0]
     right = [x for x in points if x not in zeros]
     return [x for x in zeros if not _fits([*right[:t], x], values, t)] if _fits(right, values, t) else None
@@ -184,8 +182,8 @@ def _fits(points: Sequence[int], values: Mapping[int, int], t: int) -> bool:
     )
 
 
-def _solve(equations: list[list[int]]) -> list[int] | None:
-    """A solution of linear equations, whose right sides are the last column, or None if there is none."""
+def _solve(equations: list[list[int]]) -> list[int]:
+    """A solution of linear equations, whose right sides are the last column, if there is one."""
     rows, width, pivots = list(equations), len(equations[0]) - 1, list[int]()
     for column in range(width):
         done = len(pivots)
@@ -199,8 +197,6 @@ def _solve(equations: list[list[int]]) -> list[int] | None:
             if k != done and (factor := row[column]):
                 rows[k] = [(a - factor * b) % PRIME for a, b in zip(row, own, strict=True)]
         pivots.append(column)
-    if any(row[-1] for row in rows[len(pivots) :]):
-        return None
     found = [0] * width
     for row, column in zip(rows, pivots, strict=False):
         found[column] = row[-1]

@@ -105,8 +105,7 @@ class SumSettings:
 
     def threshold_of(self, n_combiners: int) -> int:
         """How many of so many combiners open the total."""
-        least = max(self.n_colluders + 1, (2 * n_combiners + self.n_colluders) // 3 + 1)
-        return self.threshold or min(n_combiners, least)
+        return self.threshold or min(n_combiners, (2 * n_combiners + self.n_colluders) // 3 + 1)
 
     def state_guarantee(self) -> str:
         """What is promised, and what it means for any test of membership, in sentences."""
@@ -118,7 +117,7 @@ class SumSettings:
 
     def state_spare(self, n_combiners: int) -> str:
         """A sentence where no combiner of so many is to spare, else nothing; where their number is open (0), when."""
-        spared = next(k for k in count(self.n_colluders + 2) if self.threshold_of(k) < k)
+        spared = next(k for k in count() if self.threshold_of(k) < k)
         if not n_combiners:
             return f"With fewer than {spared} combiners, one that is absent stops the study."
         if self.threshold_of(n_combiners) < n_combiners:
@@ -261,13 +260,12 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
 
 def settings_from(method: Mapping[str, Any]) -> SumSettings:
     """Read the entries of [method], whose kinds were checked (`SUM_ENTRIES` of the study's file)."""
-    epsilon = method.get("epsilon", 1.0)
     names = {"colluders": "n_colluders", "hats": "n_hats"}
-    plain = {names.get(key, key): value for key, value in method.items() if key not in ("name", "epsilon")}
+    plain = {names.get(key, key): value for key, value in method.items() if key != "name"}
     for key in ("combiners", "log_scaled"):
         if key in plain:
             plain[key] = tuple(plain[key])
-    for key in ("delta", "product_share"):
+    for key in ("epsilon", "delta", "product_share"):
         if key in plain:
-            plain[key] = float(plain[key])
-    return SumSettings(None if epsilon == "none" else float(epsilon), **plain)
+            plain[key] = None if plain[key] == "none" else float(plain[key])
+    return SumSettings(**plain)

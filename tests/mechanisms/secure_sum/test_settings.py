@@ -1,0 +1,174 @@
+"""What a study of sums declares: limits, to the last step, and what follows where nothing is stated."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError
+from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.secure_sum.feature_map import RowFeatures, TableFeatures
+from mooring.mechanisms.secure_sum.guarantee import SumPrivacy, bound_odds, calibrate_sums, state_odds
+from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
+from mooring.mechanisms.secure_sum.secret_sharing import Threshold
+from mooring.mechanisms.secure_sum.settings import (
+    MOST_DELTA,
+    SumScheme,
+    SumSettings,
+    make_layout,
+    make_scheme,
+    settings_from,
+)
+from mooring.mechanisms.secure_sum.sums import Outcome, PersonCounts, SumAccumulator, SumLayout
+from mooring.tables.schema import Column, Label, Schema
+from tests.raising import raising
+
+NUMBERS = Schema((Column("a", "number", 0, 1),))
+ROSTER = [f"p{i}" for i in range(20)]
+LAYOUT = SumLayout(12, Outcome(2))  # 78 products and 12 outcomes
+
+
+def privacy(**options: Any) -> SumPrivacy:
+    return SumPrivacy(**{"epsilon": 1.0, "delta": 1e-5, "quorum": 5, "n_colluders": 1} | options)
+
+
+def scheme(p: int = 20, **options: Any) -> SumScheme:
+    return make_scheme(SumSettings(**options), LAYOUT, RowFeatures(11), ROSTER[:p])
+
+
+def noise_at(n_classes: int, quorum: int) -> object:
+    """Noise of a multiplier of one on sums of one feature: 4⁴ and 4² over half the budget, shared by the quorum."""
+    resolution, share = (2, 0.5) if n_classes == 0 else (4, 0.5)
+    with mock.patch("dp_accounting.mechanism_calibration.calibrate_dp_mechanism", return_value=1.0):
+        made = SumPrivacy(1.0, 1e-5, quorum, 0, product_share=share)
+        return calibrate_sums.__wrapped__(SumLayout(1, Outcome(n_classes), resolution), made)
+
+
+def add_rows(n: int) -> None:
+    SumAccumulator(SumLayout(1, Outcome(2), resolution=2**29)).add(np.ones((n, 1)), np.zeros(n))
+
+
+def orthonormal(off: float) -> None:
+    F = math.sqrt(1 + off) * np.eye(3, 2)
+    Projection(F, F.T, "gaussian").require_orthonormal()
+
+
+@pytest.mark.parametrize(
+    ("what", "make", "last", "beyond"),
+    [
+        ("colluders", lambda c: SumSettings(n_colluders=c), 1, 0),
+        ("least_rows", lambda n: SumSettings(least_rows=n), 1, 0),
+        ("delta", lambda delta: SumSettings(delta=delta), MOST_DELTA, math.nextafter(MOST_DELTA, 1)),
+        ("features_digest", lambda n: SumSettings(features="pictures", features_digest=n * "a"), 64, 65),
+        ("features_digest", lambda n: SumSettings(features="pictures", features_digest=n * "a"), 64, 63),
+        ("epsilon", lambda epsilon: privacy(epsilon=epsilon), 1e-300, 0.0),
+        ("delta", lambda delta: privacy(delta=delta), 1 - 1e-16, 1.0),
+        ("quorum", lambda c: privacy(n_colluders=c), 0, -1),
+        ("quorum", lambda c: privacy(n_colluders=c), 4, 5),
+        ("rows_per_person", lambda m: privacy(rows_per_person=m), 1, 0),
+        ("product_share", lambda share: privacy(product_share=share), 1 - 1e-16, 1.0),
+        ("resolution", lambda quorum: noise_at(0, quorum), 1, 2),
+        ("resolution", lambda quorum: noise_at(2, quorum), 2, 3),
+        ("quorum", lambda quorum: scheme(3, quorum=quorum), 2, 1),
+        ("quorum", lambda quorum: scheme(3, quorum=quorum), 3, 4),
+        ("epsilon", lambda n: scheme(18, epsilon=None, quorum=18, least_rows=n), 50, 49),  # a tenth of 900 rows
+        ("height", lambda side: PictureFeatures(side, 5, n_components=1), 4, 3),
+        ("height", lambda side: PictureFeatures(side, 4, n_components=1), 256, 257),
+        ("width", lambda side: PictureFeatures(5, side, n_components=1), 4, 3),
+        ("width", lambda side: PictureFeatures(4, side, n_components=1), 256, 257),
+        ("n_channels", lambda n: PictureFeatures(4, 4, n, n_components=1), 4, 5),
+        ("seed", lambda seed: PictureFeatures(4, 4, n_components=1, seed=seed), 2**63, 2**63 + 1),
+        ("n_components", lambda n: PictureFeatures(4, 4, n_components=n), 64 + 16, 64 + 16 + 1),
+        ("n_features", lambda n: SumLayout(n, Outcome(2)), 4096, 4097),
+        ("n_features", lambda n: SumLayout(n, Outcome(2)), 1, 0),
+        ("rows", add_rows, 1, 2),
+        ("n_hats", lambda n: TableFeatures(NUMBERS, n_hats=n), 3, 2),
+        ("projection", orthonormal, 0.99e-8, 1.01e-8),
+    ],
+)
+def test_limits_hold_to_the_last_step(what: str, make: Callable[[Any], object], last: Any, beyond: Any) -> None:
+    make(last)
+    with raising(InputError, what):
+        make(beyond)
+
+
+@pytest.mark.parametrize("n_colluders", range(5))
+def test_as_few_combiners_open_a_total_as_the_threshold_allows(n_colluders: int) -> None:
+    """And a study says from how many on one of them may be absent."""
+    settings, least = SumSettings(n_colluders=max(1, n_colluders)), {}
+    c = settings.n_colluders
+    for k in range(c + 1, 33):
+        least[k] = next(t for t in range(c + 1, k + 1) if 3 * t > 2 * k + c)
+        assert (settings.threshold_of(k), Threshold(k, least[k], c).threshold) == (least[k], least[k])
+    spared = next(k for k, t in least.items() if t < k)
+    assert settings.state_spare(0) == f"With fewer than {spared} combiners, one that is absent stops the study."
+    must = f"Each of the {spared - 1} combiners must answer: one that is absent stops the study."
+    assert settings.state_spare(spared - 1) == f"{must} From {spared} combiners on, one can be spared."
+    assert settings.state_spare(spared) == ""
+    assert SumSettings(n_colluders=c, threshold=spared - 1).state_spare(spared - 1) == must
+
+
+def test_what_a_study_does_not_state_follows_from_its_roster() -> None:
+    """The first fifteen combine; a total takes nine tenths of the participants, rounded up."""
+    assert settings_from({}) == settings_from({"name": "secure-sum"}) == SumSettings()
+    for p, quorum, threshold in ((3, 3, 3), (9, 9, 7), (10, 9, 8), (19, 18, 11), (20, 18, 11)):
+        found = scheme(p)
+        assert (found.quorum, found.threshold, found.n_participants) == (
+            *(quorum, Threshold(min(p, 15), threshold, 1), p),
+        )
+        assert found.combiners == tuple(ROSTER[: min(p, 15)])
+        assert (found.most_rows, found.privacy) == ((2**35 - 1) // p, privacy(quorum=quorum))
+        assert found.noise == calibrate_sums(LAYOUT, found.privacy)
+    assert scheme(epsilon=None, least_rows=100).noise is None
+    with raising(InputError, "combiners", got="'q'"):
+        scheme(combiners=("p0", "q"))
+
+
+def test_settings_are_written_as_they_are_read() -> None:
+    common = {"colluders": 1, "combiners": [], "threshold": 0, "quorum": 0, "least_rows": 10, "product_share": 0.4}
+    for options, own in (
+        ({"epsilon": None}, {"epsilon": "none", "delta": 1e-5, "features": "columns", "hats": 5}),
+        (
+            {"epsilon": 2, "features": "fourier", "log_scaled": ("a",)},
+            {"epsilon": 2.0, "delta": 1e-5, "features": "fourier", "n_features": 200, "log_scaled": ["a"]},
+        ),
+        (
+            {"person": "who", "rows_per_person": 3, "delta": 1e-6},
+            {"epsilon": 1.0, "delta": 1e-6, "features": "columns", "hats": 5, "person": "who", "rows_per_person": 3},
+        ),
+    ):
+        settings = SumSettings(**options)  # type: ignore[arg-type]
+        assert settings.as_dict() == {"name": "secure-sum", **common, **own}
+        assert settings_from(settings.as_dict()) == settings
+    for options in ({"person": "who", "rows_per_person": "means"}, {"rows_per_person": 2}, {"rows_per_person": "mean"}):
+        with raising(InputError, "rows_per_person"):
+            SumSettings(**options)
+    for schema, what in ((NUMBERS, "label"), (Schema(NUMBERS.columns, Label("y", "number", low=0, high=1)), "person")):
+        with raising(InputError, what):
+            make_layout(SumSettings(person="a" if what == "person" else ""), schema, RowFeatures(1))
+
+
+def test_sums_stay_within_the_field_and_rows_of_persons_are_counted() -> None:
+    half = 2**60 - 1  # the largest magnitude, of which half is left for the noise
+    assert SumLayout(3, Outcome(2)).most_rows == half // 2**25
+    assert SumLayout(3, Outcome(0), resolution=16).most_rows == half // (2 * (16 * 4096 + 1))
+    assert SumLayout(3, Outcome(5), resolution=2).most_rows == half // (2 * (2 * 4 + 1))
+    fine, sums = 2**26 - 1, SumAccumulator(SumLayout(1, Outcome(2), resolution=2**26))
+    sums.add(np.full((127, 1), fine / 2**26), np.ones(127))
+    assert (sums.vector.tolist(), sums.n_rows) == ([127 * fine**2, 127 * fine], 127)
+    counts = PersonCounts()
+    counts.add(np.array([1.0, 2.0, 1.0, 3.0, 2.0, 1.0]))
+    assert [counts.count_above(most) for most in range(4)] == [3, 2, 1, 0]
+
+
+def test_what_a_promise_means_is_stated_as_a_bound() -> None:
+    assert (bound_odds(2.0, 1e-4), bound_odds(60.0, 0.0)) == pytest.approx((math.exp(2) + 0.01, math.exp(50)))
+    told = SumSettings(8.0, person="who").state_guarantee()
+    assert told.startswith(state_odds(8.0, 1e-5, "person"))
+    assert "a given person" in told
+    assert "finds at most 100%" in told
+    assert "multiplies the odds by 2,981 at most" in told
+    assert told.endswith("(8, 1e-05)-differential privacy for adding or removing one person.")
