@@ -7,9 +7,22 @@ import pytest
 
 from mooring.attacks import REGISTRY
 from mooring.audit import AuditResult, LeakageLimit, OperatingPoint, Plan, PointResult, References, SumPoint, SumResult
-from mooring.audit.decision import decide, weigh_audit, weigh_plan, weigh_point, weigh_sums
-from mooring.audit.result import AttackOutcome
-from mooring.metrics import Figure, Interval
+from mooring.audit.decision import (
+    decide,
+    decide_audit,
+    decide_upload,
+    select_sums,
+    state_leakage,
+    weigh_audit,
+    weigh_plan,
+    weigh_point,
+    weigh_sums,
+)
+from mooring.audit.result import AttackOutcome, SumAudit
+from mooring.learners import Gain
+from mooring.mechanisms.secure_sum.guarantee import bound_odds
+from mooring.mechanisms.secure_sum.settings import SumSettings
+from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 
 AT = OperatingPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5)
 
@@ -127,3 +140,203 @@ def test_of_secure_sums(epsilon: float | None, told: float | None, limits: tuple
 )
 def test_the_worst_answer_decides(weighed: list[str], answers: list[Any], answer: str) -> None:
     assert decide("?", [{"answer": one, "reasons": [one]} for one in weighed], answers)["answer"] == answer
+
+
+# ---------------------------------------------------------------------------------------------------- what exactly is said
+
+PAYS, COSTS, OPEN = (Gain("balanced accuracy", value, value - 0.05, value + 0.05, 40) for value in (0.1, -0.1, 0.0))
+SAFE = "'error at least 0.5' is kept, and by no measure weighed here is more than little given away"
+PICKED = "'error at least 0.5' is kept, but {}% of the rows are picked out of ten look-alikes"
+COLUMN, UNTAKEN = "the most exposed column (x: 0.60, by 'moments')", "identity linkage at most 20 %"
+EXACT = "the rows carry no noise, so that an upload is an exact image of them"
+
+
+@pytest.mark.parametrize(
+    ("figures", "limits", "reasons"),
+    [
+        ({}, (), [SAFE]),
+        ({"linkage": rate(0.2, 0.1)}, (), [PICKED.format(20)]),
+        ({"linkage": rate(0.19, 0.1)}, (), [SAFE]),
+        ({"linkage": rate(0.2, 0.1, 0.1)}, (), [SAFE]),  # by luck: the interval begins at chance itself
+        ({"linkage": replace(rate(0.15, 0.1), chance=None, control=None)}, (), [PICKED.format(15)]),
+        ({"exposed_column": error(0.1)}, (), ["much is given away by the most exposed column (x: 0.10, by 'moments')"]),
+        ({"centred_error": error(0.1)}, (), ["much is given away by the error over all rows (0.10, by 'moments')"]),
+        (
+            {"exposed_column": error(0.6), "linkage": rate(0.3, 0.1)},
+            ("mean error at least 0.2", UNTAKEN),
+            [
+                f"'mean error at least 0.2' is kept, but something is given away by {COLUMN}",
+                "something is given away by the rows picked out (0.30, by 'moments')",
+                f"whether {UNTAKEN!r} is kept was not measured here",
+            ],
+        ),
+        ({}, (UNTAKEN,), [f"whether {UNTAKEN!r} is kept was not measured here"]),
+    ],
+)
+def test_the_reasons_are_those_that_decide(
+    figures: dict[str, Figure], limits: tuple[str, ...], reasons: list[str]
+) -> None:
+    assert weigh_point(point(**figures), limits)["reasons"] == reasons
+
+
+def test_rows_without_noise_are_said_to_be_an_exact_image() -> None:
+    bare = point(replace(AT, method="aa-i-gdp", data_noise_level=0.0), linkage=rate(0.2, 0.1))
+    assert weigh_point(bare)["reasons"] == [PICKED.format(20), EXACT]
+
+
+WEAK = "the guarantee is weak: with ε = 8 a test with 1 % false alarms finds at most 100% of the rows"
+BOUND = "with ε = 2 a test with 1 % false alarms finds at most 7.39% of the rows"
+KEPT = f"{BOUND}, by any attack, on the study's assumptions"
+ABOVE = (
+    "which is above that by luck, for which few rows leave much room, or by a fault of the noise, which canaries (made-up "
+    "rows that move the sums most) look for"
+)
+NOTHING = "the sums carry no noise, and nothing is promised"
+TOLD = "'likelihood' tells {}% of 100 rows at 1 % false alarms"
+
+
+def sums(
+    epsilon: float | None, told: Figure | None = None, *, gain: Gain | None = None, measured: float | None = None
+) -> SumResult:
+    outcomes = () if told is None else (AttackOutcome("likelihood", {"membership_at_1_percent": told}),)
+    found = None if measured is None else EpsilonAudit(2.0, 1.9, EpsilonBound(measured, 0.0, 1e-5, 0.95, 9))
+    return SumResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), outcomes, (), found, True, gain=gain)
+
+
+@pytest.mark.parametrize(
+    ("one", "limits", "answer", "reason"),
+    [
+        (sums(2.0), (), "share", KEPT),
+        (sums(2.0, rate(bound_odds(2.0, 0) / 100, 0.01)), (), "share", KEPT),  # as much as is possible
+        (sums(2.0, rate(0.5, 0.02)), (), "share", f"{KEPT}; {TOLD.format(50)} (2% without the sums), {ABOVE}"),
+        (sums(2.0, replace(rate(0.5, 0.01), control=None)), (), "share", f"{KEPT}; {TOLD.format(50)}, {ABOVE}"),
+        (sums(8.0), (), "cannot tell", WEAK),
+        (sums(8.0), ("epsilon at most 8",), "cannot tell", f"the limit of ε is kept, but {WEAK}"),
+        (sums(2.0, measured=2.0), (), "share", KEPT),
+        (sums(2.0, measured=2.1), (), "do not share", "the ε that was measured is above the one that is promised"),
+        (sums(None), (), "cannot tell", NOTHING),
+        (sums(None, rate(0.5, 0.01)), (), "cannot tell", f"{NOTHING}; {TOLD.format(50)}"),
+        (sums(None, rate(0.51, 0.01)), (), "do not share", f"{NOTHING}; {TOLD.format(51)}"),
+        (sums(2.0, rate(0.05, 0.01)), ("membership at most 5 %",), "share", KEPT),
+        (
+            sums(2.0, rate(0.06, 0.01)),
+            ("membership at most 5 %", "epsilon at most 1"),
+            "do not share",
+            "the study allows 'epsilon at most 1' and 'membership at most 5 %', and that is not kept",
+        ),
+        (
+            sums(2.0),
+            ("membership at most 5 %", "linkage at most 20 %"),
+            "cannot tell",
+            "whether 'membership at most 5 %' and 'linkage at most 20 %' is kept was not measured here",
+        ),
+        (
+            sums(None),
+            ("epsilon at most 9",),
+            "do not share",
+            "the study allows 'epsilon at most 9', and that is not kept",
+        ),
+    ],
+)
+def test_sums_are_weighed_by_their_guarantee_first(
+    one: SumResult, limits: tuple[str, ...], answer: str, reason: str
+) -> None:
+    assert weigh_sums(one, one.point.epsilon, 0.0, limits) == {"answer": answer, "reasons": [reason]}
+
+
+def test_a_guarantee_is_weak_where_more_than_a_fifth_may_be_found() -> None:
+    assert bound_odds(0.0, 0.19) / 100 == 0.2
+    assert [weigh_sums(None, 0.0, delta)["answer"] for delta in (0.19, 0.1901)] == ["share", "cannot tell"]
+
+
+def audit(*points: PointResult, contrast: bool = False, chosen: int | None = None, **more: Any) -> AuditResult:
+    return AuditResult({"contrast": contrast}, References(None, None, 0), points, chosen=chosen, **more)
+
+
+BEST = replace(point(), gain=PAYS)
+POOR = replace(point(), gain=COSTS)
+UNSURE = replace(point(exposed_tenth=error(0.2)), gain=OPEN)
+APART = replace(AT, method="c-gdp-data-noise")  # which no study can use
+WITH_SUMS = SumAudit(3, 40, None, (sums(2.0, gain=COSTS), sums(8.0)))
+PAYING = SumAudit(3, 40, None, (sums(2.0, gain=PAYS),))
+GIVEN = "little given away"
+
+
+@pytest.mark.parametrize(
+    ("given", "answer", "reasons"),
+    [
+        (audit(BEST), "share", [GIVEN, "joining is shown to pay"]),
+        (audit(POOR), "do not share", ["joining is shown not to pay"]),
+        (audit(point()), "share", [GIVEN, "what joining gives was not measured here"]),
+        (audit(BEST, POOR, chosen=1), "do not share", ["joining is shown not to pay"]),
+        (audit(BEST, UNSURE, chosen=0), "share", [GIVEN, "joining is shown to pay"]),
+        (audit(POOR, POOR), "cannot tell", ["no setting is chosen: 0 of 2 give too much away, 2 little ('mooring plan'"]),
+        (audit(BEST, UNSURE), "cannot tell", ["no setting is chosen: 1 of 2 gives too much away, 1 little ('mooring plan'"]),
+        (audit(UNSURE, UNSURE), "do not share", ["all 2 settings give too much away: at worst, one row in ten is rebuilt"]),
+        (audit(BEST, replace(UNSURE, point=APART)), "share", [GIVEN, "joining is shown to pay"]),
+        (audit(UNSURE, replace(UNSURE, point=APART)), "do not share", ["one row in ten is rebuilt"]),
+        (audit(), "cannot tell", ["no attack could be run, so nothing here may be read as safety"]),
+        (audit(BEST, sums=WITH_SUMS), "share", [GIVEN, "joining is shown to pay"]),  # beside rows
+        (audit(BEST, sums=WITH_SUMS, contrast=True), "do not share", ["joining is shown not to pay"]),
+        (audit(POOR, sums=PAYING, contrast=True), "share", [KEPT, "joining is shown to pay"]),
+        (audit(BEST, sums=SumAudit(3, 40, None, ()), contrast=True), "share", [GIVEN, "joining is shown to pay"]),
+        (audit(POOR, contrast=True), "do not share", ["joining is shown not to pay"]),
+        (Plan(LeakageLimit.parse("linkage at most 20 %"), audit(), None, ""), "do not share", ["no setting is recommended"]),
+    ],
+)  # fmt: skip
+def test_an_audit_decides_by_the_point_that_its_page_is_about(
+    given: AuditResult | Plan, answer: str, reasons: list[str]
+) -> None:
+    found = decide_audit(given)
+    assert (found["question"], found["answer"]) == ("Should rows like these be shared?", answer)
+    assert [words in reason for words, reason in zip(reasons, found["reasons"], strict=True)] == [True] * len(reasons)
+    assert found["words"] == f"{found['question']} {answer.capitalize()}: {'; '.join(found['reasons'])}."
+
+
+YES, NO = {"answer": "share", "reasons": ["little"]}, {"answer": "do not share", "reasons": ["much"]}
+UNSHOWN = "a check does not show that 'a' and 'b' is kept, which the study asks for"
+ASKED, SHARED = "Should you share sums?", "You shared sums. By what is measured, should they be shared?"
+LITTLE = "Share: little; what joining gives was not measured here."
+REFUSED, UNPAID = "'mooring share' refuses them:", "joining is shown not to pay"
+UNKNOWN = "what an upload gives away was not measured here; whether joining pays is not shown"
+
+
+@pytest.mark.parametrize(
+    ("weighed", "records", "joining", "words"),
+    [
+        ([YES], {}, [], f"Should participants share in this study? {LITTLE}"),
+        ([YES], {"check": {}}, [None, "pays"], f"{ASKED} Share: little; joining is shown to pay."),
+        ([YES], {"check": {}, "share": {}}, [], f"{SHARED} {LITTLE}"),
+        ([YES], {"check": {"exceeded": ["b"]}, "share": {"exceeded": ["a"]}}, [], f"{SHARED} Do not share: {UNSHOWN}."),
+        ([NO], {"check": {"exceeded": ["a"]}}, [], f"{ASKED} Do not share: much."),  # said already
+        ([YES], {"check": {"refused": ["r", "s"]}}, [], f"{ASKED} Do not share: {REFUSED} r; {REFUSED} s."),
+        ([YES], {"check": {"refused": ["r"]}, "share": {}}, [], f"{SHARED} {LITTLE}"),
+        ([NO], {"check": {"refused": ["r"]}}, ["does not pay"], f"{ASKED} Do not share: {REFUSED} r; much; {UNPAID}."),
+        ([], {"check": {}}, ["cannot tell"], f"{ASKED} Cannot tell: {UNKNOWN}."),
+    ],
+)
+def test_of_an_upload(weighed: list[Any], records: dict[str, Any], joining: list[Any], words: str) -> None:
+    assert decide_upload("sums", weighed, records, [{"answer": one} for one in joining])["words"] == words
+
+
+def test_sums_of_a_study_are_those_at_its_own_epsilon_and_delta() -> None:
+    results = [
+        replace(sums(epsilon), point=SumPoint(epsilon, delta, 2, 1))
+        for epsilon, delta in ((2.0, 1e-5), (2.0, 1e-6), (8.0, 1e-5))
+    ]
+    found = select_sums([None, SumAudit(3, 40, None, tuple(results))], SumSettings(epsilon=2.0, delta=1e-5))
+    assert found == results[:1]
+
+
+def test_what_leaks_is_stated_from_the_row_that_is_in_to_the_most_exposed_column() -> None:
+    said = state_leakage(audit(point(exposed_column=error(0.6), exposed_row=error(0.1))))
+    assert [words.split("'")[0] for words in said] == [
+        "Can they tell that a row is in the upload? ",
+        "At the chosen setting (AA-I-GDP (private-data noise), σ = 0.2) the attack ",
+        "Most exposed: x is rebuilt by ",
+    ]
+    few = PointResult(AT, 0.2, (AttackOutcome("moments", {"centred_error": error(0.9)}),))
+    assert len(state_leakage(audit(few))) == 1
+    unread = audit(point(), PointResult(AT, 0.2, ()), warnings=("w",))
+    assert state_leakage(unread) == [unread.headline(), "w"]
+    assert state_leakage(audit()) == [audit().headline()]
