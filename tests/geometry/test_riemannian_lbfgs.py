@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.geometry import polar_factor, sample_orthogonal
+from mooring.geometry import polar_factor, riemannian_lbfgs, sample_orthogonal
 from mooring.geometry.backend import namespace_of, to_numpy, transpose, vector_norms
 from mooring.geometry.orthogonal import cayley
 from mooring.geometry.riemannian_lbfgs import Evaluation, RiemannianLBFGS
@@ -14,8 +14,6 @@ from mooring.geometry.riemannian_lbfgs import Evaluation, RiemannianLBFGS
 
 class Linear:
     """The minimum is at the polar factor of M, for a start of its determinant, and at c."""
-
-    waits = True
 
     def __init__(self, M: Any, c: Any, *, curvature: float = 1.0) -> None:
         self.M, self.c, self.constant, self.n_evaluated = M, c, curvature, []
@@ -168,3 +166,22 @@ def test_a_problem_that_is_relocated_starts_afresh_and_the_others_go_on(on_backe
     assert np.allclose(to_numpy(optimiser._memory._inverse)[0], 0)
     optimiser.run(lambda at: at.decrease < 1e-14, max_iterations=3000)
     assert np.allclose(optimiser.value[1], minimise(Linear(M, c), starts, max_iterations=3000).value[1])
+
+
+@pytest.mark.parametrize("can_record", [True, False])
+def test_iterations_that_cannot_be_recorded_are_launched_as_usual(
+    can_record: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, but for the GPU: a recording there is repeated here by calling the function."""
+    M, c, starts = problems(3, 5, seed=4)
+    usual = minimise(Linear(M, c), starts, max_iterations=500)
+    asked: list[Any] = []
+    monkeypatch.setattr(riemannian_lbfgs, "is_on_gpu", lambda array: True)
+    monkeypatch.setattr(
+        riemannian_lbfgs, "capture", lambda work, device: asked.append(work) or (work if can_record else None)
+    )
+    found = minimise(Linear(M, c), starts, max_iterations=500)
+    assert np.allclose(found.value, usual.value, rtol=0, atol=1e-12)
+    # once for each set of problems that go on together
+    assert len(asked) == (len({id(one.__self__) for one in asked}) if can_record else 1)
+    assert found.converged.all()

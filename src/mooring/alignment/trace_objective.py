@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +48,6 @@ class TraceObjective:
     """−tr(Rᵀ G R) of every problem of a batch, as `RiemannianLBFGS` needs it; a point is (maps,)."""
 
     problem: ProcrustesProblem
-    waits: ClassVar[bool] = False
 
     def evaluate(self, points: Points) -> Evaluation:
         """Values and gradients; the extra array is M."""

@@ -72,8 +72,6 @@ class MomentMatch:
         optima to find the way in through.
     """
 
-    waits = True  # some factorisations of large matrices do
-
     def __init__(
         self, population: ClassMoments, target: ClassMoments, anchor: AnchorEvidence | None, *, smoothing: float = 0.0
     ) -> None:

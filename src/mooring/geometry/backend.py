@@ -193,10 +193,11 @@ def has_fast_float64(array: Array) -> bool:
     return torch.cuda.get_device_capability(device_of(array)) in _WITH_FLOAT64_TENSOR_CORES
 
 
-def capture(function: Callable[[], None], device: Any) -> Callable[[], None]:
+def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | None:
     """Record what a function does on a GPU, to arrays that it changes in place, and return what repeats it.
 
-    A repetition launches all kernels at once, without Python. The function is not run; it must never wait for the GPU.
+    A repetition launches all kernels at once, without Python. The function is not run. None where it cannot be recorded:
+    it, or a library that it calls, waits for the GPU.
     """
     import torch
 
@@ -205,7 +206,13 @@ def capture(function: Callable[[], None], device: Any) -> Callable[[], None]:
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             _RECORDINGS.first[device] = stream, _recorded(lambda: torch.zeros(1, device=device), stream)
         stream, first = _RECORDINGS.first[device]
-        return _recorded(function, stream, pool=first.pool()).replay  # type: ignore[no-any-return]
+        try:
+            return _recorded(function, stream, pool=first.pool()).replay  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            del _RECORDINGS.first[device]  # nothing can be recorded on its stream any more
+            if is_out_of_memory(error):
+                raise
+        return None
 
 
 def _recorded(function: Callable[[], object], stream: Any, *, pool: Any = None) -> Any:

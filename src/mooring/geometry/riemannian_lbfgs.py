@@ -7,8 +7,8 @@ live in one linear space and need no transport. Each problem accepts or shortens
 batch it goes the way it would go alone.
 
 An iteration decides by masks and changes arrays in place, so that a GPU need not be waited for: there the host looks only
-every few iterations whether problems have stopped, and lets the GPU repeat a recorded iteration. An objective that waits
-for the GPU anyway is neither recorded nor left unwatched.
+every few iterations whether problems have stopped, and lets the GPU repeat a recorded iteration. An iteration that cannot
+be recorded, since a library waits for the GPU in it, is launched as usual.
 """
 
 from __future__ import annotations
@@ -61,10 +61,6 @@ class Evaluation:
 
 class Objective(Protocol):
     """A batch of smooth functions to minimise, and the geometry of their points."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether methods other than `curvature` and `select` may wait for a GPU."""
 
     def evaluate(self, points: Points) -> Evaluation:
         """Return values and gradients."""
@@ -141,7 +137,7 @@ class RiemannianLBFGS:
         refresh_at: frozenset[int] = frozenset(),
         iterations: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        n, self._may_record = int(points[0].shape[0]), is_on_gpu(points[0]) and not objective.waits
+        n, self._may_record = int(points[0].shape[0]), is_on_gpu(points[0])
         beside = points[0] if self._may_record else np.zeros(0)
         xp, device = namespace_of(beside), device_of(beside)
         self.objective, self.problems, self._refresh_at, self._n_rounds = objective, np.arange(n), refresh_at, 0
@@ -241,7 +237,8 @@ class RiemannianLBFGS:
             self._iterate()
         else:
             self._repeat = capture(self._iterate, device_of(self._value))
-            self._repeat()
+            self._may_record = self._repeat is not None
+            (self._repeat or self._iterate)()
 
     def _iterate(self) -> None:
         """Propose a step for every problem; take it where the value falls enough, shorten the next one elsewhere."""

@@ -31,7 +31,7 @@ from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising.gaussian import error_covariance, fit_population, fit_to_noisy_rows
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import identity_like, indices_beside, like, namespace_of
+from mooring.geometry.backend import identity_like, indices_beside, like, namespace_of, solve
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
@@ -268,7 +268,7 @@ class KernelPrior:
         if share == 0 or k not in self.others:
             return None
         mean, covariance = (part[k, ...] for part in self.populations[fold])
-        gain = namespace_of(rows).linalg.solve(covariance + self.noise, covariance)
+        gain = solve(covariance + self.noise, covariance)
         spread = covariance @ gain
         atoms = replace(self.others[k], rows=mean + share**0.5 * ((self.others[k].rows - mean) @ gain))
         return _mixture(rows, atoms, covariance - share * (spread + spread.T) / 2, owners)
@@ -282,7 +282,7 @@ def _mixture(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> 
     """A Gaussian of this covariance at every atom, with noise of unit covariance."""
     xp = namespace_of(rows)
     S = kernel + identity_like(kernel)
-    inverse = xp.linalg.inv(S)
+    inverse = solve(S, identity_like(S))
     scaled = atoms.rows @ inverse
     squares = xp.sum(scaled * atoms.rows, axis=1) / 2
     bends = xp.sum(scaled * scaled, axis=1)  # |S⁻¹ a|²
