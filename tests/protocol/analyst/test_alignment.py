@@ -243,3 +243,19 @@ def test_a_matrix_that_an_earlier_alignment_wrote_in_another_form_is_removed(tmp
     (tmp_path / "collaboration").mkdir()
     remove_other_forms(tmp_path, kept)
     assert [path.name for path in tmp_path.iterdir()] == [kept]
+
+
+@pytest.mark.parametrize("certify", [True, False])
+def test_an_alignment_that_cannot_be_certified_says_so_where_that_was_asked(
+    certify: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = numeric_study()
+    sent(study, tmp_path / "inbox")
+    bundles = bundles_of(study, tmp_path / "inbox")
+    notes = []
+    for can in (True, False):
+        monkeypatch.setattr(alignment.LocalAnchors, "can_certify", can)
+        record = align_bundles(study, bundles, tmp_path / f"{can}", certify=certify).space.record
+        assert (record["certificate"] is not None) == (can and certify)
+        notes.append(alignment._NOT_CERTIFIED in record["note"])
+    assert notes == [False, certify]

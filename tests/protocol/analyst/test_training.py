@@ -13,14 +13,16 @@ from sklearn.datasets import load_diabetes
 from mooring import OperatingPoint, make_anchor, run_audit
 from mooring.audit import AuditSettings
 from mooring.audit.utility import measure_utility
+from mooring.errors import InputError
 from mooring.learners import AUTO, CANDIDATES
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
-from mooring.protocol.analyst.training import _can_learn_alone, score_participants, train
+from mooring.protocol.analyst.training import _can_learn_alone, export_model, score_participants, train
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
-from mooring.tables import Partition
+from mooring.tables import Label, Partition
+from tests.raising import raising
 from tests.sites import KEYS, numeric_study, write_site
 
 P, R, V = 5, 40, 0.02
@@ -116,3 +118,11 @@ def test_each_participant_is_scored_on_its_own_rows() -> None:
     overall, each = score_participants("abc", owners, truth, predicted, kind="classes", rng=np.random.default_rng(0))
     assert [(name, one.value, one.n) for name, one in each] == [("a", 1.0, 2), ("c", 0.5, 4)]
     assert (overall.value, overall.n) == (pytest.approx((1 + 1 / 3) / 2), 6)
+
+
+def test_a_model_that_participants_would_not_take_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.protocol.analyst.training.MOST_MODEL_BYTES", 2 * 2**20)
+    monkeypatch.setattr("mooring.learners.onnx_export.to_onnx", lambda *_, **__: bytes(3 * 2**20))
+    study: Any = SimpleNamespace(label=Label("y", "classes", ("a", "b")))
+    with raising(InputError, "model", expected="at most 2 MB", got="3 MB"):
+        export_model(study, None, None, None, 0)  # type: ignore[arg-type]

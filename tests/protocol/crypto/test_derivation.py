@@ -16,7 +16,7 @@ from scipy import stats
 
 from mooring.mechanisms.anchors import make_anchor
 from mooring.mechanisms.kernel import represent_rows
-from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
+from mooring.protocol.crypto.derivation import SecretMap, Stream, _paired_normals, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.study import Study
@@ -268,3 +268,10 @@ def test_secret_maps_are_rigid_and_haar():
     assert abs(np.mean(traces)) < 4.5 / np.sqrt(n)
     assert abs(np.var(traces) - 1) < 5.5 * np.sqrt(2 / n)
     assert stats.binomtest(int(np.sum(signs)), n).pvalue > 1e-4
+
+
+def test_the_least_and_the_largest_words_give_finite_numbers_in_version_1():
+    """√(−2 log 2⁻⁵³) is the farthest, at an angle of zero; the largest word is the middle of the law."""
+    least, largest = (_paired_normals(np.full(4, word, dtype=np.uint64)) for word in (0, 2**64 - 1))
+    assert least == pytest.approx([np.sqrt(106 * np.log(2))] * 2 + [0, 0])
+    assert largest.tolist() == [0, 0, 0, 0]

@@ -233,3 +233,23 @@ def test_measurements_with_a_comma_a_unit_or_a_limit_are_numbers_and_bad_lines_s
     assert infer_kinds(table) == {"a": "number", "b": "id"}
     table.write_bytes("a,b\n1,grün\n2,rot\n".encode("latin-1"))
     assert infer_kinds(table) == {"a": "number"}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([f"k{k // 2}" for k in range(1001)], "category"),  # of the first 1,000 rows half are different: not more
+        ([*(f"k{k // 2}" for k in range(998)), "y1", "y2"], "id"),
+        ([*(f"k{k % 13}" for k in range(24)), *[""] * 40], "id"),  # empty cells do not count
+        ([f"k{k}" for k in range(10)], "category"),
+        ([f"k{k}" for k in range(11)], "id"),
+        (["2020-01-01", "2020-01-02", "a", "b"], "category"),  # half are dates: not most
+        (["2020-01-01", "2020-01-02", "2020-01-03", "a", "b"], "date"),
+        ([""] * 5, ""),
+    ],
+)
+def test_what_a_column_holds_is_told_by_most_of_its_first_thousand_rows(
+    values: list[str], kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text("x,n\n" + "".join(f"{value},1\n" for value in values))
+    assert infer_kinds(tmp_path / "t.csv") == {"x": kind, "n": "number"}

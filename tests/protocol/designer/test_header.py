@@ -88,6 +88,7 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
         ),  # 8 below the fifth lowest, 17; a quarter of 17 … 49
         ([*range(14, 55), *[9] * 5], "integer, 10 to 60 (missing: 9)", "fill"),
         ([*range(55, 96), *[99] * 5], "integer, 40 to 110", "refuse"),
+        ([k / 1000 for k in range(21, 62)], "number, 0.01 to 0.07", "refuse"),
         ([*range(54, 95), *[99] * 5], "integer, 40 to 100 (missing: 99)", "fill"),
         ([*range(-53, -12), *[-9] * 5], "integer, -60 to 10", "refuse"),
         ([*range(-54, -13), *[-9] * 5], "integer, -60 to 0 (missing: -9)", "fill"),
@@ -117,6 +118,9 @@ def test_a_number_that_five_rows_have_far_from_all_others_stands_for_a_missing_v
         (AGE, Column("age", "number", 10, 70), "", {"kind": "number", "range": [10, 90]}),
         (AGE, Column("age", "number", 0, 7000), "unit", {"kind": "number", "range": []}),
         (AGE, Column("age", "number", 100, 150), "unit", {"kind": "number", "range": []}),
+        (AGE, Column("age", "number", 90, 150), "", {"range": [20, 150]}),
+        (AGE, Column("age", "number", 0, 700), "unit", {"range": []}),  # ten times as wide
+        (AGE, Column("age", "number", 0, 699), "", {"range": [0, 699]}),
         (AGE, Column("age", "integer", 0, 90, missing_words=("50",), missing="fill"), "50 may be", {"missing": "fill"}),
         (AGE, Column("age", "category", categories=("old",)), "several kinds", {"range": []}),
         (SEX, Column("sex", "category", categories=("f",)), "", {"categories": ["f", "m"]}),

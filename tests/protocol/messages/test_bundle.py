@@ -77,8 +77,9 @@ def test_singular_values_come_near_the_edges_of_their_law(r: int, h: int, v: flo
         (lambda centred, mean: 2 * LENGTH / np.linalg.norm(centred) * centred + mean, "is 2 times as large"),
         (lambda centred, mean: _swap_length(centred, 1e-3) + mean, "by direction"),
         (lambda centred, mean: _swap_length(centred, 0.3) + mean, "by direction"),
+        (lambda centred, mean: _swap_length(centred, 3) + mean, "by direction"),
     ],
-    ids=["far", "near", "half", "twice", "singular", "narrow"],
+    ids=["far", "near", "half", "twice", "singular", "narrow", "long"],
 )
 def test_what_no_participant_makes_is_refused(change: object, reason: str) -> None:
     study, rng = numeric_study(h=12, r=48, v=0.05), np.random.default_rng(0)
@@ -92,6 +93,6 @@ def test_what_no_participant_makes_is_refused(change: object, reason: str) -> No
 
 
 def _swap_length(centred: np.ndarray, factor: float) -> np.ndarray:
-    """One column shorter, all others longer, and the same norm."""
+    """One column shorter or longer, all others the other way, and the same norm."""
     changed = centred * np.array([factor, *[1] * (centred.shape[1] - 1)])
     return np.asarray(changed * np.linalg.norm(centred) / np.linalg.norm(changed))

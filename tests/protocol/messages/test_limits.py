@@ -14,16 +14,17 @@ from onnx import helper
 
 from mooring import RigidMap, make_anchor
 from mooring.errors import InputError, MooringError, RefusedError
+from mooring.protocol.analyst.delivery import _require_release
 from mooring.protocol.messages import bundle, model_reader
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.model import _gather_rows_shape, _gather_shape, _matmul_shape, _reduce_shape, check_model
 from mooring.protocol.messages.model_reader import read_model
-from mooring.protocol.messages.result import bound_result_files
+from mooring.protocol.messages.result import Release, bound_result_files
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import parse_study, read_plain, render_study
+from mooring.protocol.messages.study_file import parse_study, read_plain, render_study, render_value
 from mooring.protocol.messages.sums import bundle as sum_bundle
 from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, SHARE, most_answer_bytes
 from mooring.tables.schema import Column, Label
@@ -310,6 +311,8 @@ def test_a_model_is_taken_up_to_the_size_asked_for_and_never_with_two_arrays_of_
     check_model(data, **check, most_bytes=len(data))
     with raising(RefusedError, "the model", reason="larger"):
         check_model(data, **check, most_bytes=len(data) - 1)
+    with raising(RefusedError, "the model", reason="larger than 3 MB"):
+        check_model(bytes(3 * 2**20 + 1), **check, most_bytes=3 * 2**20)
     twice, nameless = good(), good()
     twice.graph.initializer.append(twice.graph.initializer[0])
     nameless.graph.initializer.append(nameless.graph.initializer[0])
@@ -341,3 +344,25 @@ def test_shapes_of_steps_are_numpys(shape: tuple[int, ...]) -> None:
     assert _gather_rows_shape([shape, (3, 9)], {}) == ((3, 9) if shape == (3, 4) else None)
     assert _gather_rows_shape([shape, (5, 9)], {}) is None
     assert _gather_rows_shape([shape, shape[:1]], {}) is None
+
+
+def test_a_risk_is_a_share_and_within_the_studys_limit_up_to_the_limit_itself() -> None:
+    study = replace(numeric_study(), model_limit="membership at most 1 %")
+
+    def read(risk: str, override: str = "") -> Release | None:
+        return Release.from_fields({"risk": risk, "override": override}, study)
+
+    assert (read("0"), read("0.010000"), read("1", "board: a trial")) == (
+        *(Release(0.0), Release(0.01), Release(1.0, "board: a trial")),
+    )
+    assert _require_release(study, 0.01, "board: a trial") == Release(0.01)
+    for risk, override in (("0.010001", ""), ("-0.01", ""), ("1.01", "board: a trial"), ("x", ""), ("0", "board")):
+        assert not taken(lambda risk=risk, override=override: read(risk, override))
+    assert Release.from_fields({}, numeric_study()) is None
+
+
+def test_a_list_is_wrapped_from_101_signs_on_and_whole_numbers_are_written_as_such() -> None:
+    assert [render_value(["a" * n]).count("\n") for n in (96, 97)] == [0, 2]
+    assert [render_value(["a" * 46, "b" * n]).count("\n") for n in (50, 51)] == [2, 3]
+    numbers = [render_value(one) for one in (3.0, 1e15 - 1, 1e15, -0.0, 0.5, True)]
+    assert numbers == ["3", "999999999999999", "1000000000000000.0", "-0.0", "0.5", "1"]

@@ -1,12 +1,15 @@
 """A model at work in a process of its own; other tests have models in theirs."""
 
+import io
 import os
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -110,6 +113,17 @@ def test_a_process_that_cannot_be_started_is_a_storage_error(monkeypatch: pytest
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with raising(StorageError, "the process of the model", reason="temporarily unavailable"):
         Model.load(wide(8), n_components=16, kind="number")
+
+
+def test_a_model_has_a_minute_and_twenty_times_its_processor_time() -> None:
+    process = SimpleNamespace(kill=mock.Mock(), stdin=io.BytesIO(), stdout=io.BytesIO())
+    model: Any = SimpleNamespace(_seconds=7.0, _process=process, _end=mock.Mock())
+    with mock.patch("threading.Timer") as timer, raising(RefusedError, "the model", reason="too long"):
+        model_process.ModelProcess._ask_alone(model, [b""])
+    timer.assert_called_once_with(60.0 + 20.0 * 7.0, process.kill)
+    assert timer.return_value.daemon
+    timer.return_value.cancel.assert_called_once()
+    model._end.assert_called_once()
 
 
 def test_threads_that_share_a_model_each_get_their_own_rows() -> None:

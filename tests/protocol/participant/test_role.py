@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,20 @@ from mooring.desk.steps import Desk
 from mooring.desk.workspace import Workspace
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
+from mooring.protocol.analyst.sum_total import LIST_FILE
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Predictions
+from mooring.protocol.participant.role import describe_share
+from mooring.protocol.participant.secure_sums import scale_labels
+from mooring.protocol.participant.upload import ShareResult
 from mooring.report import collect_records, render_check, summarise
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.protocol.conftest import SmallStudy
 from tests.protocol.sum_studies import make_sum_study
 from tests.raising import raising
+from tests.sites import ANALYST, numeric_study
 
 NAMES = ("north", "south")
 AT = "memory://mooring-participant"
@@ -73,6 +79,9 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         assert one.share(frame, anchor=tmp_path / "trial.anchor", output=output, labels=True).reissued
     analyst = Analyst(study, tmp_path / "work", analysts.signing_key)
     analyst.align(analyst.collect(f"local://{tmp_path}/inbox").bundles, certify=False)
+    analyst.deliver(tmp_path / "maps")
+    with raising(InputError, "result", got="a map alone"):
+        people["south"].predict(tmp_path / "south.csv", result=tmp_path / "maps" / "south")
     analyst.train("linear")
     fresh = written(tmp_path / "new.csv", rng, 10)
     try:
@@ -212,3 +221,18 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     whole = Predictions(values, ("a", "b"), None, None, score, gain).as_dict()
     assert whole == empty | {"local_only": score.as_dict(), "gain": gain.as_dict()}
     assert "<p><b>3 predictions.</b></p>" in Predictions(values, ("a", "b"), None, None, None)._repr_html_()
+
+
+def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:
+    noisy = make_sum_study(tmp_path, p=3, epsilon=2.0, least_rows=200).study
+    plain = replace(noisy, sums=replace(noisy.sums, epsilon=None))  # type: ignore[type-var]
+    shared = ShareResult(1, "", False, epsilon=2.0)
+    sums, noise = "sums over 1 row, sealed to 3 combiners, ", "with noise for epsilon = 2, delta = 1e-05 a row"
+    assert describe_share(plain, shared)[0] == f"{sums}without noise and without a guarantee"
+    assert describe_share(noisy, shared)[0] == sums + noise
+    more = "; with earlier studies these rows have spent epsilon = 3.5 in all"
+    assert describe_share(noisy, replace(shared, spent=1.5))[0] == sums + noise + more
+    assert describe_share(numeric_study(), ShareResult(2, "", False))[0] == "2 rows, shuffled"
+    assert Analyst(plain, tmp_path, ANALYST).closing_list == tmp_path / LIST_FILE
+    number = replace(noisy, label=Label("y", "number", low=-3, high=5))
+    assert scale_labels(number, np.array([-3 - 1e-7, -3, 0, 1, 5, 5 + 1e-7])).tolist() == [-1, -1, -0.25, 0, 1, 1]

@@ -17,7 +17,7 @@ from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.storage.fingerprints import Fingerprinter, RowSummary, find_known_rows, summarise_rows
-from mooring.protocol.storage.ledger import Ledger, _entry
+from mooring.protocol.storage.ledger import Ledger, Spending, _entry
 from mooring.tables.schema import Column, Label
 from tests.raising import raising
 
@@ -485,3 +485,26 @@ def test_an_entry_of_another_form_is_damaged(changed):
     assert (_entry(list(fine.values())).n_rows, _entry(list(fine.values())).column_tags) == (0, ("a", "b"))
     with raising(StorageError, "the ledger", reason="an entry of it is damaged"):
         _entry([value for value in (fine | changed).values() if value is not ...])
+
+
+def test_rows_spend_up_to_the_limit_and_no_more(folder):
+    """In all studies that any of them was in, and in all studies where that cannot be told."""
+    ledger, rows, others = Ledger(folder), seen(range(100)), seen(range(100, 200))
+    first = Spending(1.5, False, "columns", "key 0", 4.0)
+    ledger.record_intent("0" * 64, "earlier", rows, spending=first)
+    assert ledger.spent_epsilon("1" * 64, rows, first) == 0.0  # until its bundle is there, it may not have left
+    ledger.record_bundle("0" * 64, "f" * 64)
+    second = replace(first, epsilon=2.5, combining_key="key 1")
+    part = seen(range(99, 250))
+    spent = [ledger.spent_epsilon("1" * 64, one, second) for one in (rows, part, others)]
+    spent += [ledger.spent_epsilon("1" * 64, others, replace(second, **change)) for change in APART]
+    assert [*spent, ledger.spent_epsilon("0" * 64, rows, second)] == [1.5, 1.5, 0.0, 1.5, 1.5, 0.0]
+    for epsilon, total in ((2.6, "4.1"), (None, "inf")):
+        with raising(RefusedError, "the upload", reason=f"epsilon = {total} in all, above your limit of 4"):
+            ledger.record_intent("1" * 64, "later", part, spending=replace(second, epsilon=epsilon))
+    ledger.record_intent("1" * 64, "later", part, spending=second)
+    with raising(RefusedError, "the study", reason="combining key"):
+        ledger.record_intent("2" * 64, "third", others, spending=first)
+
+
+APART = ({"persons": True}, {"columns": "other columns"})

@@ -41,12 +41,15 @@ def test_what_was_accepted_is_not_downloaded_again(
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")  # the copy here is not what was accepted any more
     assert names(collect(study, "memory://inbox", work)) == ["site-0", "site-1", "site-2"]
     assert len(opened) == 4
+    sorted((work / "received").iterdir())[0].unlink()
+    assert names(collect(study, "memory://inbox", work)) == ["site-0", "site-1", "site-2"]
+    assert len(opened) == 5
     record = json.loads((work / "intake.json").read_text())
     for entry in record["copies"].values():
         entry["mark"] = ""  # a listing that told no more than a size
     (work / "intake.json").write_text(json.dumps(record))
     assert names(collect(study, "memory://inbox", work)) == ["site-0", "site-1", "site-2"]
-    assert len(opened) == 7
+    assert len(opened) == 8
 
 
 def test_another_bundle_at_the_same_address_does_not_undo_the_first(

@@ -159,7 +159,7 @@ def _require_agreement(study: Study, model: SumModel, data: bytes) -> None:
     kind = require_label(study)
     loaded = Model.load(data, n_components=study.n_features, kind=kind, n_classes=len(study.label.classes))
     found = loaded.predict_with_probabilities(rows)
-    require_agreement((values, model.probabilities(given)), found, spread=(high - low) or 1.0)
+    require_agreement((values, model.probabilities(given)), found, spread=high - low)
 
 
 def _invent_rows(study: Study, n_rows: int, rng: np.random.Generator) -> Any:
