@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from .typed_commands import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -14,26 +18,28 @@ BESIDE = ROOT.parent / "shared" / "data" / "tabular" / "heart_disease"
 pytestmark = pytest.mark.posix  # shell scripts
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
     """One in which `mooring` is this one, and nothing is set that a newcomer would not have."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    command = programs / "mooring"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mooring "$@"\n')
-    command.chmod(0o755)
-    (programs / "pandas.py").write_text("raise ImportError")  # which only tests install; loading it takes half a second
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MOORING_")}
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    modules = os.pathsep.join(filter(None, [str(programs), os.environ.get("PYTHONPATH")]))
-    calm = {
-        "PATH": path,
-        "PYTHONPATH": modules,
-        "PYTHON": sys.executable,
-        "COLUMNS": "120",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    return inherited | calm
+    with tempfile.TemporaryDirectory() as folder:
+        programs = Path(folder)
+        (programs / "mooring").write_text(PROGRAM.format(python=sys.executable, door=programs / "door"))
+        (programs / "mooring").chmod(0o755)
+        (programs / "pandas.py").write_text("raise ImportError")  # which only tests install
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MOORING_")}
+        calm = {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(programs), os.environ.get("PYTHONPATH")])),
+            "PYTHON": sys.executable,
+            "COLUMNS": "120",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        serving = [sys.executable, "-m", "tests.cli.typed_commands", str(programs / "door")]
+        with subprocess.Popen(serving, cwd=ROOT, env=inherited | calm, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"open\n"
+            yield inherited | calm
+            server.terminate()
 
 
 def run(script: str, *words: str, environment: dict[str, str], code: int = 0) -> str:
