@@ -1,6 +1,6 @@
 """A study whose bundles are written at once, and what the local engine makes of it, for tests of the Dask engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,11 +39,12 @@ def make(
     kind: str = "classes",
     method: str = "aa-i-gdp-anchor-noise",
     seed: int = 0,
+    whom: Sequence[int] | None = None,
 ) -> Made:
-    """p bundles of n rows each: the label is told by two of the columns."""
+    """p bundles of n rows each, or those of some: the label is told by two of the columns."""
     study = numeric_study(p, h, r, kind=kind, method=method)
     folder.mkdir(exist_ok=True)
-    sites = sent(study, folder / "inbox", n=n, seed=seed)
+    sites = sent(study, folder / "inbox", whom, n=n, seed=seed)
     return Made(study, KEYS[:p], folder / "inbox", tuple(site.secret for site in sites))
 
 
