@@ -184,3 +184,6 @@ def test_public_rows_that_tell_no_subspace_are_refused(
 def test_public_rows_of_too_low_a_rank_to_ten_digits_are_refused(refused: Refused, rng: np.random.Generator) -> None:
     steep = np.diag([1.0, 1e-11, 0.9e-11])  # of rank one to ten digits
     refused(lambda: public_svd_projection(steep, 2, rng=rng), "public_rows", "rank 2", "rank 1")
+    near = np.diag([1.0, 1.1e-10, 0.9e-10])
+    assert public_svd_projection(near, 2, rng=rng).n_components == 2
+    refused(lambda: public_svd_projection(near, 3, rng=rng), "public_rows", "rank 3", "rank 2")

@@ -18,6 +18,7 @@ from mooring.learners import AUTO, CANDIDATES
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.analyst.sum_training import require_sum_learner
 from mooring.protocol.analyst.training import _can_learn_alone, export_model, score_participants, train
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
@@ -126,3 +127,12 @@ def test_a_model_that_participants_would_not_take_is_not_written(monkeypatch: py
     study: Any = SimpleNamespace(label=Label("y", "classes", ("a", "b")))
     with raising(InputError, "model", expected="at most 2 MB", got="3 MB"):
         export_model(study, None, None, None, 0)  # type: ignore[arg-type]
+
+
+def test_sums_train_two_learners_and_a_number_one_of_them() -> None:
+    classes, number = (SimpleNamespace(label=SimpleNamespace(kind=kind)) for kind in ("classes", "number"))
+    for study, learner in ((classes, "discriminant"), (number, "least-squares"), (number, "auto")):
+        require_sum_learner(study, learner)  # type: ignore[arg-type]
+    for study, learner in ((number, "discriminant"), (classes, "svm"), (number, "svm")):
+        with raising(InputError, "learner", got=learner):
+            require_sum_learner(study, learner)  # type: ignore[arg-type]

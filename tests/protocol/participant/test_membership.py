@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.anchors import make_anchor
+from mooring.mechanisms.secure_sum.settings import SumSettings
+from mooring.mechanisms.secure_sum.sums import PersonCounts
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.messages.anchor import write_anchor
 from mooring.protocol.participant import prediction
-from mooring.protocol.participant.membership import deal_anchor, make_member, open_anchor
+from mooring.protocol.participant.membership import deal_anchor, list_refusals, make_member, open_anchor, require_floors
 from mooring.protocol.storage.vault import Floors, Vault
 from tests.permissions import has_mode
 from tests.raising import raising
@@ -159,3 +162,21 @@ def test_nothing_is_predicted_before_rows_are_shared(small_study, monkeypatch):
     monkeypatch.setattr(prediction, "read_result", lambda *_: None)
     with raising(StorageError, "the vault", reason="does not know of an upload"):
         prediction._read_model(small_study.vaults[0], small_study.study, small_study.folder)
+
+
+def test_limits_on_sums_hold_up_to_the_limit_itself():
+    settings, persons = SumSettings(2.0, person="who", rows_per_person=3), PersonCounts()
+    study = SimpleNamespace(sums=settings, smallest_class=3)
+    plain = SimpleNamespace(sums=SumSettings(None, least_rows=40), smallest_class=3)
+    require_floors(study, Floors(most_epsilon=2.0))
+    for floors, one in ((Floors(most_epsilon=1.99), study), (Floors(), plain)):
+        with raising(RefusedError, "the study"):
+            require_floors(one, floors)
+    assert [len(list_refusals(plain, n, {"a": n - 37, "b": 37})) for n in (40, 39)] == [0, 2]
+    (small,) = list_refusals(plain, 40, {"a": 1, "b": 39, "c": 0}, persons)
+    assert small.reason == "fewer than 3 rows have the label 'a', and such rows can be read in sums"
+    persons.add(np.array([1.0, 1, 1, 2, 2, 2, 3]))
+    assert list_refusals(study, 7, {"a": 1}, persons) == []
+    persons.add(np.array([1.0, 1, 2]))
+    (refusal,) = list_refusals(study, 10, {"a": 1}, persons)
+    assert refusal.got == "up to 5 (2 persons have more than 3)"
