@@ -10,13 +10,15 @@ from .object_store import moto
 
 PRELOADED = ["distributed", "mooring.engines.dask.learners", "mooring.engines.dask.xgboost_training"]
 METHOD = "distributed.worker.multiprocessing-method"
+# Idle, a cluster took a tenth of a core to watch itself.
+QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "1s"}
 
 
 @contextmanager
 def two_workers() -> Iterator[Any]:
     """A client of two workers, each a process with one thread, forked from one that has loaded what they need."""
     dask, distributed = (pytest.importorskip(name) for name in ("dask", "distributed"))
-    with dask.config.set({METHOD: "forkserver"}):
+    with dask.config.set(QUIET | {METHOD: "forkserver"}):
         distributed.utils.get_mp_context().set_forkserver_preload(PRELOADED)
         with (
             distributed.LocalCluster(
