@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.denoising import grid
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
 from mooring.attacks.denoising.gaussian import class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.kernel import Atoms, _mixture
@@ -184,6 +185,10 @@ def test_atoms_are_the_values_that_columns_can_have() -> None:
     filled = Column("c", "category", categories=("a", "b"), missing="indicate", fill="b")
     (group,) = make_atoms([filled], np.eye(3)[:2], 0.05)
     assert group.atoms.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    known = np.r_[np.full(6, 0.123), np.full(5, -0.321), np.linspace(-1, 1, 289)]  # a fiftieth of 300 rows is often
+    (group,) = make_atoms([Column("x", "number", 0, 1)], known[:, None], 0.3)
+    assert group.atoms[group.grid.stop :, 0].tolist() == [0.123]
+    assert group.widths[[0, -1]].tolist() == [pytest.approx(0.1**2 / 12), 0.0]
     only_missing = Column("c", "category", categories=(), inferred=True, missing="indicate")
     (group,) = make_atoms([only_missing], np.eye(2)[:, :1], 0.05)
     assert group.atoms.tolist() == [[0], [1]]
@@ -211,6 +216,14 @@ def test_grids_read_what_a_gaussian_blurs(h: int | None, n_public: int, most: fl
     assert (found.records[:, :8] == records[:, :8]).mean() > right  # the categories' cells
     again = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid")
     np.testing.assert_array_equal(found.rows, again.rows)
+
+
+def test_options_are_drawn_by_their_weights_however_unlikely_all_are() -> None:
+    weights = np.array([0.2, 0.5, 0.3])
+    for off in (-5000.0, 5000.0):
+        drawn, found = grid._draw(np.tile(np.log(weights) + off, (4000, 1)), np.random.default_rng(0))
+        np.testing.assert_allclose(found, np.tile(weights, (4000, 1)))
+        np.testing.assert_allclose(np.bincount(drawn) / 4000, weights, atol=0.02)
 
 
 def test_a_class_that_the_attacker_has_no_rows_of_is_read_too() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mooring.attacks import CollusionView, DoesNotApply, run
-from mooring.attacks.lattice import _common_unit
+from mooring.attacks.lattice import _common_unit, _simplex
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
 from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.geometry.backend import to_numpy
@@ -293,3 +293,31 @@ def test_a_basis_generates_every_difference_and_splits_into_orthogonal_parts() -
     np.testing.assert_allclose(coordinates, np.rint(coordinates), atol=1e-9)
     gram = basis @ basis.T
     np.testing.assert_allclose(gram, np.diag(np.diagonal(gram)), atol=1e-9)
+
+
+def test_a_one_hot_group_is_told_by_the_distances_between_its_points() -> None:
+    """Squared, they are sums of two squared steps; rows within rounding of a point stand on it."""
+    points, where = np.diag([0.5, 1.0, 2.0, 3.0]), np.arange(40) % 4
+    rows = points[where] + 2e-8 * np.random.default_rng(0).uniform(-1, 1, (40, 4)) + 0.1
+    found = _simplex(rows, points[1:] - points[0])
+    order = found.vertex_of[:4]
+    assert sorted(order) == [0, 1, 2, 3]
+    assert (found.vertex_of == order[where]).all()
+    np.testing.assert_allclose(found.squared_steps[order], [0.25, 1.0, 4.0, 9.0], rtol=1e-6)
+    gaps = ((found.vertices[order][:, None] - found.vertices[order]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(gaps, ((points[:, None] - points) ** 2).sum(axis=2), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+@pytest.mark.parametrize(
+    "points",
+    [
+        [[0, 0], [4, 0], [3.9, 0.5]],  # an obtuse corner: one squared step would be negative
+        [[0, 0], [1, 0], [0, 1], [1, 1]],  # a square: more points than corners of a triangle
+        [[0, 0, 0], [2, 0, 0], [1, 2, 0], [1, 1, 2]],  # opposite edges whose squares do not add up alike
+    ],
+)
+def test_other_points_are_no_one_hot_group(points: list[list[float]], scale: float) -> None:
+    rows = scale * np.array(points)
+    with pytest.raises(DoesNotApply, match=f"left {rows.shape[1]} directions entangled"):
+        _simplex(rows, np.eye(rows.shape[1]))

@@ -9,7 +9,9 @@ import pytest
 
 from mooring import METHODS
 from mooring.attacks import DoesNotApply, Reconstruction, denoise_by_gaussians, run
+from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.inversion import _list_values
 from mooring.attacks.view import CollusionView
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import sample_orthogonal
@@ -252,9 +254,58 @@ def test_independent_components_need_rows_and_variation() -> None:
     assert {str(H + 1), str(H)} <= set(re.findall(r"\d+", refusal.value.reason))
     rng = np.random.default_rng(4)
     rows = [rng.standard_normal((50, 4)) * [1, 1, 1, 0] for _ in range(2)]
-    flat = simulate(rows, method="i-gdp", n_components=4, rng=rng)
-    with pytest.raises(DoesNotApply):
-        attacked("independent-components", flat.view())
+    for unit in (1e-5, 1.0, 1e5):
+        flat = simulate([unit * part for part in rows], method="i-gdp", n_components=4, rng=rng)
+        with pytest.raises(DoesNotApply, match="every direction"):
+            attacked("independent-components", flat.view())
+
+
+def test_independent_components_do_not_depend_on_the_unit_and_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for unit in (1e-5, 1e5):
+        assert error("independent-components", skewed(2000, [unit * scale for scale in (2.0, 1.5, 1.0)], seed=0)) < 0.2
+    view = simulated("i-gdp", n_rows=H + 2).view()  # as few rows as may be
+    monkeypatch.setattr("mooring.attacks.independent_components._MOST_COMPONENTS", H)
+    attacked("independent-components", view)
+    monkeypatch.setattr("mooring.attacks.independent_components._MOST_COMPONENTS", H - 1)
+    with pytest.raises(DoesNotApply, match=f"up to {H - 1} components; here there are {H}"):
+        attacked("independent-components", view)
+
+
+# ------------------------------------------------------------------------------- exact maps, and the values of a column
+
+
+@pytest.mark.parametrize(
+    ("method", "unlabelled", "found"),
+    [
+        ("aa-i-gdp-data-noise", (), [1, 2]),
+        ("aa-i-gdp-data-noise", (2,), [1]),
+        ("aa-i-gdp-data-noise", (1, 2), [1, 2]),  # the target has none, either
+        ("c-gdp-data-noise", (2,), [1]),
+        ("aa-i-gdp-both-noise", (), []),
+    ],
+)
+def test_rows_are_mapped_back_where_maps_are_exact(method: str, unlabelled: tuple[int, ...], found: list[int]) -> None:
+    simulation = simulated(method)
+    labels = [None if i in unlabelled else np.arange(50) % 2 for i in range(3)]
+    back = map_back_exactly(replace(simulation.view(), labels=tuple(labels)))
+    assert list(back) == found
+    for i, rows in back.items():
+        assert np.std(rows - simulation.private_data[i]) == pytest.approx(0.3, rel=0.15)  # the noise stays on them
+    assert map_back_exactly(simulation.view(colluders=())) == {}
+
+
+def test_values_of_a_column_are_listed_or_cut_into_fifths() -> None:
+    """Up to eight values as they are, and categories; of more, the medians of fifths, with those of each flag apart."""
+    categories = np.vstack([np.eye(9)[[0] * 20 + list(range(9))], np.zeros((1, 9))])  # the last is missing
+    for cells in (np.arange(16)[:, None] % 8, categories):
+        values, truth = _list_values(cells.astype(float))
+        np.testing.assert_array_equal(values[truth], cells)
+    values, truth = _list_values(np.arange(10.0)[:, None])
+    np.testing.assert_array_equal(values[:, 0], [0.5, 2.5, 4.5, 6.5, 8.5])
+    np.testing.assert_array_equal(truth, np.arange(10) // 2)
+    values, truth = _list_values(np.array([[k, k < 3] for k in np.r_[0, 0, 0, 5:15]], dtype=float))
+    np.testing.assert_array_equal(values, [[5.5, 0], [7.5, 0], [9.5, 0], [11.5, 0], [13.5, 0], [0, 1]])
+    np.testing.assert_array_equal(truth, [5, 5, 5, *(np.arange(10) // 2)])
 
 
 # ------------------------------------------------------------------------------------------------------------ denoising

@@ -14,6 +14,7 @@ from scipy.optimize import brentq
 
 from mooring.attacks import decoding, independent_components, joint_moments, known_rows, lattice, repeated_upload, run
 from mooring.attacks.class_moments import ClassMoments, sign_votes, third_moments
+from mooring.attacks.denoising import grid
 from mooring.attacks.denoising.atoms import make_atoms
 from mooring.attacks.denoising.gaussian import class_priors, fit_to_noisy_rows
 from mooring.attacks.denoising.latent_classes import fit_latent_classes
@@ -22,9 +23,10 @@ from mooring.attacks.lattice_reduction import _shortened
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _starts
 from mooring.attacks.view import CollusionView
+from mooring.audit import SimulationSettings
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import RigidMap
-from mooring.mechanisms.projection import gaussian_projection
+from mooring.mechanisms.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
 from mooring.tables import Column
 from tests.auditing import class_rows
@@ -279,8 +281,35 @@ def parts_of_denoisers() -> Any:
     ]
 
 
+def grids(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Maps that are known exactly, and not; behind a projection that mixes columns, with few known records and enough."""
+    for name, value in {"_MOST_ROWS": 30, "_MOST_DRAWN": 12, "_SWEEPS": 6, "_SHORT": 4, "_ENOUGH": 26}.items():
+        monkeypatch.setattr(grid, name, value)
+    fitted, kept = [], grid._fit
+    monkeypatch.setattr(grid, "_fit", lambda *given: fitted.append(len(given[2][0])) or kept(*given))
+    columns = (Column("c", "category", categories=("a", "b", "c")), Column("i", "integer", 0, 5))
+    found: list[Any] = []
+    for h, v, n in ((4, 0.0, 25), (4, 0.2, 25), (2, 0.0, 25), (2, 0.0, 26)):
+        rng = np.random.default_rng(12)
+        labels = [rng.integers(0, 2, n) for _ in range(4)]
+        rows = [
+            np.column_stack([np.eye(3)[(c + rng.integers(0, 2, n)) % 3], rng.integers(0, 6, n) / 2.5 - 1])
+            for c in labels
+        ]
+        settings = SimulationSettings(projection=no_projection(4) if h == 4 else gaussian_projection(4, 2, rng=rng))
+        noise = {"data_noise_scale": 0.3, "anchor_noise_scale": v}
+        method = "aa-i-gdp-both-noise" if v else "aa-i-gdp-data-noise"
+        simulation = simulate(rows, labels, method=method, rng=rng, settings=settings, **noise)
+        view = replace(simulation.view(), columns=columns)
+        for attack in ("known-anchor", "procrustes") if not v else ("procrustes",):
+            one = run(attack, view, rng=np.random.default_rng(0), denoiser="grid")
+            found.append([*traced(one.rows, one.records, *([] if one.evidence is None else [one.evidence])), one.notes])
+    return found, fitted
+
+
 CASES: dict[str, Callable[..., Any]] = {
     "lattice, counts": lambda: lattice_likelihoods(1.0),
+    "lattice, rare counts": lambda: lattice_likelihoods(0.1),
     "lattice, smoothed counts": lambda: lattice_likelihoods(40.0),
     "lattice, one-hot": lattice_vertices,
     "lattice, correlations": lattice_correlations,
@@ -293,6 +322,7 @@ CASES: dict[str, Callable[..., Any]] = {
 }
 PATCHED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "decoding": decoders,
+    "denoising, grids": grids,
     "known-rows, candidates": many_candidates,
     "repeated-upload, shuffled": shuffled_uploads,
     "independent-components, converged": components,

@@ -179,7 +179,7 @@ def test_the_reasons_are_those_that_decide(
     assert weigh_point(point(**figures), limits)["reasons"] == reasons
 
 
-def test_rows_without_noise_are_said_to_be_an_exact_image() -> None:
+def test_rows_without_noise_are_an_exact_image() -> None:
     bare = point(replace(AT, method="aa-i-gdp", data_noise_level=0.0), linkage=rate(0.2, 0.1))
     assert weigh_point(bare)["reasons"] == [PICKED.format(20), EXACT]
 

@@ -2,6 +2,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -99,7 +100,18 @@ def test_a_model_that_takes_other_images_is_refused(refused: Refused) -> None:
 
 def test_unusable_images_are_refused(refused: Refused) -> None:
     refused(lambda: onnx_embedding(FakeSession(), **MODEL)(np.ones((2, 47))), "rows", "48 pixel values", "47")
-    refused(lambda: onnx_embedding(FakeSession(), **{**MODEL, "image_shape": (4,)}), "image_shape", "(H, W)", "(4,)")
+    for shape in ((4,), (4, 4, 3, 1), (0, 4)):
+        wrong = partial(onnx_embedding, FakeSession(), **MODEL | {"image_shape": shape})
+        refused(wrong, "image_shape", "(H, W)", str(shape))
+    for name, value in (("input_size", (4, 0)), ("batch_size", 0)):
+        refused(partial(onnx_embedding, FakeSession(), **MODEL | {name: value}), name, "at least 1", "0")
+
+
+def test_one_pixel_is_an_image_and_one_image_a_batch() -> None:
+    session = FakeSession(("batch", 1, 1, 1))
+    least = {"image_shape": (1, 1), "input_size": (1, 1), "scale": 1.0, "offset": 0.0, "batch_size": 1}
+    assert onnx_embedding(session, **least)(np.array([[0.5], [0.0]])).tolist() == [[1.0], [0.0]]
+    assert len(session.fed) == 2
 
 
 def test_a_model_that_is_not_there_is_refused(refused: Refused, tmp_path: Path) -> None:

@@ -226,6 +226,9 @@ def test_the_column_named_is_the_one_of_which_most_is_read_beyond_the_guess() ->
     wrong = np.column_stack([np.arange(100) < 4, np.arange(100) < 25])
     found = find_read_columns(truth, [("a", np.where(wrong, 1 - truth, truth))], guessed=[], names=str)
     assert found["read_column"][1].name == "column 0"
+    with_group = np.column_stack([truth, np.zeros(100), np.ones(100)])  # one category of two, in every row
+    found = find_read_columns(with_group, [("a", with_group)], guessed=[], names=["0", "1", "k=a", "k=b"].__getitem__)
+    assert found["column_accuracy"][1].chance == pytest.approx((0.9 + 0.5 + 1) / 3)
 
 
 def test_a_page_states_the_limits_of_luck_that_hold() -> None:

@@ -113,3 +113,5 @@ def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.r
         assert holder == np.argmax([logsumexp(one._ratios(np.flatnonzero(one.codes == k), x[None])) for one in some])
     assert held.mean() > 0.7
     assert outside.mean() < 0.5
+    first = RebuiltRows(*(p[codes == 0] if len(p) == 60 else p for p in vars(uploads[1][1]).values()))
+    assert (name_holders([first, uploads[1][1]], rows[codes == 1], codes[codes == 1]) == 1).all()  # which has the class

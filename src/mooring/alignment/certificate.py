@@ -161,7 +161,7 @@ def _smallest_eigenvalue(dual: _Dual) -> float:
     if p * d <= 2:
         return float(np.min(np.linalg.eigvalsh(np.stack([applied(column) for column in np.eye(p * d)]))))
     operator = LinearOperator((p * d, p * d), matvec=applied, dtype=P.dtype)
-    start = without_gauge(np.random.default_rng(0).standard_normal((p, d, 1))).ravel()
+    start = without_gauge(np.random.default_rng(0).standard_normal((p, d))).ravel()
     try:
         found = eigsh(
             operator, k=1, which="SA", v0=start, tol=1e-5, maxiter=_LANCZOS_RESTARTS, return_eigenvectors=False

@@ -99,7 +99,7 @@ def _pairs_apart(Y: Matrix, distance: float, tolerance: float) -> list[tuple[int
     for start in range(0, Y.shape[0], step):
         gaps = squares[start : start + step, None] + squares - 2 * Y[start : start + step] @ Y.T
         near = np.abs(np.sqrt(np.maximum(gaps, 0)) - distance) < tolerance
-        found += [(start + int(i), int(j)) for i, j in np.argwhere(near) if start + i != j]
+        found += [(start + int(i), int(j)) for i, j in np.argwhere(near)]
     return found
 
 

@@ -112,4 +112,4 @@ def _finite(what: str, values: ArrayLike, n_dimensions: int, expected: str, cure
     if given.ndim != n_dimensions or given.size == 0:
         raise InputError(what, expected=expected, got=f"shape {given.shape}", cure=cure)
     require_finite(what, given)
-    return given.astype(np.float64, copy=False)
+    return np.asarray(given, dtype=np.float64)

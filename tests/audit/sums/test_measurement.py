@@ -187,11 +187,23 @@ def test_images_have_the_features_of_pictures() -> None:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
+    told: list[tuple[int, int, str]] = []
     options = {"attacks": ["procrustes"], "learner": "linear", "sums": spec(epsilons=(None, 1.0), n_runs=200)}
+    options["progress"] = lambda *words: told.append(words)
     with patch.object(SumAuditor, "split_budget", autospec=True, side_effect=SumAuditor.split_budget) as split:
         found = planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
     assert [call.args[1].epsilon for call in split.call_args_list] == [2.0]  # others are beside it, as they come
+    assert [words[:2] for words in told] == [(k, 4) for k in range(5)]
+    (contrast,) = found.audit.points
+    assert contrast.point.n_anchor_rows == 4 * contrast.point.n_components
     return found
+
+
+def test_a_tenth_may_be_missing_and_one_beside_the_colluders_is_there() -> None:
+    for n, colluders, given, quorum in ((9, 1, 0, 9), (10, 1, 0, 9), (20, 1, 0, 18), (3, 2, 0, 3), (9, 1, 4, 4)):
+        settings = AuditSettings(sums=spec(quorum=given or None), colluders=tuple(range(colluders)))
+        point = SumAuditor(study(4, 4, n_participants=n), settings).point(2.0)
+        assert (point.quorum, point.n_colluders) == (quorum, colluders)
 
 
 def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:

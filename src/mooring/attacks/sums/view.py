@@ -106,6 +106,5 @@ class SumView:
 
     def joint_features(self, rows: LabelledFeatures) -> Matrix:
         """(φ, y) of rows, as `joint_products` has them."""
-        K = self.layout.outcome.n_classes
-        width = 0 if K == 0 else 1 if K == 2 else K - 1
+        width = max(0, self.layout.outcome.n_classes - 1)
         return np.hstack([rows.features, rows.outcomes[:, :width]])
