@@ -113,10 +113,14 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         for name in NAMES:
             copy(place, f"{name}/*.card.toml", "analyst")
         assert "compare it by telephone" not in desks["analyst"].ask("GET", "/").text  # the roster is open
+        assert "Send your card, analyst.card.toml," in desks["analyst"].ask("GET", "/").text
         desks["analyst"].take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
         copy(place, "analyst/study.toml", *NAMES)
+        opened = r'<details class="step[^>]* id="(\w+)" open>'
         assert "40 rows fit the study" in desks["north"].take("fit", data="patients.csv")
+        assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["check"]
         assert "Columns to leave out" in desks["north"].take("fit", data="wide.csv")
+        assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["fit"]
         desks["north"].take("check", data="patients.csv")
         with serving(place / "north") as restarted:
             advice = "The last check, of the table as it was then (mooring check patients.csv): Should"
@@ -128,7 +132,7 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
             assert "sealed to 3 combiners, with noise for epsilon = 2" in shared
             assert ("The check of these rows: " in shared) == (name == "south")
         waiting = desks["south"].ask("GET", "/").text  # nobody is sent to the report while a step waits
-        assert re.findall(r'<details class="step[^>]* id="(\w+)" open>', waiting) == ["confirm"]
+        assert re.findall(opened, waiting) == ["confirm"]
         copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
         (place / "analyst" / "inbox" / "x.bundle").write_text("none")
         assert "3 bundles accepted, 1 set aside, 0 missing" in desks["analyst"].take("inbox")

@@ -137,7 +137,8 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
     tables = tuple(desk.workspace.list_files(TABLE_FILES))
     table = Field("data", "Your table", "choice", tables)
     is_rotated = study.sums is None
-    steps = [replace(fitting(desk, study), is_done=done["check"] or done["share"])]
+    fit = fitting(desk, study)
+    steps = [replace(fit, is_done=fit.is_done or done["check"] or done["share"])]
     if is_rotated and study.dealing_member.name == name:
         steps.append(_dealing(desk, person))
     look = "Your own rows attack each other at the study's noise, with every attack that mooring knows. Nothing leaves."
@@ -172,13 +173,16 @@ def fitting(desk: Desk, study: Study) -> Step:
     tables = tuple(desk.workspace.list_files(TABLE_FILES))
     told = "Reads your table and lists everything that does not fit the study. Nothing is kept, and nothing leaves."
     fields = (Field("data", "Your table", "choice", tables), _IGNORE)
-    return Step("fit", "Fit your table", told, partial(_fit, desk, study), fields)
+    return Step("fit", "Fit your table", told, partial(_fit, desk, study), fields, is_done=desk.fitted == study.schema)
 
 
 def _fit(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
     name, ignore = values["data"], split_columns(values["ignore"])
     fit, warnings = check_table_fit(study, desk.workspace.root / name, ignore=ignore, progress=progress)
-    told = f"{count_noun(fit.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
+    desk.fitted, told = (
+        study.schema if fit.fits else None,
+        f"{count_noun(fit.n_rows, 'row fits', 'rows fit')} the study {study.name!r}.",
+    )
     if not fit.fits:
         told = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
     stopped = (f"Not read to its end: {fit.stopped}",) if fit.stopped else ()

@@ -83,7 +83,7 @@ class Gain(Score):
         """A difference of this metric as people write it: percentage points, or a difference of R²."""
         if math.isnan(value):
             return "unknown"
-        return (f"{value:+.3f}" if self.metric == "R²" else f"{100 * value:+.1f}").replace("-", "−")
+        return (f"{value:+z.3f}" if self.metric == "R²" else f"{100 * value:+z.1f}").replace("-", "−")
 
 
 def compare(

@@ -34,7 +34,7 @@ def describe_evaluation(record: Mapping[str, Any]) -> dict[str, Any] | None:
     if not plain and not shuffled and not adjusted:
         return None
     importance = [
-        {"name": one["name"], "drop": f"{one['drop']:+.3f}", "deviation": f"{one['deviation']:.3f}"}
+        {"name": one["name"], "drop": f"{one['drop']:+z.3f}", "deviation": f"{one['deviation']:.3f}"}
         for one in shuffled.get("columns") or ()
     ]
     found: dict[str, Any] = {"measures": [], "classes": [], "confusion": {}, "adjusted": adjusted}
