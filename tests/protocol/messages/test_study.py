@@ -112,6 +112,8 @@ def test_a_member_is_enrolled_once_and_nobody_takes_its_name() -> None:
             (enrolled if len(roster) == 1 else AGREED).with_members(roster)
     with raising(InputError, "roster", expected="different signing keys", got=f"{KEYLESS.name!r} and 'other'"):
         enrolled.with_members([replace(KEYLESS, name="other")])
+    with raising(InputError, "roster", expected="a sealing key a participant"):
+        AGREED.with_members([replace(KEYLESS, sealing_key="")])
 
 
 def test_columns_alike_share_an_entry_and_whole_ranges_read_as_such() -> None:

@@ -22,7 +22,7 @@ from mooring.learners import Gain, Score
 from mooring.protocol.analyst.sum_total import LIST_FILE
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
-from mooring.protocol.participant.prediction import Predictions
+from mooring.protocol.participant.prediction import Predictions, predict_rows
 from mooring.protocol.participant.role import describe_share
 from mooring.protocol.participant.secure_sums import scale_labels
 from mooring.protocol.participant.upload import ShareResult
@@ -233,6 +233,8 @@ def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:
     more = "; with earlier studies these rows have spent epsilon = 3.5 in all"
     assert describe_share(noisy, replace(shared, spent=1.5))[0] == sums + noise + more
     assert describe_share(numeric_study(), ShareResult(2, "", False))[0] == "2 rows, shuffled"
+    with raising(InputError, "study", got="none"):
+        predict_rows(None, numeric_study(kind="none"), tmp_path, result=tmp_path)  # type: ignore[arg-type]
     assert Analyst(plain, tmp_path, ANALYST).closing_list == tmp_path / LIST_FILE
     number = replace(noisy, label=Label("y", "number", low=-3, high=5))
     assert scale_labels(number, np.array([-3 - 1e-7, -3, 0, 1, 5, 5 + 1e-7])).tolist() == [-1, -1, -0.25, 0, 1, 1]

@@ -497,7 +497,8 @@ def test_rows_spend_up_to_the_limit_and_no_more(folder):
     second = replace(first, epsilon=2.5, combining_key="key 1")
     part = seen(range(99, 250))
     spent = [ledger.spent_epsilon("1" * 64, one, second) for one in (rows, part, others)]
-    spent += [ledger.spent_epsilon("1" * 64, others, replace(second, **change)) for change in APART]
+    apart = (replace(second, persons=True), replace(second, columns="other columns"))
+    spent += [ledger.spent_epsilon("1" * 64, others, one) for one in apart]
     assert [*spent, ledger.spent_epsilon("0" * 64, rows, second)] == [1.5, 1.5, 0.0, 1.5, 1.5, 0.0]
     for epsilon, total in ((2.6, "4.1"), (None, "inf")):
         with raising(RefusedError, "the upload", reason=f"epsilon = {total} in all, above your limit of 4"):
@@ -505,6 +506,3 @@ def test_rows_spend_up_to_the_limit_and_no_more(folder):
     ledger.record_intent("1" * 64, "later", part, spending=second)
     with raising(RefusedError, "the study", reason="combining key"):
         ledger.record_intent("2" * 64, "third", others, spending=first)
-
-
-APART = ({"persons": True}, {"columns": "other columns"})
