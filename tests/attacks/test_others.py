@@ -153,6 +153,16 @@ def merged_upload(view: CollusionView) -> Upload:
     return Upload(rebuilt.rigid_map.apply(rebuilt.rows), None)
 
 
+def test_rows_that_come_in_the_same_order_are_averaged_in_it_however_large_the_noise() -> None:
+    """Under noise of twice their spread, partners by distance would be others."""
+    simulation = simulated("aa-i-gdp-data-noise", sigma=4.0)
+    view = simulation.view(n_repeated_uploads=1)
+    first = attacked("known-anchor", view).rows
+    merged = attacked("repeated-upload", view).rows
+    assert np.std(merged - first) == pytest.approx(4.0 / 2**0.5, rel=0.1)  # half of two independent noises
+    assert np.std(merged - simulation.private_data[1]) == pytest.approx(4.0 / 2**0.5, rel=0.1)
+
+
 def test_what_noise_is_left_is_said() -> None:
     rebuilt = attacked("repeated-upload", simulated("aa-i-gdp-data-noise").view(n_repeated_uploads=3))
     assert rebuilt.data_noise_scale == pytest.approx(0.15)

@@ -108,27 +108,6 @@ def test_of_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "told", "limits", "answer"),
-    [
-        (2.0, 0.02, (), "share"),
-        (8.0, 0.02, (), "cannot tell"),
-        (8.0, 0.02, ("epsilon at most 10",), "cannot tell"),  # kept, and still no protection
-        (1.0, 0.25, (), "share"),  # more than is possible, on few rows: by luck
-        (2.0, None, ("epsilon at most 2",), "share"),
-        (2.0, 0.02, ("epsilon at most 1",), "do not share"),
-        (2.0, None, ("membership at most 5 %",), "cannot tell"),
-        (2.0, None, ("epsilon at most 1",), "do not share"),
-        (None, 0.02, (), "cannot tell"),
-        (None, 0.9, (), "do not share"),
-    ],
-)
-def test_of_secure_sums(epsilon: float | None, told: float | None, limits: tuple[str, ...], answer: str) -> None:
-    outcome = AttackOutcome("likelihood", {"membership_at_1_percent": rate(told or 0.0, 0.01)})
-    one = None if told is None else SumResult(SumPoint(epsilon, 1e-5, 2, 1, 0.5), (outcome,), (), None, True)
-    assert weigh_sums(one, epsilon, 1e-5, limits)["answer"] == answer
-
-
-@pytest.mark.parametrize(
     ("weighed", "answers", "answer"),
     [
         (["share"], [], "share"),
@@ -191,6 +170,7 @@ ABOVE = (
     "which is above that by luck, for which few rows leave much room, or by a fault of the noise, which canaries (made-up "
     "rows that move the sums most) look for"
 )
+FIVE = "membership at most 5 %"
 NOTHING = "the sums carry no noise, and nothing is promised"
 TOLD = "'likelihood' tells {}% of 100 rows at 1 % false alarms"
 
@@ -207,6 +187,9 @@ def sums(
     ("one", "limits", "answer", "reason"),
     [
         (sums(2.0), (), "share", KEPT),
+        (None, ("epsilon at most 2",), "share", KEPT),  # nobody attacked them
+        (None, (FIVE,), "cannot tell", f"whether {FIVE!r} is kept was not measured here"),
+        (None, ("epsilon at most 1",), "do not share", "the study allows 'epsilon at most 1', and that is not kept"),
         (sums(2.0, rate(bound_odds(2.0, 0) / 100, 0.01)), (), "share", KEPT),  # as much as is possible
         (sums(2.0, rate(0.5, 0.02)), (), "share", f"{KEPT}; {TOLD.format(50)} (2% without the sums), {ABOVE}"),
         (sums(2.0, replace(rate(0.5, 0.01), control=None)), (), "share", f"{KEPT}; {TOLD.format(50)}, {ABOVE}"),
@@ -217,7 +200,7 @@ def sums(
         (sums(None), (), "cannot tell", NOTHING),
         (sums(None, rate(0.5, 0.01)), (), "cannot tell", f"{NOTHING}; {TOLD.format(50)}"),
         (sums(None, rate(0.51, 0.01)), (), "do not share", f"{NOTHING}; {TOLD.format(51)}"),
-        (sums(2.0, rate(0.05, 0.01)), ("membership at most 5 %",), "share", KEPT),
+        (sums(2.0, rate(0.05, 0.01)), (FIVE,), "share", KEPT),
         (
             sums(2.0, rate(0.06, 0.01)),
             ("membership at most 5 %", "epsilon at most 1"),
@@ -239,9 +222,10 @@ def sums(
     ],
 )
 def test_sums_are_weighed_by_their_guarantee_first(
-    one: SumResult, limits: tuple[str, ...], answer: str, reason: str
+    one: SumResult | None, limits: tuple[str, ...], answer: str, reason: str
 ) -> None:
-    assert weigh_sums(one, one.point.epsilon, 0.0, limits) == {"answer": answer, "reasons": [reason]}
+    epsilon = 2.0 if one is None else one.point.epsilon
+    assert weigh_sums(one, epsilon, 0.0, limits) == {"answer": answer, "reasons": [reason]}
 
 
 def test_a_guarantee_is_weak_where_more_than_a_fifth_may_be_found() -> None:

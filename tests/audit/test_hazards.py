@@ -149,6 +149,8 @@ def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, s
         ("centred_error", 0.45, 1.0, 0.48, "little"),  # guessing is as near
         ("centred_error", 0.45, 0.48, None, "little"),
         ("centred_error", 0.9, 2.0, 2.0, "much"),  # guessing is further off than the spread
+        ("centred_error", 0.6, None, None, "something"),
+        ("exposed_row", 0.4, None, 1.0, "little"),  # nobody knows what luck gives
         ("centred_error", 0.45, None, None, "much"),  # nobody to guess from: relative to the spread
         ("linkage", 0.6, 0.1, 0.1, "much"),
         ("linkage", 0.6, 0.1, 0.6, "little"),

@@ -229,6 +229,16 @@ def test_whether_a_row_is_in_is_said_beside_chance() -> None:
     assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1.4", "1.4", "1.5"]  # 1 % false alarms cannot be measured
     words = state_membership(point(membership_at_1_percent=replace(told, chance=0.01))) or ""
     assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1", "1", "1.5"]
+    assert "allow no less" not in words
+    outlying = replace(told, value=0.62)
+    said = state_membership(point(membership_at_1_percent=told, outlying_membership_at_1_percent=outlying)) or ""
+    assert said.endswith(", and 62% of the tenth that lies farthest from its class.")
+
+
+def test_eight_columns_are_named_and_the_others_counted() -> None:
+    rows = np.arange(20)[:, None] % np.arange(2, 11)
+    for n, more in ((8, ": a, b, c, d, e, f, g, h. "), (9, ": a, b, c, d, e, f, g, h and 1 more. ")):
+        assert more in hazards_of_columns(rows[:, :n].astype(float), names="abcdefghi")[0]
 
 
 def test_sums_are_spoken_of_first_only_where_rows_stand_beside_them_for_contrast() -> None:
