@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # Searches of attacks end earlier, denoisers draw less, intervals resample less and kernels have fewer random features,
 # except where attacks and learners are tested themselves: audits of a few rows are most of the tests' time.
-_SHORTER = {
+SHORTER = {
     "attacks.denoising.grid._SWEEPS": 6,
     "attacks.denoising.grid._SHORT": 4,
     "attacks.denoising.grid._REFITS": 1,
@@ -69,7 +69,7 @@ def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
     """Shorten audits; the tests of attacks and of learners have them as they are shipped."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.module.__name__.startswith(_AS_SHIPPED):
-            for name, fewer in _SHORTER.items():
+            for name, fewer in SHORTER.items():
                 patch.setattr(f"mooring.{name}", fewer)
         yield
 
