@@ -112,14 +112,14 @@ kit: .venv/pyvenv.cfg
 	$(PIP) --editable '.[dev,bench]' --editable ./studies
 	@touch $@ .venv/.dev .venv/.demo .venv/.tools
 
-# On top of .venv, whose packages it finds through a .pth file: the extras are installed here, and nothing twice. Of what
-# others load if it is there, and no extra brings, nothing is found: every job of FLARE took five seconds to load it.
+# On top of .venv, whose packages it finds through a .pth file: the extras are installed here, and nothing twice. pandas
+# and torch, which these extras do not need, are hidden: every job of FLARE took five seconds to load them.
 .venv-distributed/.ready: .venv/.dev
 	$(BIN)/python -m venv --without-pip .venv-distributed
 	$(BIN)/python -c "$(PACKAGES); print(f'import site; site.addsitedir({place!r})')" > \
 		"$$($(BIN_DISTRIBUTED)/python -c "$(PACKAGES); print(place)")/mooring-base.pth"
 	$(BIN_DISTRIBUTED)/python -c "$(PACKAGES); \
-		[open(f'{place}/{name}.py', 'w').write('raise ImportError\n') for name in ('pandas', 'torch')]"
+		[open(f'{place}/{name}.py', 'w').write('raise ModuleNotFoundError(__name__)\n') for name in ('pandas', 'torch')]"
 	$(BIN)/python -m pip --python $(BIN_DISTRIBUTED)/python $(INSTALL) --editable '.[distributed]'
 	@touch $@
 

@@ -324,3 +324,10 @@ def test_what_leaks_is_stated_from_the_row_that_is_in_to_the_most_exposed_column
     unread = audit(point(), PointResult(AT, 0.2, ()), warnings=("w",))
     assert state_leakage(unread) == [unread.headline(), "w"]
     assert state_leakage(audit()) == [audit().headline()]
+
+
+def test_one_setting_that_a_study_can_use_is_the_chosen_one() -> None:
+    apart = replace(UNSURE, point=APART)
+    found = [audit(*points)._where(BEST) for points in ((BEST,), (BEST, apart), (BEST, POOR))]
+    assert [words.startswith("At the chosen setting (") for words in found] == [True, True, False]
+    assert "worst of 2 that a study can use" in found[2]

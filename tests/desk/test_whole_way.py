@@ -104,6 +104,7 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
 
 
 def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
+    opened = r'<details class="step[^>]* id="(\w+)" open>'
     with ExitStack() as stack:
         desks = {role: stack.enter_context(serving(place / role)) for role in ROLES}
         for role, one in desks.items():
@@ -114,12 +115,17 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
             copy(place, f"{name}/*.card.toml", "analyst")
         assert "compare it by telephone" not in desks["analyst"].ask("GET", "/").text  # the roster is open
         assert "Send your card, analyst.card.toml," in desks["analyst"].ask("GET", "/").text
+        copy(place, "analyst/study.toml", "north")
+        desks["north"].take("fit", data="patients.csv")  # in a draft; enrolling is for whoever keeps it
+        assert not re.findall(opened, desks["north"].ask("GET", "/").text)
         desks["analyst"].take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
         copy(place, "analyst/study.toml", *NAMES)
-        opened = r'<details class="step[^>]* id="(\w+)" open>'
         assert "40 rows fit the study" in desks["north"].take("fit", data="patients.csv")
         assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["check"]
         assert "Columns to leave out" in desks["north"].take("fit", data="wide.csv")
+        assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["fit"]
+        desks["north"].take("fit", data="patients.csv")
+        desks["north"].upload({"more.csv": b"?"})
         assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["fit"]
         desks["north"].take("check", data="patients.csv")
         with serving(place / "north") as restarted:

@@ -1,10 +1,13 @@
 from collections.abc import Callable
-from types import ModuleType
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mooring import Projection, RigidMap, align, align_to_reference, coupled_noise, make_anchor, represent
+from mooring.geometry import backend
 from mooring.geometry.backend import are_positive_definite, as_float64, identity_like, like, namespace_of, to_numpy
 
 Refused = Callable[..., None]
@@ -67,3 +70,23 @@ def test_positive_definite_matrices_of_a_batch_are_told_apart(on_backend: Callab
     assert are_positive_definite(on_backend(matrices)).tolist() == [True, False, False, True]
     assert are_positive_definite(on_backend(matrices.reshape(2, 2, 2, 2))).shape == (2, 2)
     assert bool(are_positive_definite(on_backend(np.eye(2))))
+
+
+@pytest.mark.parametrize("said", ["operation failed due to a previous error during capture", "CUDA out of memory."])
+def test_what_cannot_be_recorded_is_said_so_and_its_memory_given_back(
+    said: str, torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, but for the GPU: torch's part in it is told, not done."""
+    device, told = torch.device("cuda", 3), list[Any]()
+
+    def fail(function: Any, stream: Any, *, pool: Any = None) -> Any:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.cuda, "device", lambda one: nullcontext())
+    monkeypatch.setattr(backend, "_recorded", fail)
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        monkeypatch.setattr(torch._C, name, lambda *given, name=name: told.append((name, *given)), raising=False)
+    monkeypatch.setitem(backend._RECORDINGS.first, device, (None, SimpleNamespace(pool=lambda: (0, 7))))
+    assert backend.capture(lambda: None, device) is None
+    assert told == [("_cuda_endAllocateToPool", 3, (0, 7)), ("_cuda_releasePool", 3, (0, 7))]
+    assert device not in backend._RECORDINGS.first  # the next one begins anew

@@ -269,6 +269,19 @@ def test_polynomials_and_masks_are_fresh_and_no_share_is_the_secret(folder: Path
         assert (first[:-1] != vector).mean() > 0.99
 
 
+def test_a_box_of_another_length_than_a_share_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = make_sum_study(folder)
+    vector, seal = encode_signed(exact_sums(given, [0])), bundles.seal
+    monkeypatch.setattr(bundles, "seal", lambda data, keys: seal(data[:-8], keys))
+    write_sum_bundle(folder / "short.bundle", given.study, vector, given.vaults[0].signing_key)
+    bundle = verify_sum_bundle(folder / "short.bundle", given.study)
+    for j, name in enumerate(given.study.sum_scheme.combiners, start=1):
+        key = given.vaults[int(name[1:])].combining_key(given.study.member(name).combining_key)
+        assert key is not None
+        with raising(RefusedError, "the bundle", reason="a box of it holds something else than a share"):
+            open_share(bundle, given.study, j, key)
+
+
 def resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
     """Put the boxes of one bundle into another participant's, properly signed."""
     with source.open("rb") as file:

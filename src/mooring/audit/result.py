@@ -226,9 +226,9 @@ class AuditResult(Serializable):
             return f"For contrast, where rows are uploaded ({one.title})"
         if self.description.get("safest"):
             return f"At the safest setting that was tried ({one.title})"
-        if self.chosen is not None or len(self.points) == 1:
-            return f"At the chosen setting ({one.title})"
         n_usable = sum(other.point.usable for other in self.points)
+        if self.chosen is not None or n_usable == 1:
+            return f"At the chosen setting ({one.title})"
         return f"No setting is chosen; at the worst of {n_usable} that a study can use ({one.title})"
 
     def joining(self) -> str:

@@ -91,7 +91,8 @@ class DeskApplication:
     def show(self, request: Request) -> Response:
         """The page of steps; it loads itself again while a step runs, or where it is asked to watch the inbox."""
         found, job, place = self.look(), self.jobs.last, self.desk.workspace
-        left = [one for one in found.steps if not one.is_done and one.name != "report"]  # which is never waited for
+        apart = ("report", "enrol" if found.role == "participant" else "")  # never waited for, or somebody else's
+        left = [one for one in found.steps if not one.is_done and one.name not in apart]
         following = next((one.name for one in sorted(left, key=lambda one: bool(one.obstacle))), "report")
         values = {
             "title": "desk",
@@ -148,6 +149,7 @@ class DeskApplication:
             if not given:
                 raise InputError("files", expected="one or more", got="none", cure="Choose files first.")
             place, may_replace = self.desk.workspace, bool(form.get("replace"))
+            self.desk.fitted = None  # a table may be another now
             taken = [place.receive(one.filename or "", one.file, replace=may_replace) for one in given]
             lines = tuple(f"Took {path.relative_to(place.root)}." for path in taken)
             self.jobs.show(Job(title, outcome=Outcome(lines)))

@@ -137,8 +137,7 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
     tables = tuple(desk.workspace.list_files(TABLE_FILES))
     table = Field("data", "Your table", "choice", tables)
     is_rotated = study.sums is None
-    fit = fitting(desk, study)
-    steps = [replace(fit, is_done=fit.is_done or done["check"] or done["share"])]
+    steps = [replace(fitting(desk, study), is_done=desk.fitted == study.schema or done["check"] or done["share"])]
     if is_rotated and study.dealing_member.name == name:
         steps.append(_dealing(desk, person))
     look = "Your own rows attack each other at the study's noise, with every attack that mooring knows. Nothing leaves."
@@ -179,10 +178,8 @@ def fitting(desk: Desk, study: Study) -> Step:
 def _fit(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
     name, ignore = values["data"], split_columns(values["ignore"])
     fit, warnings = check_table_fit(study, desk.workspace.root / name, ignore=ignore, progress=progress)
-    desk.fitted, told = (
-        study.schema if fit.fits else None,
-        f"{count_noun(fit.n_rows, 'row fits', 'rows fit')} the study {study.name!r}.",
-    )
+    desk.fitted = study.schema if fit.fits else None
+    told = f"{count_noun(fit.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
     if not fit.fits:
         told = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
     stopped = (f"Not read to its end: {fit.stopped}",) if fit.stopped else ()

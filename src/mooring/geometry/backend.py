@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -196,8 +196,7 @@ def has_fast_float64(array: Array) -> bool:
 def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | None:
     """Record what a function does on a GPU, to arrays that it changes in place, and return what repeats it.
 
-    A repetition launches all kernels at once, without Python. The function is not run. None where it cannot be recorded:
-    it, or a library that it calls, waits for the GPU.
+    A repetition launches all kernels at once, without Python. The function is not run. None where it cannot be recorded.
     """
     import torch
 
@@ -208,10 +207,11 @@ def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | N
         stream, first = _RECORDINGS.first[device]
         try:
             return _recorded(function, stream, pool=first.pool()).replay  # type: ignore[no-any-return]
-        except RuntimeError as error:
-            del _RECORDINGS.first[device]  # nothing can be recorded on its stream any more
-            if is_out_of_memory(error):
-                raise
+        except RuntimeError:  # it waits for the GPU, or memory runs out, of which less can be freed meanwhile
+            del _RECORDINGS.first[device]
+            with suppress(RuntimeError, AttributeError):  # where torch has not left the pool itself
+                torch._C._cuda_endAllocateToPool(device.index, first.pool())
+                torch._C._cuda_releasePool(device.index, first.pool())
         return None
 
 

@@ -16,6 +16,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study
 from mooring.tables import Column
 from mooring.tables.files import open_table
+from mooring.tables.inference import MAX_CATEGORIES
 from tests import commands
 from tests.raising import raising
 from tests.record import check_record
@@ -187,6 +188,14 @@ def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(
     assert header.undescribed == ("span", "list")
     assert header.described["day"] == "date, 2019-01-01 to 2019-12-31"
     assert header.described["truth"] == "category, one of false, true"
+
+
+@pytest.mark.parametrize("n_words", [MAX_CATEGORIES, MAX_CATEGORIES + 1])
+def test_a_column_of_many_words_is_described_up_to_the_most_categories(n_words: int, tmp_path: Path) -> None:
+    words = pa.array([f"w{k:03}" for k in range(n_words)] * FEWEST).dictionary_encode()
+    pa.parquet.write_table(pa.table({"word": words, "n": np.arange(len(words)) % 7}), tmp_path / "t.parquet")
+    header, _ = infer_header(tmp_path / "t.parquet", site="a")
+    assert header.undescribed == (() if n_words == MAX_CATEGORIES else ("word",))
 
 
 def test_a_type_in_parquet_tells_more_than_a_name(tmp_path: Path) -> None:

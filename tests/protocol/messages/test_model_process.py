@@ -121,7 +121,7 @@ def test_a_model_has_a_minute_and_twenty_times_its_processor_time() -> None:
     with mock.patch("threading.Timer") as timer, raising(RefusedError, "the model", reason="too long"):
         model_process.ModelProcess._ask_alone(model, [b""])
     timer.assert_called_once_with(60.0 + 20.0 * 7.0, process.kill)
-    assert timer.return_value.daemon
+    assert timer.return_value.daemon is True
     timer.return_value.cancel.assert_called_once()
     model._end.assert_called_once()
 

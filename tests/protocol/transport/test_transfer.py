@@ -257,6 +257,13 @@ def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(transfer, "_is_beginning", raises(FileNotFoundError))  # removed meanwhile
         assert not send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle").there_before
+        patched.setattr(transfer, "_is_beginning", raises(PermissionError))
+        assert not send_file(
+            tmp_path / "a.bundle", "memory://inbox/a.bundle"
+        ).there_before  # of the same size: sent again
+        memory.pipe_file("/inbox/a.bundle", data[:-1])
+        with raising(InputError, "address", got="another file of this name"):
+            send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle")
     for trouble in (PermissionError("5ec2e7"), OSError("5ec2e7"), NotImplementedError):  # the store will not say: go on
         memory.pipe_file("/inbox/a.bundle", b"?")
         with monkeypatch.context() as patched:

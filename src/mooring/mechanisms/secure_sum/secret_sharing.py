@@ -127,8 +127,7 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
         return []
     most = (len(points) - t) // 2
     powers = {x: [pow(x, j, PRIME) for j in range(t + most)] for x in points}
-    # Berlekamp and Welch: Q(x) = y E(x) everywhere, E of degree `most` being zero where y is wrong; without a solution, no
-    # `most` numbers are all that is wrong, and those that are left do not fit
+    # Berlekamp and Welch: Q(x) = y E(x) everywhere, E of degree `most` zero where y is wrong; if unsolvable, no rest fits
     equations = []
     for x, y in sorted(values.items()):
         right_side = y * powers[x][most] % PRIME

@@ -95,7 +95,7 @@ def close_list(
         raise InputError(
             "bundles",
             expected=f"those of {scheme.quorum} participants or more, the study's quorum",
-            got=f"{len(kept)}, {len(left_out)} being left out",
+            got=f"{len(kept)} of {len(kept) + len(left_out)} that came",
             cure="Wait for further bundles: the noise is meant for a quorum, and nothing is opened of fewer.",
         )
     path = folder / LIST_FILE

@@ -118,9 +118,9 @@ class _Body:
         self._file, self._size, self._progress = file, size, progress
         self._done, self._digest = 0, hashlib.sha256()
 
-    def read(self, count: int = _BLOCK) -> bytes:
+    def read(self, count: int = -1) -> bytes:
         left = self._size - self._done
-        block = self._file.read(min(count, left))
+        block = self._file.read(left if count < 0 else min(count, left))
         if not block and left:
             raise report_change()
         self._done += len(block)
