@@ -356,3 +356,15 @@ def test_a_limit_that_these_rows_cannot_measure_is_refused_at_the_first_point(re
     auditor: Any = SimpleNamespace(title=str, audit=lambda at: PointResult(at, 0.1, (), None, None))
     search = searching.PointSearch(auditor, LeakageLimit.parse("linkage at most 10 %"), None, None)
     refused(lambda: search.at(0.0, 0.5, 6, 24), "limit", "can be measured", "linkage")
+
+
+@pytest.mark.parametrize("asked", ["error at least 0.5", "linkage at most 20 %", "membership at most 5 % at 1 %"])
+def test_a_plan_says_what_attacks_get_by_the_limit_and_by_the_other_measures(asked: str) -> None:
+    figure = SimpleNamespace(value=0.25, chance=0.1, control=0.5, interval=Interval(0.2, 0.3))
+    point: Any = SimpleNamespace(worst=lambda measure: (f"one for {measure}", figure))
+    plan: Any = SimpleNamespace(limit=LeakageLimit.parse(asked))
+    told = searching.PointSearch._found(plan, point)
+    strongest = f"the strongest attack (one for {plan.limit.measure}) gets 0.25 [0.20, 0.30] (without the upload: 0.50)"
+    linked = ", and 'one for linkage' links 25% of the rows (chance 10%)"
+    found = "; 'one for membership_at_1_percent' tells 25% of them to be in, at 1 % false alarms"
+    assert told == strongest + linked * ("linkage" not in asked) + found * ("membership" not in asked)

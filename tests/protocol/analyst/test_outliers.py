@@ -171,6 +171,7 @@ def test_how_well_labels_go_with_rows_is_as_on_record() -> None:
     targets = np.eye(3)[rng.integers(0, 2, 30)]
     predicted = targets + rng.standard_normal(targets.shape)
     measured = [_measure(targets[:n, :k], predicted[:n, :k]) for n, k in ((30, 3), (30, 1), (4, 3), (3, 3))]
+    assert np.allclose(_measure(1e-3 * targets[:, :1], 1e-3 * predicted[:, :1]), measured[1])  # whatever the unit
     check_record(RECORD, "agreement", [*measured, _measure(targets, 0 * predicted), _measure(0 * targets, predicted)])
 
 

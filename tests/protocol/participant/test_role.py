@@ -223,6 +223,20 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     assert "<p><b>3 predictions.</b></p>" in Predictions(values, ("a", "b"), None, None, None)._repr_html_()
 
 
+def test_predictions_without_labels_do_not_replace_a_score_that_was_kept(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, p=3, epsilon=2.0)
+    one = Participant(given.study, given.vaults[0])
+    bare: dict[str, Any] = {"rows": 3, "risk": None, "override": "", "score": None}
+    score = Score("balanced accuracy", 0.8, 0.7, 0.9, 3).as_dict()
+    first = one.keep_record("predict", bare, command="first")
+    assert first == {"command": "first", **bare}
+    scored = one.keep_record("predict", bare | {"score": score}, command="second")
+    assert scored == {"command": "second", **bare, "score": score}
+    assert one.keep_record("predict", bare | {"rows": 9, "override": "why"}, command="third") == scored | {
+        "override": "why"
+    }
+
+
 def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:
     noisy = make_sum_study(tmp_path, p=3, epsilon=2.0, least_rows=200).study
     plain = replace(noisy, sums=replace(noisy.sums, epsilon=None))  # type: ignore[type-var]
