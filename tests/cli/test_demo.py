@@ -21,6 +21,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("demo") / "new" / "report"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mooring.demo._PRELOADED", [*_PRELOADED, "tests.shortened"])
+        patch.setenv("SHORTER_AUDITS", "1")
         return flat(run("demo", "--output", folder, "--participants", N_PARTICIPANTS).output), folder
 
 
