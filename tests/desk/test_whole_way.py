@@ -118,6 +118,8 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         copy(place, "analyst/study.toml", "north")
         desks["north"].take("fit", data="patients.csv")  # in a draft; enrolling is for whoever keeps it
         assert not re.findall(opened, desks["north"].ask("GET", "/").text)
+        desks["north"].take("enrol", cards=["north.card.toml"])
+        assert "Your card is in the roster; others are missing." in desks["north"].ask("GET", "/").text
         desks["analyst"].take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
         copy(place, "analyst/study.toml", *NAMES)
         assert "40 rows fit the study" in desks["north"].take("fit", data="patients.csv")

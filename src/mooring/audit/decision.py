@@ -95,7 +95,7 @@ def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
     if not result.trustworthy:
         return weigh_point(None)
     found, asked = weigh_point(result.headline_point, limits), result.description.get("attacks")
-    usable = _list_usable(result)
+    usable = result.usable_points
     if result.chosen is None and len(usable) > 1:
         answers = [weigh_point(one, limits)["answer"] for one in usable]
         much, total = answers.count("do not share"), len(usable)
@@ -165,15 +165,10 @@ def decide_audit(audit: AuditResult | Plan) -> Decision:
     if isinstance(audit, Plan):
         weighed, answer = weigh_plan(audit), audit.answer
     else:
-        settled = audit.chosen is not None or len(_list_usable(audit)) == 1
+        settled = audit.chosen is not None or len(audit.usable_points) == 1
         one = _leading_sums(audit) or (audit.headline_point if settled else None)
         weighed, answer = weigh_audit(audit), None if one is None or one.gain is None else one.gain.answer
     return decide("Should rows like these be shared?", [weighed], [] if answer is None else [answer])
-
-
-def _list_usable(result: AuditResult) -> Sequence[PointResult]:
-    """The points that a study can use; where it could use none, all."""
-    return [one for one in result.points if one.point.usable] or result.points
 
 
 def _leading_sums(result: AuditResult) -> SumResult | None:

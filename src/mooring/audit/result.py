@@ -175,6 +175,11 @@ class AuditResult(Serializable):
         return next((unit for unit in NoiseUnit if unit == self.description.get("noise_unit")), NoiseUnit.GIVEN)
 
     @property
+    def usable_points(self) -> Sequence[PointResult]:
+        """The points that a study can use; where it could use none, all."""
+        return [one for one in self.points if one.point.usable] or self.points
+
+    @property
     def headline_point(self) -> PointResult | None:
         """The point that every sentence is about: the chosen one, else the worst of those that a study can use.
 
@@ -182,8 +187,7 @@ class AuditResult(Serializable):
         """
         if self.chosen is not None:
             return self.points[self.chosen]
-        usable = [one for one in self.points if one.point.usable]
-        return min(usable or self.points, key=_value, default=None)
+        return min(self.usable_points, key=_value, default=None)
 
     @property
     def release(self) -> ReleaseRisk | None:
@@ -226,7 +230,7 @@ class AuditResult(Serializable):
             return f"For contrast, where rows are uploaded ({one.title})"
         if self.description.get("safest"):
             return f"At the safest setting that was tried ({one.title})"
-        n_usable = sum(other.point.usable for other in self.points)
+        n_usable = len(self.usable_points)
         if self.chosen is not None or n_usable == 1:
             return f"At the chosen setting ({one.title})"
         return f"No setting is chosen; at the worst of {n_usable} that a study can use ({one.title})"

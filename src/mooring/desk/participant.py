@@ -137,7 +137,8 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
     tables = tuple(desk.workspace.list_files(TABLE_FILES))
     table = Field("data", "Your table", "choice", tables)
     is_rotated = study.sums is None
-    steps = [replace(fitting(desk, study), is_done=desk.fitted == study.schema or done["check"] or done["share"])]
+    fit = fitting(desk, study)
+    steps = [replace(fit, is_done=fit.is_done or done["check"] or done["share"])]
     if is_rotated and study.dealing_member.name == name:
         steps.append(_dealing(desk, person))
     look = "Your own rows attack each other at the study's noise, with every attack that mooring knows. Nothing leaves."

@@ -14,6 +14,7 @@ from mooring.errors import InputError, MooringError, require_choice
 from mooring.protocol.messages.card import Role, read_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.vault import Vault, has_vault, is_encrypted
+from mooring.tables.schema import Schema
 from mooring.typing import Progress
 
 Values = Mapping[str, str]
@@ -97,7 +98,7 @@ class Desk:
     """Kept so that a passphrase is asked once."""
     chosen: dict[str, str] = field(default_factory=dict, repr=False)
     """What was given last, by the name of the field."""
-    fitted: object = None
+    fitted: Schema | None = None
     """The columns that a table was last found to fit, since the desk was opened."""
 
     @property
