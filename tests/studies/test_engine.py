@@ -480,6 +480,33 @@ def test_the_projection_of_faces_is_that_of_the_public_images(faces: FaceStudy) 
     np.testing.assert_allclose(faces.projection.matrix, expected.matrix, rtol=0, atol=1e-9)
 
 
+def test_attackers_of_faces_have_the_public_images_of_the_projection(
+    faces: FaceStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[CollusionView] = []
+
+    def record(name: str, view: CollusionView, *, rng: Any) -> Any:
+        seen.append(view)
+        return run_attack(name, view, rng=rng)
+
+    run_attack = leakage.run_attack
+    monkeypatch.setattr(leakage, "run_attack", record)
+    prepared = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12)
+    attacker, queries = Attacker(prepared.deployment, prepared.evaluator), prepared.evaluator.queries[None]
+    attacker.without_anchor()
+    attacker.on_known_map("c-gdp", queries, Levels(np.zeros(1), np.ones(1), np.ones(1, dtype=bool)))
+    own = prepared.deployment.places(COLLUDER, SPLITS)
+    known = np.concatenate(
+        [prepared.deployment.rows[own].numpy(), faces.projection.encode(faces.faces.rows(range(30)))]
+    )
+    assert len(seen) == 2
+    for view in seen:
+        assert view.reference_rows is not None
+        np.testing.assert_allclose(view.reference_rows.numpy(), known, rtol=0, atol=1e-9)
+        labels = np.concatenate([prepared.deployment.labels[own], faces.faces.smiling[:30]])
+        np.testing.assert_array_equal(view.reference_codes(), labels)
+
+
 # ---------------------------------------------------------------------------------------------------- digits and pictures
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from mooring.attacks import PublicRows
 from mooring.geometry import RigidMap
 from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
 from mooring.mechanisms.secure_sum import CONSTANT_SHARE, RowFeatures
@@ -52,6 +53,8 @@ class Deployment:
         Where the target's queries stand in `rows`.
     streams : Streams
         Noise comes from here, named by draw.
+    public_rows : PublicRows, optional
+        Of the public pictures that the projection was made from, which the attacker has, too.
     """
 
     rows: Array = field(repr=False)
@@ -61,6 +64,7 @@ class Deployment:
     anchor: Array = field(repr=False)
     query_places: npt.NDArray[np.int64] = field(repr=False)
     streams: Streams = field(repr=False)
+    public_rows: PublicRows | None = field(default=None, repr=False)
 
     @property
     def n_participants(self) -> int:
@@ -122,6 +126,7 @@ def deployed(
     n_anchor_rows: int,
     streams: Streams,
     device: str,
+    public_rows: PublicRows | None = None,
 ) -> Deployment:
     """Draw secrets and anchor for projected rows, and bring all of it to a device.
 
@@ -152,6 +157,7 @@ def deployed(
         anchor=moved(anchor),
         query_places=np.asarray(query_places, dtype=np.int64),
         streams=streams,
+        public_rows=public_rows,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mooring.atomic_io import hash_file
+from mooring.attacks import PublicRows
 from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection, public_svd_projection
 from mooring.mechanisms.secure_sum import PictureFeatures, fit_to_public
@@ -73,12 +74,17 @@ class FaceStudy:
         return public_svd_projection(self.faces.rows(self.faces.public), self.spec.data.n_components, rng=rng)
 
     @cached_property
-    def _encoded(self) -> Any:
-        """Every image of the participants' pool, projected once: deployments only deal them anew."""
-        pool = np.flatnonzero(self.faces.pool != PUBLIC)
-        encoded = np.full((len(self.faces), self.spec.data.n_components), np.nan)
-        encoded[pool] = in_pieces(lambda rows: self.projection.encode(self.faces.rows(rows)), pool, size=2048)
-        return encoded
+    def _encoded(self) -> Matrix:
+        """Every image, projected once: deployments only deal them anew."""
+        every = np.arange(len(self.faces))
+        return in_pieces(lambda rows: self.projection.encode(self.faces.rows(rows)), every, size=2048)
+
+    @cached_property
+    def public_rows(self) -> PublicRows:
+        """The public images as every attacker has them: projected, with their labels."""
+        public = self.faces.public
+        rows = on_device(self._encoded[public], self.device, "float64")
+        return PublicRows(rows, rows, self.faces.smiling[public].astype(np.int64))
 
     @cached_property
     def _features(self) -> Matrix:
@@ -124,6 +130,7 @@ class FaceStudy:
             n_anchor_rows=self.spec.data.n_anchor_rows,
             streams=streams,
             device=self.device,
+            public_rows=self.public_rows,
         )
         queries = partition.queries[TARGET]
         seed = int(streams.named("galleries").integers(2**31))

@@ -3,8 +3,8 @@
 Legend: Ô the attacker's estimate of O_i, b_i the mean of the uploaded anchor; X̂ = (Y − 1 b_iᵀ) Ô⁻¹.
 
 The attacker estimates the target's map from all its uploaded rows whose labels the analyst sees, compares them with all
-rows that the colluder has, and undoes the map on the queries. Of the attacks that look at everybody's uploads, which pay
-with many small participants, none is run here: for networks of images they take too long.
+rows that the colluder has and with the public ones, and undoes the map on the queries. Of the attacks that look at
+everybody's uploads, which pay with many small participants, none is run here: for networks of images they take too long.
 """
 
 from __future__ import annotations
@@ -255,6 +255,10 @@ class Attacker:
             [deployment.labels[own], deployment.labels[places]],
             method=quiet,
             rng=deployment.streams,
-            settings=SimulationSettings(anchor=deployment.anchor, secrets=[(m, UploadNoise()) for m in maps]),
+            settings=SimulationSettings(
+                anchor=deployment.anchor,
+                secrets=[(m, UploadNoise()) for m in maps],
+                public_rows=deployment.public_rows,
+            ),
         )
         return replace(simulation.view(colluders=[COLLUDER], target=TARGET), method=chosen)
