@@ -550,6 +550,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
     assert facts["n_train"] > 0
     assert facts["attacks_not_run"] == told["attacks_not_run"] != {}  # also of rows from before the stop
     assert facts["notes"] == told["notes"]
+    assert "seconds" not in facts  # stages have them, and add up those of stopped runs
     with monkeypatch.context() as nothing:  # a finished study does nothing more
         nothing.setattr(jobs, "measured", Mock(side_effect=AssertionError))
         assert run(spec, hospitals, tmp_path)[0] == whole

@@ -192,20 +192,7 @@ def deployment_streams(spec: Spec, deployment: int) -> Streams:
     return Streams(int(Streams.for_experiment(spec.seed).named(f"deployment/{deployment}").integers(2**62)))
 
 
-def keep_facts(store: ResultStore, part: str, began: float, facts: Row) -> None:
-    """Keep the facts of a finished run, with its seconds added to those of the runs that it goes on from.
-
-    Parameters
-    ----------
-    store : ResultStore
-    part : str
-        Of the study, under which seconds are added.
-    began : float
-        By `time.perf_counter`.
-    facts : Row
-        Of this run.
-    """
-    seconds = dict((store.kept(FACTS) or {}).get("seconds", {}))
-    seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - began
+def keep_facts(store: ResultStore, facts: Row) -> None:
+    """Keep the facts of a finished run; its seconds are those of its stages, which the store adds up over runs."""
     rows = store.rows()
-    store.keep(FACTS, facts | facts_of(rows) | {"seconds": seconds, "notes": [*facts["notes"], *notes_of(rows)]})
+    store.keep(FACTS, facts | facts_of(rows) | {"notes": [*facts["notes"], *notes_of(rows)]})

@@ -14,7 +14,6 @@ The rows are MNIST's. Where its files are absent, scikit-learn's small digits ta
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -129,7 +128,6 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
         Where rows and facts go, and who is told.
     """
     options = convert(spec.options, LandscapeOptions)
-    began = time.perf_counter()
     digits = _load(data_folder(data_dir))
     if not digits.are_mnist:
         progress.note("MNIST's files are not there: the landscape is that of scikit-learn's digits, in a smaller grid.")
@@ -165,7 +163,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
         "secure sums take pictures, by public features, not projected rows",
         *NOTES,
     ]
-    keep_facts(store, "sizes", began, first_facts(spec) | facts | {"cells": cells, "notes": notes})
+    keep_facts(store, first_facts(spec) | facts | {"cells": cells, "notes": notes})
 
 
 def _facts_of(deployment: Deployment) -> Row:

@@ -10,7 +10,6 @@ the projected rows, in the results absolute.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -85,7 +84,6 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
         Where rows and facts go, and who is told.
     """
     options = convert(spec.options, TableOptions)
-    began = time.perf_counter()
     tables = load_tables(options.source, data_dir)
     for name, checksum in tables.checksums.items():
         store.bind(name, checksum)
@@ -116,7 +114,7 @@ def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progres
         points = [(point, seed + point.draw) for point in options.points(made.rms)]
         sums = sum_jobs(partial(sum_rows, partition, encode_for_sums), spec.sums, streams, seed=seed)
         measurer.measure(made, points, identity, references=partition, sums=sums, seed=seed)
-    keep_facts(store, "points", began, facts | _facts_of_tables(tables, partition, options))
+    keep_facts(store, facts | _facts_of_tables(tables, partition, options))
 
 
 def _facts_of_tables(tables: TableRows, partition: Partition, options: TableOptions) -> Row:

@@ -10,7 +10,6 @@ Legend: ε, δ the guarantee, c colluders that the noise allows for, D features.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -137,7 +136,6 @@ def run_cases(
     jobs : callable
         Takes the rows, the streams and the number of a deployment.
     """
-    began = time.perf_counter()
     progress.stage("deals", sum(min(case.deals, spec.deployments) for case in cases))
     checksums: dict[str, str] = {}
     notes, told = list(notes), []
@@ -161,7 +159,7 @@ def run_cases(
             progress.advance()
         told.append(identity | {"n_features": data.feature_map.n_features, "participants": list(dealt.rows.names)[:4]})
     facts = first_facts(spec) | {"data": checksums, "cases": told, "notes": list(dict.fromkeys(notes))}
-    keep_facts(store, "deals", began, facts)
+    keep_facts(store, facts)
 
 
 def load_case(case: SumCase, options: SumOptions, data_dir: Path | None) -> CaseRows:
