@@ -46,6 +46,8 @@ class Setting:
     partition: Partition
     projection: Projection
     anchor_noise_scales: tuple[float | None, ...]
+    public_rows: attacks.PublicRows | None = None
+    """Of a public projection: the attacker has them, too."""
 
 
 def main() -> None:
@@ -81,15 +83,16 @@ def _settings(given: argparse.Namespace, seed: int) -> Iterator[Setting]:
         yield Setting("MNIST, 10 × 6,000, h = 100 Gaussian, r = 400", parts, projection, (0.05, 0.2, 0.5, None))
     if given.celeba is not None:
         records = read_images(given.celeba, image_column="image_webp", label="smiling", group_by="identity")
-        public = records.attributes["pool"] == "public"
-        projection = public_svd_projection(records.rows[public], 400, rng=rng)
-        private = records.take(np.flatnonzero(~public))
+        pool = records.attributes["pool"] == "public"
+        public, private = (records.take(np.flatnonzero(chosen)) for chosen in (pool, ~pool))
+        projection = public_svd_projection(public.rows, 400, rng=rng)
         small = replace(private, rows=projection.encode(private.rows), image_shape=None, feature_names=())
         parts = partition(small, n_participants=10, test_share=0.0, by_group=True, rng=rng)
         flat = Projection(np.eye(400), np.eye(400), "public-svd")  # the rows are projected already
-        yield Setting(
-            "CelebA, 10 × 99 identities, h = 400 public SVD, r = 1,600", parts, flat, (0.02, 0.06, 0.25, None)
-        )
+        encoded = projection.encode(public.rows)
+        known = attacks.PublicRows(encoded, encoded, public.labels)
+        name = "CelebA, 10 × 99 identities, h = 400 public SVD, r = 1,600"
+        yield Setting(name, parts, flat, (0.02, 0.06, 0.25, None), known)
 
 
 def guess_without_upload(setting: Setting) -> dict[str, float]:
@@ -129,18 +132,21 @@ def _attacked(setting: Setting, seed: int, device: str) -> Iterator[dict[str, An
 
 
 def _simulated(setting: Setting, v: float | None, seed: int, device: str) -> Simulation:
-    rows: list[Any] = list(setting.partition.train)
+    rows, known = list[Any](setting.partition.train), setting.public_rows
     if device != "cpu":
         import torch
 
         rows = [torch.as_tensor(part, device=device) for part in rows]
+        if known is not None:
+            encoded = torch.as_tensor(known.rows, device=device)
+            known = attacks.PublicRows(encoded, encoded, known.labels)
     return simulate(
         rows,
         setting.partition.train_labels,
         method="i-gdp" if v is None else "aa-i-gdp-anchor-noise",
         anchor_noise_scale=v or 0.0,
         rng=np.random.default_rng([seed, 101]),
-        settings=SimulationSettings(projection=setting.projection),
+        settings=SimulationSettings(projection=setting.projection, public_rows=known),
     )
 
 

@@ -32,7 +32,6 @@ SHOWN = {
 """Measures in the order of the tables, and what they are called there."""
 ERRORS = ("exposed_tenth", "centred_error")
 _NOISE_ON_ROWS = (0, 4, 8, 12, 16, 20, 30, 50)
-_NEW_ATTACKS = "2026-11-16"  # those of 0.3.0
 _KINDS, _OLD, _EVERY = ("error", "match"), ("denoised",), ("denoised", "kernel", "grid")
 _ONE_NOISE = ("aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise")
 
@@ -78,13 +77,11 @@ def _compare_denoisers() -> dict[str, Any]:
 
 
 def _compare_on_tables() -> dict[str, Any]:
-    """The strongest attack on tables with noise, by Gaussians alone and by every denoiser; which studies are older."""
-    lines, older = [], []
+    """The strongest attack on tables with noise, by Gaussians alone and by every denoiser."""
+    lines = []
     for path in sorted((DOCS.parent / "results").glob("*/results.parquet")):
         table, study = pq.read_table(path), path.parent.name
         kinds = {name.rpartition("+")[2] for name in table.column_names if name.startswith("error:")}
-        if "denoised" in kinds and "kernel" not in kinds:
-            older.append(study)
         facts = json.loads((path.parent / "facts.json").read_text(encoding="utf-8"))
         units = {(one["deployment"], one["rows_each"]): one["rms"] for one in facts.get("parts", ())}
         points: dict[tuple[int, bool, float], list[dict[str, Any]]] = {}
@@ -101,7 +98,7 @@ def _compare_on_tables() -> dict[str, Any]:
             cells = [study, f"{size:,}", f"v = {level:g}" if is_anchor else f"σ = {level:g} s"]
             cells += [*(f"{value:.2f}" for value in means[:2]), *(f"{value:.0%}" for value in means[2:]), f"`{by}`"]
             lines.append("| " + " | ".join(cells) + " |")
-    return {"older": ", ".join(older) or "none", "tables": "\n".join(lines)}
+    return {"tables": "\n".join(lines)}
 
 
 def _strongest(row: dict[str, Any], kind: str, denoisers: Sequence[str]) -> tuple[float, str]:
@@ -138,8 +135,7 @@ def _attack_table(leakage: dict[str, Any]) -> str:
         )
         for v in dict.fromkeys(row["v"] for row in rows):
             own = [row for row in rows if row["v"] == v]
-            old = " (0.2.0)" * (entry["date"] < _NEW_ATTACKS)
-            cells = [entry["name"].split(",")[0] + old, "none (I-GDP)" if v is None else f"{v:g}"]
+            cells = [entry["name"].split(",")[0], "none (I-GDP)" if v is None else f"{v:g}"]
             for attack in ("procrustes", "moments"):
                 cells += [_spread(own, attack, "error"), _mean(own, attack, "linkage")]
             lines.append("| " + " | ".join([*cells, _spread(own, "joint-moments", "error")]) + " |")
@@ -280,14 +276,13 @@ _ANCHOR = """## Anchor noise
 Class means and covariances (`moments`) rebuild MNIST and link every row at every scale tried, up to about five times the
 transition scale v_PT ({mnist:.3f} for MNIST here, {celeba:.3f} for CelebA). Procrustes is the paper's strongest attack. One
 colluder, labels visible, no denoiser. Error is ‖X̂ − X‖/‖X‖ after projection, mean and range over deals, maps and noise;
-linked among ten rows of the same class (chance 10 %). CelebA was measured with the attacks of version 0.2.0, and not
-again since: stronger ones may recover more.
+linked among ten rows of the same class (chance 10 %). CelebA's attackers have the public images, too.
 """
 
 _DENOISERS = """## Denoisers in the studies
 
 The studies of `mooring reproduce` put every attack through every denoiser of the audit: a Gaussian a class, kernels and,
-where columns are declared, grids. Kept tables in `results/` that denoise by Gaussians alone: {older}.
+where columns are declared, grids.
 
 By kernels more of MNIST's rows are linked (AA-I-GDP with noise on rows, {n} draws, learned decoder, chance 10 %):
 
