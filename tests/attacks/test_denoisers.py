@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
+from sklearn.datasets import load_digits
 
 from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.denoising import grid
+from mooring.attacks.denoising import grid, kernel
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
 from mooring.attacks.denoising.gaussian import class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.kernel import Atoms, _mixture
@@ -105,6 +106,78 @@ def test_kernels_find_what_a_gaussian_blurs(public: bool, gaussian: bool, most: 
         for one in ("kernel", "gaussian")
     ]
     assert errors[0] < most * errors[1]
+
+
+def test_a_mixture_of_neighbourhoods_is_a_density_and_gradient_and_laplacian_are_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, step = np.random.default_rng(6), 1e-4
+    monkeypatch.setattr("mooring.attacks.denoising.kernel._BLOCK_NUMBERS", 20)  # several blocks
+    known, rows = 2 * rng.standard_normal((9, 3)), rng.standard_normal((5, 3))
+    means, covariances = kernel._neighbourhoods(known, 4)
+    for row, mean, covariance in zip(known, means, covariances, strict=True):
+        near = known[np.argsort(((known - row) ** 2).sum(axis=1))[:4]]
+        np.testing.assert_allclose(mean, near.mean(axis=0))
+        np.testing.assert_allclose(covariance, np.cov(near.T, bias=True))
+    found = kernel._mixture_of_neighbourhoods(rows, means, covariances)
+    parts = [multivariate_normal(m, c + np.eye(3)).pdf(rows) for m, c in zip(means, covariances, strict=True)]
+    np.testing.assert_allclose(found.log_value, np.log(sum(parts)) + 1.5 * np.log(2 * np.pi))
+    moved = np.stack(
+        [
+            [
+                kernel._mixture_of_neighbourhoods(rows + sign * step * axis, means, covariances).log_value
+                for sign in (1, -1)
+            ]
+            for axis in np.eye(3)
+        ]
+    )
+    np.testing.assert_allclose(found.gradient, (moved[:, 0] - moved[:, 1]).T / (2 * step), atol=1e-6)
+    second = (moved[:, 0] + moved[:, 1] - 2 * found.log_value).sum(axis=0) / step**2
+    np.testing.assert_allclose(found.laplacian, second + (found.gradient**2).sum(axis=1), atol=1e-5)
+    torch = pytest.importorskip("torch")
+    there = kernel._neighbourhoods(torch.as_tensor(known), 4)
+    np.testing.assert_allclose(there[1].numpy(), covariances)
+    again = kernel._mixture_of_neighbourhoods(torch.as_tensor(rows), *there)
+    np.testing.assert_allclose(again.gradient.numpy(), found.gradient)
+    monkeypatch.setattr("mooring.attacks.denoising.kernel._MOST_NUMBERS", 3 * 3 * 5)
+    np.testing.assert_allclose(kernel._neighbourhoods(known, 4)[0], means[::2])  # others' covariances would be too many
+
+
+def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits: of each about 160 are public."""
+    images, labels = load_digits(return_X_y=True)
+    order, centred = np.random.default_rng(0).permutation(len(images)), images - images.mean(axis=0)
+    rows = centred @ np.linalg.svd(centred, full_matrices=False)[2][:16].T / 8
+    own, target, public = np.split(order, [60, 160])
+    known = PublicRows(rows[public], rows[public], labels[public])
+    view = simulate(
+        [rows[own], rows[target]],
+        [labels[own], labels[target]],
+        method="aa-i-gdp-data-noise",
+        data_noise_scale=0.5,
+        rng=np.random.default_rng(1),
+        settings=SimulationSettings(no_projection(16), public_rows=known),
+    ).view()
+    found, shares = {}, kernel._SHARES_OF_KNOWN
+    for given in (shares, shares[:-3]):
+        monkeypatch.setattr("mooring.attacks.denoising.kernel._SHARES_OF_KNOWN", given)
+        found[given] = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="kernel")
+    errors = [centred_error(rows[target], one.rows) for one in found.values()]
+    assert errors[0] < 0.97 * errors[1]
+    assert any(note.startswith("kernels: 20 neighbours of known rows, ") for note in found[shares].notes)
+
+
+def test_a_class_of_few_known_rows_has_no_neighbourhoods_and_thinned_ones_weigh_as_much() -> None:
+    rng = np.random.default_rng(7)
+    rows = {k: Atoms(rng.standard_normal((n, 2)), np.zeros(n, dtype=int)) for k, n in ((0, 80), (1, 79))}
+    population = {-1: (np.zeros((2, 2)), np.stack([np.eye(2)] * 2))}
+    prior = kernel.KernelPrior(np.array([0, 1]), rows, {}, np.eye(2), population)
+    assert [prior.count_atoms(k, 40, 0.0) for k in (0, 1)] == [80, 1]
+    few = prior.combined(1, rows[1].rows[:3], 40, 0.0)
+    np.testing.assert_allclose(few.gradient, -rows[1].rows[:3] / 2)  # of the Gaussian of the class
+    whole = prior.combined(0, rows[0].rows, 40, 0.0).log_value
+    prior._near[0, 40] = tuple(part[::2] for part in prior._near[0, 40])
+    np.testing.assert_allclose(prior.combined(0, rows[0].rows, 40, 0.0).log_value, whole, atol=0.2)
 
 
 # ----------------------------------------------------------------------------------------------------------------- grids

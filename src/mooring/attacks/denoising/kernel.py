@@ -10,7 +10,9 @@ S = L + N, ā = Σ_j w_j a_j with w_j ∝ exp(−½ (x̂ − a_j)ᵀ S⁻¹ (x̂
 
 There are two sets of atoms: rows that the attacker has as they are (public ones, the colluders'), of which K = Σ, so that
 L = (1 − c²) Σ; and the other participants' rows where their maps are known exactly, denoised by the Gaussian of the class,
-of which K = Σ (Σ + σ² I)⁻¹ Σ. Each set's c² is chosen by Stein's unbiased estimate of the risk of f = E[x | x̂],
+of which K = Σ (Σ + σ² I)⁻¹ Σ. Where many rows are known, an atom may instead be the mean of a row and its nearest ones, and
+L their covariance, with a little of Σ: the prior then follows how the class bends. Which of both, each set's c² and the
+number of neighbours are chosen by Stein's unbiased estimate of the risk of f = E[x | x̂],
 
     ‖x̂ − f‖² + 2 tr(N ∂f/∂x̂) − tr N,
 
@@ -21,7 +23,7 @@ f = x̂ + N ∇ log p(x̂) it is a Laplacian. All of it is computed in coordinat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
@@ -35,11 +37,23 @@ from mooring.geometry.backend import identity_like, indices_beside, like, namesp
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
-_SHARES_OF_KNOWN = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9)  # c² for rows that are known
+_SHARES_OF_KNOWN = (
+    0.0,
+    0.3,
+    0.5,
+    0.65,
+    0.8,
+    0.9,
+    20,
+    60,
+    180,
+)  # c² for rows that are known; above 1, how many neighbours
 _SHARES_OF_OTHERS = (0.0, 0.5, 0.8, 0.95)  # and for other participants' denoised rows
 _FOLDS = 2
 _MOST_SCORED = 600
 _MOST_ATOMS = 4096  # of a class
+_MOST_NUMBERS = 2**25  # of their covariances
+_OF_CLASS = 0.05  # of its covariance, that is added to that of neighbours
 _BLOCK_NUMBERS = 2**22
 _HIDDEN = -1e300
 _TARGET = -1  # the fold of which the target alone is left out
@@ -115,7 +129,8 @@ def denoise_by_kernels(
         found = prior.combined(int(k), own, *shares)
         result[members, :] = (own + found.gradient) @ unwhiten
         evidence[members] = found.log_value - float(np.log(prior.count_atoms(int(k), *shares)))
-    note = f"kernels: c² = {shares[0]:g} of known rows, {shares[1]:g} of others'"
+    known = f"c² = {shares[0]:g}" if shares[0] <= 1 else f"{shares[0]} neighbours"
+    note = f"kernels: {known} of known rows, {shares[1]:g} of others'"
     return replace(reconstruction, rows=result, evidence=evidence, notes=(*reconstruction.notes, note))
 
 
@@ -133,6 +148,8 @@ class KernelPrior:
     populations: Mapping[int, tuple[Array, Array]]
     """By fold of participants: fitted to all rows but the target's and those of the fold. −1 leaves out the target
     alone."""
+    _near: dict[tuple[int, int], tuple[Array, Array]] = field(default_factory=dict, repr=False)
+    """By class and number of neighbours: their means and covariances."""
 
     @classmethod
     def of(cls, reconstruction: Reconstruction, view: CollusionView, whiten: Array) -> KernelPrior:
@@ -202,7 +219,7 @@ class KernelPrior:
             Whitened.
         of_known, of_others : float
             Share c² of a class's covariance that lies between atoms of known rows, and of other participants' rows,
-            rather than around each; 0 leaves these atoms out.
+            rather than around each; 0 leaves these atoms out. Above 1, how many neighbours a known row has.
         """
         return _sum(self._known(k, rows, of_known), self._others(k, rows, of_others, None)) or self._gaussian(k, rows)
 
@@ -216,8 +233,8 @@ class KernelPrior:
         of_known, of_others : float
             Shares as in `combined`; 0 leaves these atoms out.
         """
-        sets = ((self.known, of_known), (self.others, of_others))
-        return sum(atoms[k].owners.size for atoms, share in sets if share > 0 and k in atoms) or 1
+        known = self.known[k].owners.size if self._uses_known(k, of_known) else 0
+        return known + (self.others[k].owners.size if of_others > 0 and k in self.others else 0) or 1
 
     def choose_shares(self, rows: Array) -> tuple[float, float]:
         """The c² of both sets of atoms that Stein's estimate prefers, over the target's rows and the others'."""
@@ -256,10 +273,20 @@ class KernelPrior:
         mean, covariance = (part[k, ...] for part in self.populations[fold])
         return _mixture(rows, Atoms(mean[None, :], np.zeros(1, dtype=np.intp)), covariance, None)
 
+    def _uses_known(self, k: int, share: float) -> bool:
+        """Whether class k has known rows, and if they are to have neighbours, enough of them."""
+        return share > 0 and k in self.known and (share <= 1 or self.known[k].owners.size >= 2 * share)
+
     def _known(self, k: int, rows: Array, share: float, fold: int = _TARGET) -> Density | None:
-        if share == 0 or k not in self.known:
+        if not self._uses_known(k, share):
             return None
         mean, covariance = (part[k, ...] for part in self.populations[fold])
+        if share > 1:
+            if (k, int(share)) not in self._near:
+                self._near[k, int(share)] = _neighbourhoods(self.known[k].rows, int(share))
+            means, around = self._near[k, int(share)]
+            found = _mixture_of_neighbourhoods(rows, means, around + _OF_CLASS * covariance)
+            return replace(found, log_value=found.log_value + float(np.log(self.known[k].owners.size / means.shape[0])))
         atoms = replace(self.known[k], rows=mean + share**0.5 * (self.known[k].rows - mean))
         return _mixture(rows, atoms, (1 - share) * covariance, None)
 
@@ -306,6 +333,44 @@ def _mixture(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> 
         bent = weights @ bends - 2 * xp.sum(middle * turned, axis=1) + xp.sum(turned * turned, axis=1)
         value = top + xp.log(total) - xp.sum(own * turned, axis=1) / 2 + level
         parts.append((value, gradient, bent - xp.sum(xp.linalg.diagonal(inverse))))
+    return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
+
+
+def _neighbourhoods(rows: Array, n_neighbours: int) -> tuple[Array, Array]:
+    """Mean and covariance of the nearest rows of each row; of some rows, where all covariances would be too large."""
+    xp, h = namespace_of(rows), rows.shape[1]
+    some = rows[:: 1 + rows.shape[0] * h**2 // _MOST_NUMBERS, :]
+    distances = xp.sum(rows * rows, axis=1) - 2 * some @ rows.T
+    nearest = xp.argsort(distances, axis=1)[:, :n_neighbours]
+    means, covariances = xp.empty_like(some), xp.empty((some.shape[0], h, h), dtype=rows.dtype, device=rows.device)
+    step = max(1, _BLOCK_NUMBERS // (n_neighbours * h))
+    for start in range(0, some.shape[0], step):
+        at = slice(start, start + step)
+        near = xp.reshape(rows[xp.reshape(nearest[at, :], (-1,)), :], (-1, n_neighbours, h))
+        means[at, :] = xp.mean(near, axis=1)
+        off = near - means[at, None, :]
+        covariances[at, :, :] = xp.matrix_transpose(off) @ off / n_neighbours
+    return means, covariances
+
+
+def _mixture_of_neighbourhoods(rows: Array, means: Array, covariances: Array) -> Density:
+    """A Gaussian of its own covariance at every mean, with noise of unit covariance."""
+    xp = namespace_of(rows)
+    S = covariances + identity_like(covariances[0, ...])
+    inverse, levels = xp.linalg.inv(S), -xp.linalg.slogdet(S)[1] / 2
+    traces = xp.sum(xp.linalg.diagonal(inverse), axis=1)
+    step = max(1, _BLOCK_NUMBERS // int(np.prod(means.shape)))
+    parts = []
+    for start in range(0, max(1, rows.shape[0]), step):
+        off = means[:, None, :] - rows[None, start : start + step, :]
+        turned = off @ inverse
+        logs = levels[:, None] - xp.sum(off * turned, axis=2) / 2
+        top = xp.max(logs, axis=0)
+        weights = xp.exp(logs - top)
+        total = xp.sum(weights, axis=0)
+        weights = weights / total
+        bent = xp.sum(weights * (xp.sum(turned * turned, axis=2) - traces[:, None]), axis=0)
+        parts.append((top + xp.log(total), xp.sum(weights[:, :, None] * turned, axis=0), bent))
     return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
 
 
