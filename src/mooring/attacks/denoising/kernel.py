@@ -37,22 +37,12 @@ from mooring.geometry.backend import identity_like, indices_beside, like, namesp
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
-_SHARES_OF_KNOWN = (
-    0.0,
-    0.3,
-    0.5,
-    0.65,
-    0.8,
-    0.9,
-    20,
-    60,
-    180,
-)  # c² for rows that are known; above 1, how many neighbours
+_SHARES_OF_KNOWN = (0.0, 0.3, 0.6, 0.85, 20, 80)  # c² for rows that are known; above 1, how many neighbours
 _SHARES_OF_OTHERS = (0.0, 0.5, 0.8, 0.95)  # and for other participants' denoised rows
 _FOLDS = 2
 _MOST_SCORED = 600
 _MOST_ATOMS = 4096  # of a class
-_MOST_NUMBERS = 2**25  # of their covariances
+_MOST_NUMBERS = 2**21  # of their covariances
 _OF_CLASS = 0.05  # of its covariance, that is added to that of neighbours
 _BLOCK_NUMBERS = 2**22
 _HIDDEN = -1e300
