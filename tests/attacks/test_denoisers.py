@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 
 from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.denoising import grid, kernel
+from mooring.attacks.denoising import grid, kernel, latent_classes
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
-from mooring.attacks.denoising.gaussian import class_priors, fit_population, fit_to_noisy_rows
+from mooring.attacks.denoising.gaussian import Population, class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.kernel import Atoms, _mixture
 from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.audit import SimulationSettings, leakage
@@ -70,9 +70,61 @@ def test_noisy_rows_count_as_much_as_they_tell() -> None:
             class_priors(own, 0.0),
             class_priors(own.with_noise(sigma**2).merged(theirs), sigma**2),
         ]
-        assert all(np.allclose(means[2], means[:2].mean(axis=0), atol=0.3) for means, _ in fits)  # a class without rows
-        gaps += [[np.linalg.norm(found[k] - spread) for _, found in fits] for k in (0, 1)]
+        for one in fits:  # a class without rows
+            np.testing.assert_allclose(one.means[2], one.means[:2].mean(axis=0), atol=0.3)
+            assert one.counts[2] == 1
+        gaps += [[np.linalg.norm(one.covariances[k] - spread) for one in fits] for k in (0, 1)]
     assert (gaps[:, 0] < 0.9 * gaps[:, 1:].min(axis=1)).all()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_shift_is_the_expected_difference_of_class_means(library: str) -> None:
+    """Of a Gaussian model: between what is known of the population, and the mean of rows that a wrong map moves together."""
+    rng = np.random.default_rng(3)
+    xp = np if library == "numpy" else pytest.importorskip("torch")
+    moved = (lambda part: part) if library == "numpy" else xp.as_tensor
+    spread, noise, wrong = np.diag([2.0, 0.5, 1.0]), 0.3 * np.eye(3), np.diag([0.0, 0.2, 0.1])
+    counts, codes = np.array([4.0, 9.0, 1.0]), np.repeat([0, 1], [50, 7])
+    population = Population(moved(np.zeros((3, 3))), moved(np.stack([spread] * 3)), counts)
+    for size in (0.0, 5.0):  # alike, and too far off for luck
+        rows = rng.standard_normal((57, 3)) + size * np.where(codes, 1, -1)[:, None]
+        found = population.estimate_shift(moved(rows), codes, noise=moved(noise), map_error=moved(wrong))
+        beyond, scale, expected = -6 - 2 * np.sqrt(12), 0.0, {}
+        for k in (0, 1):
+            error = (spread + noise) / (codes == k).sum() + wrong + spread / counts[k]
+            gap = rows[codes == k].mean(axis=0)
+            beyond += gap @ np.linalg.inv(error) @ gap
+            scale += np.trace(np.linalg.inv(error) @ spread)
+        share = max(0.0, beyond / scale)
+        assert (share > 0) == (size > 0)
+        for k in (0, 1):
+            between = (share + 1 / counts[k]) * spread
+            error = (spread + noise) / (codes == k).sum() + wrong
+            expected[k] = between @ np.linalg.inv(between + error) @ rows[codes == k].mean(axis=0)
+        np.testing.assert_allclose(np.asarray(found), [expected[k] for k in codes], atol=1e-9)
+
+
+@pytest.mark.parametrize("denoiser", ["gaussian", "kernel"])
+@pytest.mark.parametrize(("gap", "most", "least"), [(3.0, 0.85, 0.0), (0.0, 1.005, 0.97)])
+def test_a_target_unlike_the_others_is_denoised_about_its_own_means(
+    denoiser: str, gap: float, most: float, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that is like them no worse than before."""
+    errors = np.zeros(2)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        labels = [np.arange(80) % 2 for _ in range(4)]
+        rows = [rng.standard_normal((80, 6)) * np.linspace(2, 0.3, 6) + 2 * own[:, None] for own in labels]
+        rows[1] = rows[1] + gap * np.sign(rng.standard_normal(6))
+        options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 1.5}
+        view = simulate(rows, labels, rng=rng, settings=SimulationSettings(no_projection(6)), **options).view()
+        for place in (0, 1):
+            with monkeypatch.context() as without:
+                if place:
+                    without.setattr(Population, "estimate_shift", lambda self, rows, codes, **errors: 0 * rows)
+                found = run("known-anchor", view, rng=rng, denoiser=denoiser).rows
+            errors[place] += centred_error(rows[1], found)
+    assert least * errors[1] < errors[0] < most * errors[1]
 
 
 def rings(*, public: bool, gaussian: bool = False, sigma: float = 0.5) -> Simulation:
@@ -170,7 +222,7 @@ def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so(monkeypatch:
 def test_a_class_of_few_known_rows_has_no_neighbourhoods_and_thinned_ones_weigh_as_much() -> None:
     rng = np.random.default_rng(7)
     rows = {k: Atoms(rng.standard_normal((n, 2)), np.zeros(n, dtype=int)) for k, n in ((0, 80), (1, 79))}
-    population = {-1: (np.zeros((2, 2)), np.stack([np.eye(2)] * 2))}
+    population = {-1: Population(np.zeros((2, 2)), np.stack([np.eye(2)] * 2), np.ones(2))}
     prior = kernel.KernelPrior(np.array([0, 1]), rows, {}, np.eye(2), population)
     assert [prior.count_atoms(k, 40, 0.0) for k in (0, 1)] == [80, 1]
     few = prior.combined(1, rows[1].rows[:3], 40, 0.0)
@@ -291,6 +343,39 @@ def test_grids_read_what_a_gaussian_blurs(h: int | None, n_public: int, most: fl
     np.testing.assert_array_equal(found.rows, again.rows)
 
 
+def test_grids_read_rows_of_a_participant_that_is_unlike_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kinds of patients are others': how often it has each is told by its own rows; among participants alike, by all."""
+    rng, errors, weights = np.random.default_rng(7), np.zeros((2, 2)), []
+    mix, columns = latent_classes._mix, tuple(Column(f"c{k}", "category", categories=("a", "b", "c")) for k in range(6))
+
+    def pooled(weights: Any, codes: Any, labels: Any, prior_weight: float) -> Any:
+        return mix(weights, codes, labels, 1e9)
+
+    def recorded(*given: Any) -> Any:
+        weights.append(given[-1])
+        return mix(*given)
+
+    for place, shares in enumerate(([0.98, 0.02], [0.5, 0.5])):
+        for _ in range(4):
+            kinds = [rng.choice(2, 80, p=shares if i == 1 else shares[::-1]) for i in range(4)]
+            cells = [np.where(rng.random((80, 6)) < 0.7, 2 * kind[:, None], 1) for kind in kinds]
+            rows = [np.eye(3)[own].reshape(80, 18) for own in cells]
+            labels = [np.zeros(80, dtype=int)] * 4
+            options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.8}
+            settings = SimulationSettings(no_projection(18), columns=columns)
+            view = simulate(rows, labels, rng=rng, settings=settings, **options).view()
+            for own, mixed in enumerate((recorded, pooled)):
+                monkeypatch.setattr(latent_classes, "_mix", mixed)
+                grid._fitted.clear()
+                found = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid").rows
+                errors[place, own] += centred_error(rows[1], found)
+        weights.append(np.inf)
+    split = weights.index(np.inf)
+    assert errors[0, 0] < 0.95 * errors[0, 1]
+    assert errors[1, 0] < 1.01 * errors[1, 1]
+    assert weights[split - 1] < 30 < 100 < weights[-2]
+
+
 def test_options_are_drawn_by_their_weights_however_unlikely_all_are() -> None:
     weights = np.array([0.2, 0.5, 0.3])
     for off in (-5000.0, 5000.0):
@@ -339,8 +424,10 @@ def test_evidence_is_the_density_of_the_population_that_a_denoiser_has(monkeypat
     method = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.7}
     view = simulate(rows, labels, rng=rng, **method).view((0,), 1)
     plain = run("known-anchor", view, rng=rng)
-    kinds, means, covariances = fit_population(plain, view)
-    density = Densities(means, covariances + 0.49 * np.eye(4)).log_density(plain.rows, kinds)
+    kinds, population = fit_population(plain, view)
+    shift = population.estimate_shift(plain.rows, kinds, noise=0.49 * np.eye(4), map_error=np.zeros((4, 4)))
+    density = Densities(population.means, population.covariances + 0.49 * np.eye(4))
+    density = density.log_density(plain.rows - shift, kinds)
     assert np.ptp(run("known-anchor", view, rng=rng, denoiser="kernel").evidence - density) < 1e-9
     monkeypatch.setattr("mooring.attacks.denoising.kernel._SHARES_OF_KNOWN", (0.5,))
     notes = run("known-anchor", view, rng=rng, denoiser="kernel").notes

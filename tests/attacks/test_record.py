@@ -259,6 +259,7 @@ def parts_of_denoisers() -> Any:
     (rows, seen), (codes, others) = class_rows(2, 40, 4)
     codes[codes == 1], codes[0], others[others == 2] = 0, 1, 0
     known, noisy = ClassMoments.of(rows, codes, 4), ClassMoments.of(seen, others, 4).with_noise(0.25)
+    alike = ClassMoments.of(seen, 0 * others, 4).with_noise(0.25)
     both = known.merged(noisy).seen_from(rows[0], np.linalg.qr(rng.standard_normal((4, 4)))[0])
     columns = (
         Column("c", "category", categories=("a", "b")),
@@ -269,16 +270,16 @@ def parts_of_denoisers() -> Any:
     groups = list(make_atoms(columns, table, 0.2))
     logs = [group.log_likelihoods(table + 0.2 * rng.standard_normal(table.shape), 0.04) for group in groups]
     likelihoods = [np.exp(one - one.max(axis=1, keepdims=True)) for one in logs]
-    model = fit_latent_classes(groups, likelihoods, codes, n_classes=4, spread=0.3, rng=rng)
+    model = fit_latent_classes(groups, likelihoods, codes, labels=np.arange(4), spread=0.3, rng=rng)
     return [
-        *(traced(*class_priors(known, variance)) for variance in (0.0, 0.6)),
-        traced(*fit_to_noisy_rows(known, noisy, 0.25)),
+        *(traced(*vars(class_priors(known, variance)).values()) for variance in (0.0, 0.6)),
+        traced(*vars(fit_to_noisy_rows(known, noisy, 0.25)).values()),
         traced(
             both.means, both.covariances, both.overall_mean, both.within, *vars(both.only(np.array([2, 0]))).values()
         ),
         traced(model.mixing, *model.tables, model.log_evidence(logs, codes), *model.posterior(likelihoods, codes)),
         [[*traced(group.atoms, group.widths), group.step, group.grid.stop] for group in groups],
-        traced(*fit_to_noisy_rows(known, ClassMoments.of(seen, 0 * others, 4).with_noise(0.25), 0.25)),  # one row alone
+        traced(*vars(fit_to_noisy_rows(known, alike, 0.25)).values()),  # one row alone
     ]
 
 
@@ -287,7 +288,7 @@ def grids(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in {"_MOST_ROWS": 30, "_MOST_DRAWN": 12, "_SWEEPS": 6, "_SHORT": 4, "_ENOUGH": 26}.items():
         monkeypatch.setattr(grid, name, value)
     fitted, kept = [], grid._fit
-    monkeypatch.setattr(grid, "_fit", lambda *given: fitted.append(len(given[2][0])) or kept(*given))
+    monkeypatch.setattr(grid, "_fit", lambda *given: fitted.append(len(given[1][0])) or kept(*given))
     columns = (Column("c", "category", categories=("a", "b", "c")), Column("i", "integer", 0, 5))
     found: list[Any] = []
     for h, v, n in ((4, 0.0, 25), (4, 0.2, 25), (2, 0.0, 25), (2, 0.0, 26)):

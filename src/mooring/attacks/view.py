@@ -143,10 +143,15 @@ class CollusionView:
         """The same before projection, one array a colluder and one for the public rows."""
         return tuple(one.records for one in self._references)
 
+    @property
+    def reference_owners(self) -> list[int]:
+        """Whose `reference_rows` are: the colluders', and −1 for the public ones."""
+        public = [_PUBLIC] * (len(self._references) - len(self.colluders))
+        return [*(colluder.index for colluder in self.colluders), *public]
+
     def reference_codes(self) -> Codes:
         """Codes of `reference_rows`."""
-        public = [_PUBLIC] * (len(self._references) - len(self.colluders))
-        return self.codes_of([*(colluder.index for colluder in self.colluders), *public])
+        return self.codes_of(self.reference_owners)
 
     @property
     def _references(self) -> tuple[Colluder | PublicRows, ...]:

@@ -5,13 +5,18 @@ a Gaussian for each class, fitted to the rows the attacker has, the posterior me
 audit without it would make private-data noise look safer than it is.
 
 Legend: x ~ N(μ_k, Σ_k), x̂ = x + ε, ε ~ N(0, σ² I + E):  E[x | x̂] = μ_k + Σ_k (Σ_k + σ² I + E)⁻¹ (x̂ − μ_k).
+
+Participants may differ, and μ_k is known from N_k rows only: the target's n_k rows of class k have the mean μ_k + δ_k with
+δ_k ~ N(0, (t + 1/N_k) Σ_k). The mean of the rebuilt rows tells δ_k up to an error of covariance (Σ_k + σ² I) / n_k + E: a
+wrong map moves all rows alike. t is the same for all classes, and zero unless they lie farther off than luck explains.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.attacks.class_moments import ClassMoments, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
@@ -21,6 +26,51 @@ from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _ROUNDS = 30
+_BEYOND_LUCK = 2.0  # standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """A Gaussian for each class, without noise."""
+
+    means: Array
+    """Of shape (K, h)."""
+    covariances: Array
+    """Of shape (K, h, h)."""
+    counts: npt.NDArray[np.float64]
+    """Of shape (K,): rows behind each; at least 1."""
+
+    def seen_through(self, symmetric: Array) -> Population:
+        """The same of rows that are multiplied by a symmetric matrix."""
+        return replace(self, means=self.means @ symmetric, covariances=symmetric @ self.covariances @ symmetric)
+
+    def estimate_shift(self, rows: Array, codes: Codes, *, noise: Array, map_error: Array) -> Array:
+        """How far the means of a participant's classes lie from these, by its own rows: E[δ_k], one row for each of them.
+
+        Parameters
+        ----------
+        rows : array of shape (n, h)
+            Rebuilt.
+        codes : numpy.ndarray of shape (n,)
+            Their classes.
+        noise, map_error : arrays of shape (h, h)
+            σ² I and E, in the coordinates of the rows.
+        """
+        xp = namespace_of(rows)
+        classes, places, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+        own = ClassMoments.of(rows, places, classes.size)
+        chosen = indices_beside(classes, rows)
+        spread, known = self.covariances[chosen, ...], like(1 / self.counts[classes], rows)[:, None, None]
+        gap = (own.means - self.means[chosen, :])[..., None]
+        error = (spread + noise) / like(sizes, rows)[:, None, None] + map_error
+        expected = error + known * spread
+        luck = gap.shape[0] * gap.shape[1]  # the expected sum of the squares below; their variance is twice that
+        beyond = float(xp.sum(gap * xp.linalg.solve(expected, gap))) - luck - _BEYOND_LUCK * (2 * luck) ** 0.5
+        scale = float(xp.sum(xp.linalg.diagonal(xp.linalg.solve(expected, spread))))
+        share = beyond / scale if beyond > 0 < scale else 0.0
+        between = (share + known) * spread
+        shifts = (between @ xp.linalg.solve(between + error, gap))[..., 0]
+        return shifts[indices_beside(places, rows), :]
 
 
 def denoise_by_gaussians(
@@ -40,35 +90,37 @@ def denoise_by_gaussians(
         Not drawn from.
     """
     require_generator(rng)
-    rows, error = reconstruction.rows, error_covariance(reconstruction, view)
-    xp = namespace_of(rows)
-    codes, means, priors = fit_population(reconstruction, view)
+    noise, map_error = split_error(reconstruction, view)
+    error = noise + map_error
+    xp = namespace_of(error)
+    codes, population = fit_population(reconstruction, view)
+    shift = population.estimate_shift(reconstruction.rows, codes, noise=noise, map_error=map_error)
+    rows = reconstruction.rows - shift
     result = xp.empty_like(rows)
     classes = np.unique(codes)
-    covariances = priors[indices_beside(classes, priors), ...]
+    covariances = population.covariances[indices_beside(classes, rows), ...]
     gains = xp.linalg.solve(covariances + error, covariances)  # both symmetric: the transposed gain
     for index, k in enumerate(classes):
         members = indices_beside(np.flatnonzero(codes == k), rows)
-        mean = means[int(k), :]
+        mean = population.means[int(k), :]
         result[members, :] = mean + (rows[members, :] - mean) @ gains[index, ...]
-    return replace(reconstruction, rows=result, notes=(*reconstruction.notes, "denoised"))
+    return replace(reconstruction, rows=result + shift, notes=(*reconstruction.notes, "denoised"))
 
 
-def error_covariance(reconstruction: Reconstruction, view: CollusionView) -> Array:
-    """σ² I + E: private-data noise left in the rebuilt rows, and what a wrong map adds; raises DoesNotApply if 0."""
+def split_error(reconstruction: Reconstruction, view: CollusionView) -> tuple[Array, Array]:
+    """σ² I and E: private-data noise left in the rebuilt rows, and what a wrong map adds; DoesNotApply if both are 0."""
     rows = reconstruction.rows
     xp = namespace_of(rows)
     left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
-    error = left**2 * xp.eye(rows.shape[1], dtype=rows.dtype, device=device_of(rows))
-    if reconstruction.row_error is not None:
-        error = error + reconstruction.row_error
-    if float(xp.max(xp.abs(error))) == 0:
+    noise = left**2 * xp.eye(rows.shape[1], dtype=rows.dtype, device=device_of(rows))
+    map_error = 0 * noise if reconstruction.row_error is None else reconstruction.row_error
+    if float(xp.max(xp.abs(noise + map_error))) == 0:
         raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
-    return error
+    return noise, map_error
 
 
-def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple[Codes, Array, Array]:
-    """The class of each of the target's rows, and the mean and covariance of every class, without noise.
+def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple[Codes, Population]:
+    """The class of each of the target's rows, and the population of every class.
 
     As the attack learnt them, else from the rows that the attacker has; raises DoesNotApply if there are none. A class of
     which nothing is known has the moments of all rows; all are one class where the population was learnt without regard to
@@ -85,16 +137,17 @@ def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple
         variance = 0.0  # these are known without the noise
     elif codes.max() >= population.counts.size:
         codes = np.zeros_like(codes)
-    return codes, *class_priors(population, variance)
+    return codes, class_priors(population, variance)
 
 
-def class_priors(population: ClassMoments, noise_variance: float) -> tuple[Array, Array]:
+def class_priors(population: ClassMoments, noise_variance: float) -> Population:
     """The mean and covariance of every class, the noise taken out; of all rows where nothing is known of a class."""
     xp = namespace_of(population.means)
     priors = _prior(population, noise_variance=noise_variance)
     known = like(population.counts > 0, population.means)
     means = xp.where(known[:, None] > 0, population.means, population.overall_mean)
-    return means, xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
+    covariances = xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
+    return Population(means, covariances, np.maximum(population.counts, 1))
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
@@ -128,7 +181,7 @@ def _without_noise(covariances: Array, variance: float) -> Array:
     return (axes * left[..., None, :]) @ transpose(axes)
 
 
-def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: float) -> tuple[Array, Array]:
+def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: float) -> Population:
     """The mean and covariance of every class, from rows that are known and rows with noise.
 
     Covariances maximise the likelihood of both (expectation maximisation), drawn to their mean over classes, and that to a
@@ -169,7 +222,8 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
     spread = weighted_sum(like(both.counts / n, means), centred[:, :, None] * centred[:, None, :])
     seen = like(both.counts > 0, means)
     uncertain = like(1 + 1 / np.maximum(both.counts, 1), means)[:, None, None]
-    return (
+    return Population(
         xp.where(seen[:, None] > 0, means, overall),
         xp.where(seen[:, None, None] > 0, uncertain * classes, within + spread),
+        np.maximum(both.counts, 1),
     )

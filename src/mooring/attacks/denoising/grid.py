@@ -17,7 +17,7 @@ import numpy as np
 
 from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
-from mooring.attacks.denoising.gaussian import error_covariance
+from mooring.attacks.denoising.gaussian import split_error
 from mooring.attacks.denoising.latent_classes import LatentClasses, fit_latent_classes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
@@ -56,10 +56,10 @@ def denoise_by_grids(
     require_generator(rng)
     if not view.columns:
         raise DoesNotApply("No columns are declared, so that nothing says which values there are.")
-    error = to_numpy(error_covariance(reconstruction, view))
+    error = to_numpy(sum(split_error(reconstruction, view)))
     if sum(part.shape[0] for part in view.reference_records) < _FEWEST_ROWS:
         raise DoesNotApply(f"A model of the columns needs {_FEWEST_ROWS} known records at least.")
-    rows, codes = _plain(reconstruction.rows), view.codes_of([view.target])
+    rows, codes = _plain(reconstruction.rows), _strata(view, [view.target])
     variance = float(np.trace(error)) / error.shape[0]
     model = _model_of(view, rows, variance)
     evidence = None
@@ -86,35 +86,45 @@ def denoise_by_grids(
 
 def _model_of(view: CollusionView, rows: Matrix, variance: float) -> LatentClasses:
     """The model of a view's columns, fitted once where all maps are known exactly: it is the same for every attack then."""
-    known = np.concatenate([_plain(part) for part in view.reference_records]), view.reference_codes()
     exact = map_back_exactly(view)
     if not exact:
-        return _fit(view, known, (rows, view.codes_of([view.target])), variance)
+        return _fit(view, (rows, _strata(view, [view.target])), variance)
     stored = _fitted.get(view)
     if stored is None or abs(stored[0] - variance) > 1e-9 * variance:
         pooled = np.concatenate([_plain(one) for one in exact.values()])
         step = 1 + pooled.shape[0] // _MOST_ROWS
-        noisy = pooled[::step], view.codes_of(list(exact))[::step]
-        stored = _fitted[view] = (variance, _fit(view, known, noisy, variance))
+        noisy = pooled[::step], _strata(view, list(exact))[::step]
+        stored = _fitted[view] = (variance, _fit(view, noisy, variance))
     return stored[1]
 
 
-def _fit(
-    view: CollusionView, known: tuple[Matrix, Codes], noisy: tuple[Matrix, Codes], variance: float
-) -> LatentClasses:
+def _strata(view: CollusionView, participants: Sequence[int]) -> Codes:
+    """Codes of the labels and owners of these participants' rows, one after the other; −1 stands for the public rows."""
+    parts = [
+        *(one.representation for one in view.uploads),
+        *([] if view.public_rows is None else [view.public_rows.rows]),
+    ]
+    n_owners = len(view.uploads) + 1
+    owners = np.repeat(np.asarray(participants) % n_owners, [parts[i].shape[0] for i in participants])
+    return np.asarray(view.codes_of(participants) * n_owners + owners)
+
+
+def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> LatentClasses:
     """Fit to known records and to rows with noise; behind a projection to known records, and if few, to others as drawn."""
     F, sigma, rng = _plain(view.projection.matrix), variance**0.5, np.random.default_rng(0)  # the same for every attack
+    known = np.concatenate([_plain(part) for part in view.reference_records]), _strata(view, view.reference_owners)
     mixed = view.projection.kind != "none"
     groups = tuple(
         make_atoms(view.columns, known[0], sigma, noisy[0] @ _plain(view.projection.decoder) if mixed else noisy[0])
     )
     own = [np.eye(len(group.atoms))[group.nearest(known[0])] for group in groups]
-    n_classes = 1 + max(int(part.max()) for part in (known[1], noisy[1], view.codes_of([view.target])))
+    most = max(int(part.max()) for part in (known[1], noisy[1], _strata(view, [view.target])))
+    labels = np.arange(most + 1) // (len(view.uploads) + 1)
 
     def fitted(likelihoods: Sequence[Matrix], codes: Codes) -> LatentClasses:
         both = [np.concatenate(pair) for pair in zip(own, likelihoods, strict=True)]
-        labels, spread = np.concatenate([known[1], codes]), _SMOOTHING * sigma
-        return fit_latent_classes(groups, both, labels, n_classes=n_classes, spread=spread, rng=rng)
+        strata, spread = np.concatenate([known[1], codes]), _SMOOTHING * sigma
+        return fit_latent_classes(groups, both, strata, labels=labels, spread=spread, rng=rng)
 
     if not mixed:
         return fitted(_likelihoods(groups, noisy[0], variance), noisy[1])

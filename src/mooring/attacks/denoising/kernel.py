@@ -17,7 +17,8 @@ number of neighbours are chosen by Stein's unbiased estimate of the risk of f = 
     ‖x̂ − f‖² + 2 tr(N ∂f/∂x̂) − tr N,
 
 which needs no true row; 0 leaves the set out, and without both a class is a Gaussian. The trace is exact: with
-f = x̂ + N ∇ log p(x̂) it is a Laplacian. All of it is computed in coordinates in which N = I.
+f = x̂ + N ∇ log p(x̂) it is a Laplacian. All of it is computed in coordinates in which N = I, and where participants differ,
+about the target's own class means (`Population.estimate_shift`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 
 from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
-from mooring.attacks.denoising.gaussian import error_covariance, fit_population, fit_to_noisy_rows
+from mooring.attacks.denoising.gaussian import Population, fit_population, fit_to_noisy_rows, split_error
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import identity_like, indices_beside, like, namespace_of, solve
@@ -106,18 +107,21 @@ def denoise_by_kernels(
     require_generator(rng)
     rows = reconstruction.rows
     xp = namespace_of(rows)
-    values, axes = xp.linalg.eigh(error_covariance(reconstruction, view))
+    noise, map_error = split_error(reconstruction, view)
+    values, axes = xp.linalg.eigh(noise + map_error)
     if float(xp.min(values)) <= 1e-9 * float(xp.max(values)):
         raise DoesNotApply("In some directions the rebuilt rows carry no error: there is nothing to weigh atoms by.")
     whiten, unwhiten = ((axes * power) @ axes.T for power in (values**-0.5, values**0.5))
     prior = KernelPrior.of(reconstruction, view, whiten)
-    scaled, result, evidence = rows @ whiten, xp.empty_like(rows), xp.empty_like(rows[:, 0])
+    errors = {"noise": whiten @ noise @ whiten, "map_error": whiten @ map_error @ whiten}
+    shift = prior.populations[_TARGET].estimate_shift(rows @ whiten, prior.codes, **errors)
+    scaled, result, evidence = rows @ whiten - shift, xp.empty_like(rows), xp.empty_like(rows[:, 0])
     shares = prior.choose_shares(scaled)
     for k in np.unique(prior.codes):
         members = indices_beside(np.flatnonzero(prior.codes == k), rows)
         own = scaled[members, :]
         found = prior.combined(int(k), own, *shares)
-        result[members, :] = (own + found.gradient) @ unwhiten
+        result[members, :] = (own + found.gradient + shift[members, :]) @ unwhiten
         evidence[members] = found.log_value - float(np.log(prior.count_atoms(int(k), *shares)))
     known = f"c² = {shares[0]:g}" if shares[0] <= 1 else f"{shares[0]} neighbours"
     note = f"kernels: {known} of known rows, {shares[1]:g} of others'"
@@ -135,7 +139,7 @@ class KernelPrior:
     """By class: rows that are known, and other participants' noisy ones."""
     noise: Array
     """Of shape (h, h): covariance of the others' noise."""
-    populations: Mapping[int, tuple[Array, Array]]
+    populations: Mapping[int, Population]
     """By fold of participants: fitted to all rows but the target's and those of the fold. −1 leaves out the target
     alone."""
     _near: dict[tuple[int, int], tuple[Array, Array]] = field(default_factory=dict, repr=False)
@@ -154,12 +158,12 @@ class KernelPrior:
         whiten : array of shape (h, h)
             Turns the error of rebuilt rows into a standard normal one.
         """
-        codes, means, covariances = fit_population(reconstruction, view)
+        codes, population = fit_population(reconstruction, view)
         if not np.array_equal(codes, view.codes_of([view.target])):
             raise DoesNotApply("The population was learnt without regard to classes, which kernels go by.")
         theirs = {i: rows for i, rows in map_back_exactly(view).items() if i != view.target}
         if not theirs:
-            return cls._whitened(view, codes, {}, {_TARGET: (means, covariances)}, whiten)
+            return cls._whitened(view, codes, {}, {_TARGET: population}, whiten)
         their_codes = [view.codes_of([i]) for i in theirs]
         known_codes = view.reference_codes()
         n_classes = 1 + max(int(part.max()) for part in (codes, known_codes, *their_codes))
@@ -178,7 +182,7 @@ class KernelPrior:
         view: CollusionView,
         codes: Codes,
         theirs: Mapping[int, Array],
-        populations: Mapping[int, tuple[Array, Array]],
+        populations: Mapping[int, Population],
         whiten: Array,
     ) -> KernelPrior:
         classes = np.unique(codes)
@@ -195,7 +199,7 @@ class KernelPrior:
             _by_class(view.reference_rows @ whiten, known_codes, np.zeros_like(known_codes), classes),
             others,
             view.data_noise_scale**2 * whiten @ whiten,
-            {fold: (mean @ whiten, whiten @ spread @ whiten) for fold, (mean, spread) in populations.items()},
+            {fold: one.seen_through(whiten) for fold, one in populations.items()},
         )
 
     def combined(self, k: int, rows: Array, of_known: float, of_others: float) -> Density:
@@ -254,13 +258,17 @@ class KernelPrior:
                 if chosen.size:
                     yield int(k), atoms.rows[indices_beside(chosen, rows), :], atoms.owners[chosen], fold
 
+    def _moments(self, k: int, fold: int) -> tuple[Array, Array]:
+        population = self.populations[fold]
+        return population.means[k, ...], population.covariances[k, ...]
+
     @property
     def _has_same_noise(self) -> bool:
         xp = namespace_of(self.noise)
         return float(xp.max(xp.abs(self.noise - identity_like(self.noise)))) < 1e-6
 
     def _gaussian(self, k: int, rows: Array, fold: int = _TARGET) -> Density:
-        mean, covariance = (part[k, ...] for part in self.populations[fold])
+        mean, covariance = self._moments(k, fold)
         return _mixture(rows, Atoms(mean[None, :], np.zeros(1, dtype=np.intp)), covariance, None)
 
     def _uses_known(self, k: int, share: float) -> bool:
@@ -270,7 +278,7 @@ class KernelPrior:
     def _known(self, k: int, rows: Array, share: float, fold: int = _TARGET) -> Density | None:
         if not self._uses_known(k, share):
             return None
-        mean, covariance = (part[k, ...] for part in self.populations[fold])
+        mean, covariance = self._moments(k, fold)
         if share > 1:
             if (k, int(share)) not in self._near:
                 self._near[k, int(share)] = _neighbourhoods(self.known[k].rows, int(share))
@@ -284,7 +292,7 @@ class KernelPrior:
         """The same for the others' rows, denoised; none is compared with rows of its own owner."""
         if share == 0 or k not in self.others:
             return None
-        mean, covariance = (part[k, ...] for part in self.populations[fold])
+        mean, covariance = self._moments(k, fold)
         gain = solve(covariance + self.noise, covariance)
         spread = covariance @ gain
         atoms = replace(self.others[k], rows=mean + share**0.5 * ((self.others[k].rows - mean) @ gain))

@@ -1,7 +1,10 @@
-"""A latent-class model of a table: label → component → independent columns, each a distribution over its atoms.
+"""A latent-class model of a table: stratum → component → independent columns, each a distribution over its atoms.
 
-Fitted by expectation maximisation to rows of which each column's atom is known, or known up to noise: all that enters is the
-likelihood of every atom. A component's distribution is drawn to that of all rows, and along a grid it is smoothed.
+A stratum is the rows of one participant with one label. The model is fitted by expectation maximisation to rows of which
+each column's atom is known, or known up to noise: all that enters is the likelihood of every atom. A component's
+distribution is drawn to that of all rows, and along a grid it is smoothed. A stratum's probabilities of components are drawn
+to those of its label by a Dirichlet prior, whose weight is fitted, too (Minka 2000): large where participants are alike,
+small where they differ.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
-from scipy.special import logsumexp
+from scipy.special import logsumexp, psi
 
 from mooring.attacks.denoising.atoms import AtomGroup
 from mooring.attacks.view import Codes
@@ -21,6 +24,7 @@ N_COMPONENTS = 16
 _ROUNDS = 20
 _WEIGHT = 4.0  # rows that the distribution over all rows counts for in a component's
 _LABEL_WEIGHT = 1.0
+_FIRST_PRIOR_WEIGHT, _PRIOR_WEIGHTS, _PRIOR_ROUNDS = 20.0, (0.5, 1e4), 3
 _SMOOTHED = 0.5  # of a distribution over a grid
 _TINY = 1e-300
 
@@ -31,7 +35,7 @@ class LatentClasses:
 
     groups: tuple[AtomGroup, ...]
     mixing: Matrix
-    """Of shape (n_classes, n_components): probabilities of the components in each class."""
+    """Of shape (n_strata, n_components): probabilities of the components in each stratum."""
     tables: tuple[Matrix, ...]
     """Each of shape (n_components, n_atoms): probabilities of a column's atoms in each component."""
 
@@ -65,7 +69,7 @@ def fit_latent_classes(
     likelihoods: Sequence[Matrix],
     codes: Codes,
     *,
-    n_classes: int,
+    labels: Codes,
     spread: float,
     rng: np.random.Generator,
 ) -> LatentClasses:
@@ -76,9 +80,9 @@ def fit_latent_classes(
     likelihoods : sequence of arrays of shape (n, n_atoms)
         For each column; at most 1.
     codes : numpy.ndarray of shape (n,)
-        Labels.
-    n_classes : int
-        Of which some may have no row here.
+        Strata.
+    labels : numpy.ndarray of shape (n_strata,)
+        Of every stratum, of which some may have no row here.
     spread : float
         How far along a grid values are smoothed, in encoded units.
     """
@@ -94,11 +98,11 @@ def fit_latent_classes(
         (own[seeds] / own[seeds].sum(axis=1, keepdims=True) + one) / 2
         for own, one in zip(likelihoods, overall, strict=True)
     )
-    model = LatentClasses(tuple(groups), np.full((n_classes, k), 1 / k), tables)
-    members = (codes[:, None] == np.arange(n_classes)).astype(np.float64)
+    model = LatentClasses(tuple(groups), np.full((labels.size, k), 1 / k), tables)
+    prior_weight = _FIRST_PRIOR_WEIGHT
     for _ in range(_ROUNDS):
         weights, marginals = model.components(likelihoods, codes)
-        mixing = members.T @ weights + _LABEL_WEIGHT * weights.mean(axis=0)
+        mixing, prior_weight = _mix(weights, codes, labels, prior_weight)
         counts = [
             table * ((weights / marginal).T @ own)
             for own, table, marginal in zip(likelihoods, model.tables, marginals, strict=True)
@@ -108,12 +112,27 @@ def fit_latent_classes(
             _smoothed(group, one, spread) + _WEIGHT * (total + 1e-3 / total.size) / (total.sum() + 1e-3)
             for group, one, total in zip(groups, counts, totals, strict=True)
         )
-        model = LatentClasses(
-            tuple(groups),
-            mixing / mixing.sum(axis=1, keepdims=True),
-            tuple(table / table.sum(axis=1, keepdims=True) for table in tables),
-        )
+        tables = tuple(table / table.sum(axis=1, keepdims=True) for table in tables)
+        model = LatentClasses(tuple(groups), mixing, tables)
     return model
+
+
+def _mix(weights: Matrix, codes: Codes, labels: Codes, prior_weight: float) -> tuple[Matrix, float]:
+    """Probabilities of the components in each stratum, by those of its rows; and how much the prior weighs."""
+    counts = np.zeros((labels.size, weights.shape[1]))
+    np.add.at(counts, codes, weights)
+    by_label = np.tile(_LABEL_WEIGHT * weights.mean(axis=0), (int(labels.max()) + 1, 1))
+    np.add.at(by_label, labels, counts)
+    prior = np.maximum(by_label / by_label.sum(axis=1, keepdims=True), _TINY)[labels]
+    sizes = counts.sum(axis=1)
+    seen, least, most = sizes > 0, *_PRIOR_WEIGHTS
+    for _ in range(_PRIOR_ROUNDS):
+        start = prior_weight * prior[seen]
+        gain = (prior[seen] * (psi(counts[seen] + start) - psi(start))).sum()
+        prior_weight *= float(gain / (psi(sizes[seen] + prior_weight) - psi(prior_weight)).sum())
+        prior_weight = min(max(prior_weight, least), most)
+    mixing = counts + prior_weight * prior
+    return mixing / mixing.sum(axis=1, keepdims=True), prior_weight
 
 
 def _smoothed(group: AtomGroup, counts: Matrix, spread: float) -> Matrix:

@@ -187,12 +187,12 @@ class _LikelihoodAttack:
     @classmethod
     def of(cls, view: CollusionView, found: Reconstruction, *, seed: int) -> _LikelihoodAttack:
         rows = to_numpy(found.rows)
-        codes, means, covariances = fit_population(found, view)
+        codes, population = fit_population(found, view)
         by_class = np.array_equal(codes, view.codes_of([view.target]))
         left = view.data_noise_scale if found.data_noise_scale is None else found.data_noise_scale
         error = np.eye(rows.shape[1]) * (left**2 + _EXACT**2 * float(rows.var(axis=0).mean()))
         error += 0.0 if found.row_error is None else to_numpy(found.row_error)
-        densities = Densities(to_numpy(means), to_numpy(covariances) + error)
+        densities = Densities(to_numpy(population.means), to_numpy(population.covariances) + error)
         upload = RebuiltRows.of(rows, codes, error=error, densities=densities)
         attack = cls(found, by_class, error, densities, upload, None)
         if not view.colluders:
