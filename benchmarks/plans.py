@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -118,10 +118,10 @@ def audit_afresh(deal: Deal, point: dict[str, Any], n_seeds: int, folder: Path |
     return found
 
 
-def summarise_point(one: PointResult) -> dict[str, Any]:
+def summarise_point(one: PointResult, measures: Sequence[str] = MEASURES) -> dict[str, Any]:
     """The point, its scores, and the strongest attack by each measure beside interval, chance and control."""
     figures = {}
-    for measure in MEASURES:
+    for measure in measures:
         if (worst := one.worst(measure)) is not None:
             ends = [worst[1].interval.low, worst[1].interval.high] if worst[1].interval.known else [None, None]
             figures[measure] = {
@@ -141,7 +141,7 @@ def summarise_point(one: PointResult) -> dict[str, Any]:
 
 
 def summarise_plan(plan: Plan) -> dict[str, Any]:
-    """The verdict, what is reported, and every point that was tried."""
+    """The verdict, what is reported, and every point that was tried, with what it was chosen by."""
     return {
         "limit": str(plan.limit),
         "verdict": plan.verdict,
@@ -150,7 +150,7 @@ def summarise_plan(plan: Plan) -> dict[str, Any]:
         "reported": summarise_point(plan.audit.points[0]),
         "references": plan.audit.references.as_dict(),
         "searched_references": plan.tried.references.as_dict(),
-        "tried": [summarise_point(one) for one in plan.tried.points],
+        "tried": [summarise_point(one, [plan.limit.measure]) for one in plan.tried.points],
     }
 
 

@@ -31,6 +31,16 @@ SHOWN = {
 }
 """Measures in the order of the tables, and what they are called there."""
 ERRORS = ("exposed_tenth", "centred_error")
+_OF_POINTS = (
+    "membership_auc",
+    "membership_at_1_percent",
+    "membership_at_0.1_percent",
+    "outlying_membership_at_0.1_percent",
+    "register_class",
+    "holder",
+    "roster",
+    "exposed_share",
+)
 _NOISE_ON_ROWS = (0, 4, 8, 12, 16, 20, 30, 50)
 _KINDS, _OLD, _EVERY = ("error", "match"), ("denoised",), ("denoised", "kernel", "grid")
 _ONE_NOISE = ("aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise")
@@ -38,13 +48,13 @@ _ONE_NOISE = ("aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise")
 
 def main() -> None:
     """Read the results, and write page and picture."""
-    plans, leakage = _read("plans.json"), _read("leakage.json")
+    plans, leakage, points = _read("plans.json"), _read("leakage.json"), _read("points.json")
     tables = [_plan_table(name, entry) for name, entry in plans.items()]
     mnist, celeba = (transition_scale(10, h, 4 * h) for h in (100, 400))
     head = _HEAD.format(answers="\n".join(_answer(name, entry["plan"]) for name, entry in plans.items()))
     anchor = _ANCHOR.format(mnist=mnist, celeba=celeba)
     denoisers = _DENOISERS.format(**_compare_denoisers(), **_compare_on_tables())
-    parts = [head, *tables, anchor, _attack_table(leakage), denoisers]
+    parts = [head, *tables, _points_section(points), anchor, _attack_table(leakage), denoisers]
     (DOCS / "leakage.md").write_text("\n".join(parts), encoding="utf-8")
     _draw({name: entry["plan"] for name, entry in plans.items() if "MNIST" in name})
 
@@ -58,6 +68,42 @@ def _answer(name: str, plan: dict[str, Any]) -> str:
     }
     answer = said.get(plan["answer"], f"nothing: {point} keeps to the limit, and joining does not pay")
     return f"| {name} | {answer} |"
+
+
+def _points_section(points: dict[str, Any]) -> str:
+    """What was claimed of earlier points, and what is found today: means over seeds."""
+    lines, told, spreads = [], [], []
+    for name, entry in points.items():
+        by_view = {
+            view: [one["figures"] for one in entry["audits"] if one["public rows"] == view]
+            for view in ("without", "with")
+        }
+        strongest = by_view["with"] or by_view["without"]
+        for own in filter(None, by_view.values()):
+            errors = [one["centred_error"]["value"] for one in own]
+            spreads.append(max(errors) - min(errors))
+        attack = Counter(one["centred_error"]["attack"].rpartition("+ ")[2] for one in strongest).most_common(1)[0][0]
+        cells = [name, f"{entry['claimed'][0]:.3f}", *(_mean_figure(own, "centred_error") for own in by_view.values())]
+        lines.append("| " + " | ".join([*cells, f"`{attack}`"]) + " |")
+        told.append("| " + " | ".join([name, *(_mean_figure(strongest, measure) for measure in _OF_POINTS)]) + " |")
+    entries, last = list(points.values()), list(points.values())[-1]
+    seeds = sorted({one["seed"] for entry in entries for one in entry["audits"]})
+    return _POINTS.format(
+        errors="\n".join(lines),
+        told="\n".join(told),
+        seeds=f"{seeds[0]} to {seeds[-1]}",
+        spread=max(spreads),
+        machine=_machine(last),
+    )
+
+
+def _mean_figure(audits: list[dict[str, Any]], measure: str) -> str:
+    values = [one[measure]["value"] for one in audits if measure in one]
+    if not values:
+        return "–"
+    if measure.endswith("auc"):
+        return f"{np.mean(values):.2f}"
+    return f"{np.mean(values):.3f}" if measure in ERRORS else _number(measure, float(np.mean(values)))
 
 
 def _compare_denoisers() -> dict[str, Any]:
@@ -269,6 +315,28 @@ are of seeds 11, 12 and 13, each with its own deal, maps and noise. s is the roo
 One colluder; support vector machine; MNIST through a public SVD, h = 30.
 
 ![Score against the strongest attack's error on the most exposed tenth](frontier.svg)
+"""
+
+_POINTS = """## Points of earlier audits
+
+Audits up to version 0.2.0 recommended these points of private-data noise (v = 0), or had them at their head, with the
+errors *claimed* below. Today (relative to the centred rows, over all rows; one colluder):
+
+| rows, noise | claimed | without public rows | with them | by |
+|---|---|---|---|---|
+{errors}
+
+And by the attacker with the public rows, where there are any: [membership](audit.md#what-an-audit-measures), for all rows
+and for the outlying tenth; *register*, a rebuilt row's record is first among all of its class; *holder*, which participant
+has a given record; *roster*, rows assigned to a list of exactly the target's records; *closely*, rows rebuilt with an error
+below 0.3 of guessing.
+
+| rows, noise | AUC | told at 1 % | at 0.1 % | outlying, at 0.1 % | register | holder | roster | closely |
+|---|---|---|---|---|---|---|---|---|
+{told}
+
+Means over seeds {seeds}, each with its own deal, maps and noise; errors of one point differ by {spread:.2f} at most.
+{machine}.
 """
 
 _ANCHOR = """## Anchor noise
