@@ -15,8 +15,8 @@ from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising import grid, kernel, latent_classes
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
 from mooring.attacks.denoising.gaussian import Population, class_priors, fit_population, fit_to_noisy_rows
-from mooring.attacks.denoising.kernel import Atoms, _mixture
 from mooring.attacks.denoising.latent_classes import LatentClasses
+from mooring.attacks.denoising.mixtures import Atoms, Neighbourhoods, find_neighbourhoods, mix_atoms, mix_neighbourhoods
 from mooring.audit import SimulationSettings, leakage
 from mooring.audit.simulation import Simulation, simulate
 from mooring.mechanisms.projection import gaussian_projection, no_projection
@@ -28,22 +28,22 @@ from tests.auditing import class_rows
 
 def test_a_mixtures_gradient_and_laplacian_are_those_of_its_density(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setattr("mooring.attacks.denoising.kernel._BLOCK_NUMBERS", 20)  # several blocks
+    monkeypatch.setattr("mooring.attacks.denoising.mixtures._BLOCK_NUMBERS", 20)  # several blocks
     owners, spread = np.arange(8) % 2, np.diag([0.5, 1.0, 2.0])
     atoms, rows, step = Atoms(2 * rng.standard_normal((8, 3)), owners), rng.standard_normal((6, 3)), 1e-4
 
     def log_value(at: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
-        return _mixture(at, atoms, spread, own).plus(_mixture(at, atoms, 0 * spread, own)).log_value
+        return mix_atoms(at, atoms, spread, own).plus(mix_atoms(at, atoms, 0 * spread, own)).log_value
 
-    found = _mixture(rows, atoms, spread, None).plus(_mixture(rows, atoms, 0 * spread, None))
+    found = mix_atoms(rows, atoms, spread, None).plus(mix_atoms(rows, atoms, 0 * spread, None))
     moved = np.stack([[log_value(rows + sign * step * axis) for sign in (1, -1)] for axis in np.eye(3)])
     np.testing.assert_allclose(found.gradient, (moved[:, 0] - moved[:, 1]).T / (2 * step), atol=1e-6)
     second = (moved[:, 0] + moved[:, 1] - 2 * found.log_value).sum(axis=0) / step**2
     np.testing.assert_allclose(found.laplacian, second + (found.gradient**2).sum(axis=1), atol=1e-5)
-    halves = [_mixture(rows, Atoms(atoms.rows[owners == k], owners[owners == k]), spread, None) for k in (0, 1)]
-    hidden = _mixture(rows, atoms, spread, np.zeros(6, dtype=int))
+    halves = [mix_atoms(rows, Atoms(atoms.rows[owners == k], owners[owners == k]), spread, None) for k in (0, 1)]
+    hidden = mix_atoms(rows, atoms, spread, np.zeros(6, dtype=int))
     np.testing.assert_allclose(hidden.gradient, halves[1].gradient)  # an owner's rows are not compared with its own
-    np.testing.assert_allclose(_mixture(rows, atoms, spread, None).log_value, halves[0].plus(halves[1]).log_value)
+    np.testing.assert_allclose(mix_atoms(rows, atoms, spread, None).log_value, halves[0].plus(halves[1]).log_value)
 
 
 def test_stein_estimates_the_risk() -> None:
@@ -52,7 +52,7 @@ def test_stein_estimates_the_risk() -> None:
     truth = atoms.rows[rng.integers(0, 20, 4000)]
     rows = truth + rng.standard_normal(truth.shape)
     for width in (0.0, 0.3, 2.0):
-        found = _mixture(rows, atoms, width * np.eye(4), None)
+        found = mix_atoms(rows, atoms, width * np.eye(4), None)
         assert found.risk() == pytest.approx(((rows + found.gradient - truth) ** 2).sum(), abs=0.03 * rows.size)
 
 
@@ -95,13 +95,22 @@ def test_a_shift_is_the_expected_difference_of_class_means(library: str) -> None
             gap = rows[codes == k].mean(axis=0)
             beyond += gap @ np.linalg.inv(error) @ gap
             scale += np.trace(np.linalg.inv(error) @ spread)
-        share = max(0.0, beyond / scale)
-        assert (share > 0) == (size > 0)
+        assert (beyond > 0) == (size > 0)
         for k in (0, 1):
-            between = (share + 1 / counts[k]) * spread
+            between = (beyond / scale + 1 / counts[k]) * spread if size else 0 * spread
             error = (spread + noise) / (codes == k).sum() + wrong
             expected[k] = between @ np.linalg.inv(between + error) @ rows[codes == k].mean(axis=0)
         np.testing.assert_allclose(np.asarray(found), [expected[k] for k in codes], atol=1e-9)
+
+
+def test_rows_with_noise_count_for_less() -> None:
+    """As rows without noise whose mean is as uncertain: a variance of 2 under a noise of 2 has half as many."""
+    rng = np.random.default_rng(3)
+    rows, codes = rng.standard_normal((4000, 2)) * 2**0.5, np.arange(4000) % 2
+    noisy = ClassMoments.of(rows + rng.standard_normal(rows.shape) * 2**0.5, codes, 3)
+    known = ClassMoments.of(rows[:200], codes[:200], 3)
+    assert class_priors(noisy, 2.0).counts == pytest.approx([1000, 1000, 1], rel=0.05)
+    assert fit_to_noisy_rows(known, noisy, 2.0).counts == pytest.approx([1100, 1100, 1], rel=0.05)
 
 
 @pytest.mark.parametrize("denoiser", ["gaussian", "kernel"])
@@ -125,6 +134,42 @@ def test_a_target_unlike_the_others_is_denoised_about_its_own_means(
                 found = run("known-anchor", view, rng=rng, denoiser=denoiser).rows
             errors[place] += centred_error(rows[1], found)
     assert least * errors[1] < errors[0] < most * errors[1]
+
+
+def test_kernels_without_atoms_are_the_gaussian_of_the_class_about_its_own_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("_SHARES_OF_KNOWN", "_SHARES_OF_OTHERS"):
+        monkeypatch.setattr(f"mooring.attacks.denoising.kernel.{name}", (0.0,))
+    rows, labels = class_rows(2, 60, 4)
+    rows[1] = rows[1] + 6.0
+    view = simulate(
+        rows, labels, method="aa-i-gdp-data-noise", data_noise_scale=0.7, rng=np.random.default_rng(0)
+    ).view()
+    plain = run("known-anchor", view, rng=np.random.default_rng(0))
+    plain = replace(plain, row_error=np.diag([0.0, 0.5, 1.0, 2.0]))
+    found, usual = (DENOISERS[one](plain, view, rng=np.random.default_rng(0)).rows for one in ("kernel", "gaussian"))
+    np.testing.assert_allclose(found, usual, atol=1e-9)
+    monkeypatch.setattr(Population, "estimate_shift", lambda self, rows, codes, **errors: 0 * rows)
+    assert not np.allclose(found, DENOISERS["gaussian"](plain, view, rng=np.random.default_rng(0)).rows, atol=0.1)
+
+
+def test_kernels_stay_where_they_are_for_a_target_with_other_shares_of_the_same_kinds() -> None:
+    """Its mean is another, and no row is elsewhere: moving all atoms would lose what they tell."""
+    errors = np.zeros(2)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        centres = 1.5 * rng.standard_normal((4, 6))
+        shares = [np.full(4, 0.25), [0.7, 0.1, 0.1, 0.1]]
+        rows = [centres[rng.choice(4, 80, p=own)] + 0.15 * rng.standard_normal((80, 6)) for own in shares]
+        public, labels = centres[np.arange(400) % 4] + 0.15 * rng.standard_normal((400, 6)), np.zeros(400, dtype=int)
+        known = PublicRows(public, public, labels)
+        options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 1.0}
+        settings = SimulationSettings(no_projection(6), public_rows=known)
+        view = simulate(rows, [labels[:80]] * 2, rng=rng, settings=settings, **options).view()
+        for place, one in enumerate(("kernel", "gaussian")):
+            errors[place] += centred_error(rows[1], run("known-anchor", view, rng=rng, denoiser=one).rows)
+    assert errors[0] < 0.8 * errors[1]
 
 
 def rings(*, public: bool, gaussian: bool = False, sigma: float = 0.5) -> Simulation:
@@ -164,35 +209,34 @@ def test_a_mixture_of_neighbourhoods_is_a_density_and_gradient_and_laplacian_are
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng, step = np.random.default_rng(6), 1e-4
-    monkeypatch.setattr("mooring.attacks.denoising.kernel._BLOCK_NUMBERS", 20)  # several blocks
+    monkeypatch.setattr("mooring.attacks.denoising.mixtures._BLOCK_NUMBERS", 20)  # several blocks
     known, rows = 2 * rng.standard_normal((9, 3)), rng.standard_normal((5, 3))
-    means, covariances = kernel._neighbourhoods(known, 4)
-    for row, mean, covariance in zip(known, means, covariances, strict=True):
-        near = known[np.argsort(((known - row) ** 2).sum(axis=1))[:4]]
-        np.testing.assert_allclose(mean, near.mean(axis=0))
-        np.testing.assert_allclose(covariance, np.cov(near.T, bias=True))
-    found = kernel._mixture_of_neighbourhoods(rows, means, covariances)
-    parts = [multivariate_normal(m, c + np.eye(3)).pdf(rows) for m, c in zip(means, covariances, strict=True)]
-    np.testing.assert_allclose(found.log_value, np.log(sum(parts)) + 1.5 * np.log(2 * np.pi))
+    spread = np.diag([1.0, 2.0, 3.0])
+    near = find_neighbourhoods(known, spread, [4, 5])
+    assert list(near) == [4]  # of five there would have to be ten
+    covariances = np.linalg.inv(near[4].inverses) - np.eye(3) - 0.05 * spread
+    for row, mean, covariance in zip(known, near[4].means, covariances, strict=True):
+        nearest = known[np.argsort(((known - row) ** 2).sum(axis=1))[:4]]
+        np.testing.assert_allclose(mean, nearest.mean(axis=0))
+        np.testing.assert_allclose(covariance, np.cov(nearest.T, bias=True), atol=1e-12)
+    found = mix_neighbourhoods(rows, near[4])
+    normals = [
+        multivariate_normal(m, np.linalg.inv(i)).pdf(rows) for m, i in zip(near[4].means, near[4].inverses, strict=True)
+    ]
+    np.testing.assert_allclose(found.log_value, np.log(sum(normals)) + 1.5 * np.log(2 * np.pi))
     moved = np.stack(
-        [
-            [
-                kernel._mixture_of_neighbourhoods(rows + sign * step * axis, means, covariances).log_value
-                for sign in (1, -1)
-            ]
-            for axis in np.eye(3)
-        ]
+        [[mix_neighbourhoods(rows + sign * step * axis, near[4]).log_value for sign in (1, -1)] for axis in np.eye(3)]
     )
     np.testing.assert_allclose(found.gradient, (moved[:, 0] - moved[:, 1]).T / (2 * step), atol=1e-6)
     second = (moved[:, 0] + moved[:, 1] - 2 * found.log_value).sum(axis=0) / step**2
     np.testing.assert_allclose(found.laplacian, second + (found.gradient**2).sum(axis=1), atol=1e-5)
     torch = pytest.importorskip("torch")
-    there = kernel._neighbourhoods(torch.as_tensor(known), 4)
-    np.testing.assert_allclose(there[1].numpy(), covariances)
-    again = kernel._mixture_of_neighbourhoods(torch.as_tensor(rows), *there)
+    there = find_neighbourhoods(torch.as_tensor(known), torch.as_tensor(spread), [4])[4]
+    np.testing.assert_allclose(there.inverses.numpy(), near[4].inverses)
+    again = mix_neighbourhoods(torch.as_tensor(rows), there)
     np.testing.assert_allclose(again.gradient.numpy(), found.gradient)
-    monkeypatch.setattr("mooring.attacks.denoising.kernel._MOST_NUMBERS", 3 * 3 * 5)
-    np.testing.assert_allclose(kernel._neighbourhoods(known, 4)[0], means[::2])  # others' covariances would be too many
+    monkeypatch.setattr("mooring.attacks.denoising.mixtures._MOST_NUMBERS", 3 * 3 * 5)
+    np.testing.assert_allclose(find_neighbourhoods(known, spread, [4])[4].means, near[4].means[::2])  # too many numbers
 
 
 def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,17 +263,20 @@ def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so(monkeypatch:
     assert any(note.startswith("kernels: 20 neighbours of known rows, ") for note in found[shares].notes)
 
 
-def test_a_class_of_few_known_rows_has_no_neighbourhoods_and_thinned_ones_weigh_as_much() -> None:
+def test_a_class_of_few_known_rows_has_a_share_in_place_of_neighbours_and_thinned_ones_weigh_as_much() -> None:
     rng = np.random.default_rng(7)
-    rows = {k: Atoms(rng.standard_normal((n, 2)), np.zeros(n, dtype=int)) for k, n in ((0, 80), (1, 79))}
+    rows = {k: Atoms(rng.standard_normal((n, 2)), np.zeros(n, dtype=int)) for k, n in ((0, 40), (1, 39))}
     population = {-1: Population(np.zeros((2, 2)), np.stack([np.eye(2)] * 2), np.ones(2))}
     prior = kernel.KernelPrior(np.array([0, 1]), rows, {}, np.eye(2), population)
-    assert [prior.count_atoms(k, 40, 0.0) for k in (0, 1)] == [80, 1]
-    few = prior.combined(1, rows[1].rows[:3], 40, 0.0)
-    np.testing.assert_allclose(few.gradient, -rows[1].rows[:3] / 2)  # of the Gaussian of the class
-    whole = prior.combined(0, rows[0].rows, 40, 0.0).log_value
-    prior._near[0, 40] = tuple(part[::2] for part in prior._near[0, 40])
-    np.testing.assert_allclose(prior.combined(0, rows[0].rows, 40, 0.0).log_value, whole, atol=0.2)
+    assert [prior.count_atoms(k, 20, 0.0) for k in (0, 1)] == [40, 39]
+    few, wide = (prior.combined(1, rows[1].rows[:3], share, 0.0) for share in (20, 0.6))
+    np.testing.assert_array_equal(few.gradient, wide.gradient)
+    many, wide = (prior.combined(0, rows[0].rows[:3], share, 0.0) for share in (20, 0.6))
+    assert not np.allclose(many.gradient, wide.gradient, atol=0.01)
+    whole = prior.combined(0, rows[0].rows, 20, 0.0).log_value
+    near = prior._near[0][20]
+    prior._near[0][20] = Neighbourhoods(*(part[::2] for part in vars(near).values()))
+    np.testing.assert_allclose(prior.combined(0, rows[0].rows, 20, 0.0).log_value, whole, atol=0.2)
 
 
 # ----------------------------------------------------------------------------------------------------------------- grids
@@ -343,17 +390,39 @@ def test_grids_read_what_a_gaussian_blurs(h: int | None, n_public: int, most: fl
     np.testing.assert_array_equal(found.rows, again.rows)
 
 
+def test_strata_are_pairs_of_a_label_and_an_owner() -> None:
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((n, 3)) for n in (3, 2, 4, 2)]
+    labels = [np.array([5, 7, 5]), np.array([7, 7]), None, np.array([9, 5])]
+    public = PublicRows(rows[0][:2], rows[0][:2], np.array([9, 7]))
+    for known, names in ((public, [0, 3, -1]), (replace(public, labels=None), [0, 3])):
+        settings = SimulationSettings(no_projection(3), public_rows=known)
+        made = simulate(
+            rows, [np.zeros(len(part), dtype=int) for part in rows], method="aa-i-gdp", rng=rng, settings=settings
+        )
+        view = replace(made.view((0, 3), 1), labels=tuple(labels))
+        assert view.reference_owners == names
+        found = grid._strata(view, view.reference_owners)
+        owners, codes = found % 5, found // 5
+        assert owners.tolist() == [0, 0, 0, 3, 3, *([4, 4] if -1 in names else [])]
+        assert codes.tolist() == [0, 1, 0, 2, 0, *([2, 1] if -1 in names else [])]
+        assert grid._strata(view, [1]).tolist() == [6, 6]
+        assert grid._strata(view, [2]).tolist() == [2] * 4  # labels that are not known are one
+
+
 def test_grids_read_rows_of_a_participant_that_is_unlike_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its kinds of patients are others': how often it has each is told by its own rows; among participants alike, by all."""
     rng, errors, weights = np.random.default_rng(7), np.zeros((2, 2)), []
     mix, columns = latent_classes._mix, tuple(Column(f"c{k}", "category", categories=("a", "b", "c")) for k in range(6))
 
-    def pooled(weights: Any, codes: Any, labels: Any, prior_weight: float) -> Any:
-        return mix(weights, codes, labels, 1e9)
+    def pooled(weights: Any, codes: Any, labels: Any, prior_weight: float, rng: Any) -> Any:
+        mixing = mix(weights, 0 * codes, labels, prior_weight, rng)[0]
+        return np.tile(mixing[:1], (labels.size, 1)), prior_weight
 
     def recorded(*given: Any) -> Any:
-        weights.append(given[-1])
-        return mix(*given)
+        found = mix(*given)
+        weights.append(found[1])
+        return found
 
     for place, shares in enumerate(([0.98, 0.02], [0.5, 0.5])):
         for _ in range(4):
@@ -373,7 +442,8 @@ def test_grids_read_rows_of_a_participant_that_is_unlike_the_others(monkeypatch:
     split = weights.index(np.inf)
     assert errors[0, 0] < 0.95 * errors[0, 1]
     assert errors[1, 0] < 1.01 * errors[1, 1]
-    assert weights[split - 1] < 30 < 100 < weights[-2]
+    assert weights[split - 1] < 12  # and not what probabilities under noise suggest, which are alike
+    assert weights[-2] > 60
 
 
 def test_options_are_drawn_by_their_weights_however_unlikely_all_are() -> None:

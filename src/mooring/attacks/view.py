@@ -145,7 +145,7 @@ class CollusionView:
 
     @property
     def reference_owners(self) -> list[int]:
-        """Whose `reference_rows` are: the colluders', and −1 for the public ones."""
+        """Whose `reference_records` are, in their order: the colluders, and −1 for the public rows."""
         public = [_PUBLIC] * (len(self._references) - len(self.colluders))
         return [*(colluder.index for colluder in self.colluders), *public]
 

@@ -6,9 +6,10 @@ audit without it would make private-data noise look safer than it is.
 
 Legend: x ~ N(μ_k, Σ_k), x̂ = x + ε, ε ~ N(0, σ² I + E):  E[x | x̂] = μ_k + Σ_k (Σ_k + σ² I + E)⁻¹ (x̂ − μ_k).
 
-Participants may differ, and μ_k is known from N_k rows only: the target's n_k rows of class k have the mean μ_k + δ_k with
-δ_k ~ N(0, (t + 1/N_k) Σ_k). The mean of the rebuilt rows tells δ_k up to an error of covariance (Σ_k + σ² I) / n_k + E: a
-wrong map moves all rows alike. t is the same for all classes, and zero unless they lie farther off than luck explains.
+Participants may differ, and μ_k is known from few rows: the target's n_k rows of class k have the mean μ_k + δ_k with
+δ_k ~ N(0, (t + 1/N_k) Σ_k), N_k the rows behind μ_k, of which those with noise count for less. The mean of the rebuilt rows
+tells δ_k up to an error of covariance (Σ_k + σ² I) / n_k + E, as if a wrong map moved all rows alike. t is the same for all
+classes, and zero unless they lie farther off than luck explains.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import numpy.typing as npt
 from mooring.attacks.class_moments import ClassMoments, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, transpose
+from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, to_numpy, transpose
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _ROUNDS = 30
 _BEYOND_LUCK = 2.0  # standard deviations
+_TINY = 1e-300
+Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +40,8 @@ class Population:
     """Of shape (K, h)."""
     covariances: Array
     """Of shape (K, h, h)."""
-    counts: npt.NDArray[np.float64]
-    """Of shape (K,): rows behind each; at least 1."""
+    counts: Counts
+    """Of shape (K,): how many rows without noise would tell as much of each mean; at least 1."""
 
     def seen_through(self, symmetric: Array) -> Population:
         """The same of rows that are multiplied by a symmetric matrix."""
@@ -46,6 +49,8 @@ class Population:
 
     def estimate_shift(self, rows: Array, codes: Codes, *, noise: Array, map_error: Array) -> Array:
         """How far the means of a participant's classes lie from these, by its own rows: E[δ_k], one row for each of them.
+
+        Zero where t is: they are no farther off than luck explains.
 
         Parameters
         ----------
@@ -67,8 +72,9 @@ class Population:
         luck = gap.shape[0] * gap.shape[1]  # the expected sum of the squares below; their variance is twice that
         beyond = float(xp.sum(gap * xp.linalg.solve(expected, gap))) - luck - _BEYOND_LUCK * (2 * luck) ** 0.5
         scale = float(xp.sum(xp.linalg.diagonal(xp.linalg.solve(expected, spread))))
-        share = beyond / scale if beyond > 0 < scale else 0.0
-        between = (share + known) * spread
+        if beyond <= 0 or scale <= 0:
+            return 0 * rows
+        between = (beyond / scale + known) * spread
         shifts = (between @ xp.linalg.solve(between + error, gap))[..., 0]
         return shifts[indices_beside(places, rows), :]
 
@@ -147,7 +153,9 @@ def class_priors(population: ClassMoments, noise_variance: float) -> Population:
     known = like(population.counts > 0, population.means)
     means = xp.where(known[:, None] > 0, population.means, population.overall_mean)
     covariances = xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
-    return Population(means, covariances, np.maximum(population.counts, 1))
+    return Population(
+        means, covariances, _count_as_known(0 * population.counts, population.counts, covariances, noise_variance)
+    )
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
@@ -222,8 +230,13 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
     spread = weighted_sum(like(both.counts / n, means), centred[:, :, None] * centred[:, None, :])
     seen = like(both.counts > 0, means)
     uncertain = like(1 + 1 / np.maximum(both.counts, 1), means)[:, None, None]
-    return Population(
-        xp.where(seen[:, None] > 0, means, overall),
-        xp.where(seen[:, None, None] > 0, uncertain * classes, within + spread),
-        np.maximum(both.counts, 1),
-    )
+    covariances = xp.where(seen[:, None, None] > 0, uncertain * classes, within + spread)
+    counted = _count_as_known(known.counts, noisy.counts, covariances, noise_variance)
+    return Population(xp.where(seen[:, None] > 0, means, overall), covariances, counted)
+
+
+def _count_as_known(known: Counts, noisy: Counts, covariances: Array, noise_variance: float) -> Counts:
+    """How many rows without noise tell as much of a mean as these, over all directions together; at least 1."""
+    variances = to_numpy(namespace_of(covariances).linalg.diagonal(covariances)).mean(axis=-1)
+    share = variances / np.maximum(variances + noise_variance, _TINY)
+    return np.asarray(np.maximum(known + share * noisy, 1.0))

@@ -17,8 +17,9 @@ number of neighbours are chosen by Stein's unbiased estimate of the risk of f = 
     ‖x̂ − f‖² + 2 tr(N ∂f/∂x̂) − tr N,
 
 which needs no true row; 0 leaves the set out, and without both a class is a Gaussian. The trace is exact: with
-f = x̂ + N ∇ log p(x̂) it is a Laplacian. All of it is computed in coordinates in which N = I, and where participants differ,
-about the target's own class means (`Population.estimate_shift`).
+f = x̂ + N ∇ log p(x̂) it is a Laplacian. All of it is computed in coordinates in which N = I. Where the target's class means
+are unlike the others' (`Population.estimate_shift`), atoms move with them if by that estimate this pays: a class may also
+lie elsewhere because it has other shares of the same kinds of rows.
 """
 
 from __future__ import annotations
@@ -32,60 +33,27 @@ import numpy as np
 from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising.gaussian import Population, fit_population, fit_to_noisy_rows, split_error
+from mooring.attacks.denoising.mixtures import (
+    Atoms,
+    Density,
+    Neighbourhoods,
+    find_neighbourhoods,
+    mix_atoms,
+    mix_neighbourhoods,
+)
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import identity_like, indices_beside, like, namespace_of, solve
+from mooring.geometry.backend import identity_like, indices_beside, namespace_of, solve
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
-_SHARES_OF_KNOWN = (0.0, 0.3, 0.6, 0.85, 20, 80)  # c² for rows that are known; above 1, how many neighbours
+_SHARES_OF_KNOWN = (0.0, 0.3, 0.6, 0.9, 20, 80)  # c² for rows that are known; above 1, how many neighbours
 _SHARES_OF_OTHERS = (0.0, 0.5, 0.8, 0.95)  # and for other participants' denoised rows
 _FOLDS = 2
 _MOST_SCORED = 600
 _MOST_ATOMS = 4096  # of a class
-_MOST_NUMBERS = 2**21  # of their covariances
-_OF_CLASS = 0.05  # of its covariance, that is added to that of neighbours
-_BLOCK_NUMBERS = 2**22
-_HIDDEN = -1e300
+_SHARE_OF_FEW = 0.6  # c² of a class of too few known rows to have neighbours
 _TARGET = -1  # the fold of which the target alone is left out
-
-
-@dataclass(frozen=True, eq=False)
-class Atoms:
-    """Rows of one class in whitened coordinates, and which of the other participants each is of."""
-
-    rows: Array
-    owners: Codes
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """What one mixture says of n rows, up to a factor that all rows and mixtures share."""
-
-    log_value: Array
-    """Of shape (n,)."""
-    gradient: Array
-    """∇ log p, of shape (n, h): the posterior mean less the row."""
-    laplacian: Array
-    """Of shape (n,): ∆p / p."""
-
-    def plus(self, other: Density) -> Density:
-        """The sum of both densities."""
-        xp = namespace_of(self.log_value)
-        top = xp.maximum(self.log_value, other.log_value)
-        own, theirs = xp.exp(self.log_value - top), xp.exp(other.log_value - top)
-        share = own / (own + theirs)
-        return Density(
-            top + xp.log(own + theirs),
-            share[:, None] * self.gradient + (1 - share)[:, None] * other.gradient,
-            share * self.laplacian + (1 - share) * other.laplacian,
-        )
-
-    def risk(self) -> float:
-        """Stein's estimate of Σ ‖f − x‖², in units of the noise."""
-        xp = namespace_of(self.log_value)
-        squares = xp.sum(self.gradient * self.gradient, axis=1)
-        return float(xp.sum(2 * self.laplacian - squares)) + float(np.prod(self.gradient.shape))
 
 
 def denoise_by_kernels(
@@ -112,20 +80,29 @@ def denoise_by_kernels(
     if float(xp.min(values)) <= 1e-9 * float(xp.max(values)):
         raise DoesNotApply("In some directions the rebuilt rows carry no error: there is nothing to weigh atoms by.")
     whiten, unwhiten = ((axes * power) @ axes.T for power in (values**-0.5, values**0.5))
-    prior = KernelPrior.of(reconstruction, view, whiten)
+    prior, scaled = KernelPrior.of(reconstruction, view, whiten), rows @ whiten
     errors = {"noise": whiten @ noise @ whiten, "map_error": whiten @ map_error @ whiten}
-    shift = prior.populations[_TARGET].estimate_shift(rows @ whiten, prior.codes, **errors)
-    scaled, result, evidence = rows @ whiten - shift, xp.empty_like(rows), xp.empty_like(rows[:, 0])
-    shares = prior.choose_shares(scaled)
-    for k in np.unique(prior.codes):
-        members = indices_beside(np.flatnonzero(prior.codes == k), rows)
-        own = scaled[members, :]
-        found = prior.combined(int(k), own, *shares)
-        result[members, :] = (own + found.gradient + shift[members, :]) @ unwhiten
-        evidence[members] = found.log_value - float(np.log(prior.count_atoms(int(k), *shares)))
+    shift = prior.populations[_TARGET].estimate_shift(scaled, prior.codes, **errors)
+    differs = float(xp.max(xp.abs(shift))) > 0
+    tried = [prior.denoise(scaled, one, alone=differs) for one in (0 * shift, *([shift] if differs else []))]
+    best = min(tried, key=lambda one: one.risk)
+    shares, result, evidence = best.shares, best.rows @ unwhiten, best.evidence
     known = f"c² = {shares[0]:g}" if shares[0] <= 1 else f"{shares[0]} neighbours"
     note = f"kernels: {known} of known rows, {shares[1]:g} of others'"
     return replace(reconstruction, rows=result, evidence=evidence, notes=(*reconstruction.notes, note))
+
+
+@dataclass(frozen=True, eq=False)
+class Denoised:
+    """The target's rows by one choice of kernels."""
+
+    rows: Array
+    evidence: Array
+    """Log density of each row."""
+    shares: tuple[float, float]
+    """As `KernelPrior.combined` takes them."""
+    risk: float
+    """Stein's estimate over the target's rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +119,8 @@ class KernelPrior:
     populations: Mapping[int, Population]
     """By fold of participants: fitted to all rows but the target's and those of the fold. −1 leaves out the target
     alone."""
-    _near: dict[tuple[int, int], tuple[Array, Array]] = field(default_factory=dict, repr=False)
-    """By class and number of neighbours: their means and covariances."""
+    _near: dict[int, dict[int, Neighbourhoods]] = field(default_factory=dict, repr=False)
+    """By class and number of neighbours."""
 
     @classmethod
     def of(cls, reconstruction: Reconstruction, view: CollusionView, whiten: Array) -> KernelPrior:
@@ -202,6 +179,27 @@ class KernelPrior:
             {fold: one.seen_through(whiten) for fold, one in populations.items()},
         )
 
+    def denoise(self, rows: Array, shift: Array, *, alone: bool) -> Denoised:
+        """Denoise the target's whitened rows by the shares that Stein's estimate prefers.
+
+        Parameters
+        ----------
+        rows, shift : arrays of shape (n, h)
+            Atoms move by `shift`, a row each.
+        alone : bool
+            Whether shares are chosen by the target's rows alone, and not by others', too.
+        """
+        xp, own = namespace_of(rows), rows - shift
+        shares = self.choose_shares(own, alone=alone)
+        result, evidence, risk = xp.empty_like(rows), xp.empty_like(rows[:, 0]), 0.0
+        for k in np.unique(self.codes):
+            members = indices_beside(np.flatnonzero(self.codes == k), rows)
+            found = self.combined(int(k), own[members, :], *shares)
+            result[members, :] = rows[members, :] + found.gradient
+            evidence[members] = found.log_value - float(np.log(self.count_atoms(int(k), *shares)))
+            risk += found.risk()
+        return Denoised(result, evidence, shares, risk)
+
     def combined(self, k: int, rows: Array, of_known: float, of_others: float) -> Density:
         """The density of class k with these shares; without atoms, that of the Gaussian.
 
@@ -213,7 +211,8 @@ class KernelPrior:
             Whitened.
         of_known, of_others : float
             Share c² of a class's covariance that lies between atoms of known rows, and of other participants' rows,
-            rather than around each; 0 leaves these atoms out. Above 1, how many neighbours a known row has.
+            rather than around each; 0 leaves these atoms out. Above 1, how many neighbours a known row has; a class of
+            fewer than twice as many known rows has a c² then, too.
         """
         return _sum(self._known(k, rows, of_known), self._others(k, rows, of_others, None)) or self._gaussian(k, rows)
 
@@ -227,15 +226,15 @@ class KernelPrior:
         of_known, of_others : float
             Shares as in `combined`; 0 leaves these atoms out.
         """
-        known = self.known[k].owners.size if self._uses_known(k, of_known) else 0
+        known = self.known[k].owners.size if of_known > 0 and k in self.known else 0
         return known + (self.others[k].owners.size if of_others > 0 and k in self.others else 0) or 1
 
-    def choose_shares(self, rows: Array) -> tuple[float, float]:
-        """The c² of both sets of atoms that Stein's estimate prefers, over the target's rows and the others'."""
+    def choose_shares(self, rows: Array, *, alone: bool = False) -> tuple[float, float]:
+        """What `combined` takes, as Stein's estimate prefers, over the target's rows and, unless `alone`, over others'."""
         of_known = _SHARES_OF_KNOWN if self.known else (0.0,)
         of_others = _SHARES_OF_OTHERS if self.others else (0.0,)
         risks = np.zeros((len(of_known), len(of_others)))
-        for k, scored, owners, fold in self._scored(rows):
+        for k, scored, owners, fold in self._scored(rows, alone=alone):
             gaussian = self._gaussian(k, scored, fold)
             theirs = [self._others(k, scored, share, owners, fold) for share in of_others]
             for i, share in enumerate(of_known):
@@ -244,9 +243,9 @@ class KernelPrior:
         best, theirs_best = np.unravel_index(int(risks.argmin()), risks.shape)
         return of_known[int(best)], of_others[int(theirs_best)]
 
-    def _scored(self, rows: Array) -> Iterator[tuple[int, Array, Codes, int]]:
+    def _scored(self, rows: Array, *, alone: bool) -> Iterator[tuple[int, Array, Codes, int]]:
         """Rows to compare shares by, class by class: the target's, and where their noise is the same, others'."""
-        folds = [fold for fold in self.populations if fold != _TARGET and self._has_same_noise]
+        folds = [fold for fold in self.populations if fold != _TARGET and self._has_same_noise and not alone]
         n_others = sum(one.owners.size for one in self.others.values()) if folds else 0
         step = 1 + n_others // _MOST_SCORED
         for k in np.unique(self.codes):
@@ -269,24 +268,24 @@ class KernelPrior:
 
     def _gaussian(self, k: int, rows: Array, fold: int = _TARGET) -> Density:
         mean, covariance = self._moments(k, fold)
-        return _mixture(rows, Atoms(mean[None, :], np.zeros(1, dtype=np.intp)), covariance, None)
-
-    def _uses_known(self, k: int, share: float) -> bool:
-        """Whether class k has known rows, and if they are to have neighbours, enough of them."""
-        return share > 0 and k in self.known and (share <= 1 or self.known[k].owners.size >= 2 * share)
+        return mix_atoms(rows, Atoms(mean[None, :], np.zeros(1, dtype=np.intp)), covariance, None)
 
     def _known(self, k: int, rows: Array, share: float, fold: int = _TARGET) -> Density | None:
-        if not self._uses_known(k, share):
+        if share == 0 or k not in self.known:
             return None
-        mean, covariance = self._moments(k, fold)
         if share > 1:
-            if (k, int(share)) not in self._near:
-                self._near[k, int(share)] = _neighbourhoods(self.known[k].rows, int(share))
-            means, around = self._near[k, int(share)]
-            found = _mixture_of_neighbourhoods(rows, means, around + _OF_CLASS * covariance)
-            return replace(found, log_value=found.log_value + float(np.log(self.known[k].owners.size / means.shape[0])))
+            if k not in self._near:
+                numbers = [int(one) for one in _SHARES_OF_KNOWN if one > 1]
+                self._near[k] = find_neighbourhoods(self.known[k].rows, self._moments(k, _TARGET)[1], numbers)
+            if int(share) in self._near[k]:
+                near = self._near[k][int(share)]
+                found = mix_neighbourhoods(rows, near)
+                thinned = self.known[k].owners.size / near.means.shape[0]
+                return replace(found, log_value=found.log_value + float(np.log(thinned)))
+            share = _SHARE_OF_FEW
+        mean, covariance = self._moments(k, fold)
         atoms = replace(self.known[k], rows=mean + share**0.5 * (self.known[k].rows - mean))
-        return _mixture(rows, atoms, (1 - share) * covariance, None)
+        return mix_atoms(rows, atoms, (1 - share) * covariance, None)
 
     def _others(self, k: int, rows: Array, share: float, owners: Codes | None, fold: int = _TARGET) -> Density | None:
         """The same for the others' rows, denoised; none is compared with rows of its own owner."""
@@ -296,80 +295,11 @@ class KernelPrior:
         gain = solve(covariance + self.noise, covariance)
         spread = covariance @ gain
         atoms = replace(self.others[k], rows=mean + share**0.5 * ((self.others[k].rows - mean) @ gain))
-        return _mixture(rows, atoms, covariance - share * (spread + spread.T) / 2, owners)
+        return mix_atoms(rows, atoms, covariance - share * (spread + spread.T) / 2, owners)
 
 
 def _sum(first: Density | None, second: Density | None) -> Density | None:
     return first.plus(second) if first is not None and second is not None else first or second
-
-
-def _mixture(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> Density:
-    """A Gaussian of this covariance at every atom, with noise of unit covariance."""
-    xp = namespace_of(rows)
-    S = kernel + identity_like(kernel)
-    inverse = solve(S, identity_like(S))
-    scaled = atoms.rows @ inverse
-    squares = xp.sum(scaled * atoms.rows, axis=1) / 2
-    bends = xp.sum(scaled * scaled, axis=1)  # |S⁻¹ a|²
-    level = -xp.linalg.slogdet(S)[1] / 2
-    step = max(1, _BLOCK_NUMBERS // atoms.rows.shape[0])
-    parts = []
-    for start in range(0, max(1, rows.shape[0]), step):
-        own = rows[start : start + step, :]
-        turned = own @ inverse
-        logs = own @ scaled.T - squares
-        if owners is not None:
-            same = owners[start : start + step, None] == atoms.owners
-            logs = xp.where(like(same, logs) > 0, _HIDDEN, logs)
-        top = xp.max(logs, axis=1)
-        weights = xp.exp(logs - top[:, None])
-        total = xp.sum(weights, axis=1)
-        weights = weights / total[:, None]
-        middle = weights @ scaled  # S⁻¹ ā
-        gradient = middle - turned
-        # ∆p / p = Σ_j w_j |S⁻¹ (a_j − x)|² − tr S⁻¹
-        bent = weights @ bends - 2 * xp.sum(middle * turned, axis=1) + xp.sum(turned * turned, axis=1)
-        value = top + xp.log(total) - xp.sum(own * turned, axis=1) / 2 + level
-        parts.append((value, gradient, bent - xp.sum(xp.linalg.diagonal(inverse))))
-    return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
-
-
-def _neighbourhoods(rows: Array, n_neighbours: int) -> tuple[Array, Array]:
-    """Mean and covariance of the nearest rows of each row; of some rows, where all covariances would be too large."""
-    xp, h = namespace_of(rows), rows.shape[1]
-    some = rows[:: 1 + rows.shape[0] * h**2 // _MOST_NUMBERS, :]
-    distances = xp.sum(rows * rows, axis=1) - 2 * some @ rows.T
-    nearest = xp.argsort(distances, axis=1)[:, :n_neighbours]
-    means, covariances = xp.empty_like(some), xp.empty((some.shape[0], h, h), dtype=rows.dtype, device=rows.device)
-    step = max(1, _BLOCK_NUMBERS // (n_neighbours * h))
-    for start in range(0, some.shape[0], step):
-        at = slice(start, start + step)
-        near = xp.reshape(rows[xp.reshape(nearest[at, :], (-1,)), :], (-1, n_neighbours, h))
-        means[at, :] = xp.mean(near, axis=1)
-        off = near - means[at, None, :]
-        covariances[at, :, :] = xp.matrix_transpose(off) @ off / n_neighbours
-    return means, covariances
-
-
-def _mixture_of_neighbourhoods(rows: Array, means: Array, covariances: Array) -> Density:
-    """A Gaussian of its own covariance at every mean, with noise of unit covariance."""
-    xp = namespace_of(rows)
-    S = covariances + identity_like(covariances[0, ...])
-    inverse, levels = xp.linalg.inv(S), -xp.linalg.slogdet(S)[1] / 2
-    traces = xp.sum(xp.linalg.diagonal(inverse), axis=1)
-    step = max(1, _BLOCK_NUMBERS // int(np.prod(means.shape)))
-    parts = []
-    for start in range(0, max(1, rows.shape[0]), step):
-        off = means[:, None, :] - rows[None, start : start + step, :]
-        turned = off @ inverse
-        logs = levels[:, None] - xp.sum(off * turned, axis=2) / 2
-        top = xp.max(logs, axis=0)
-        weights = xp.exp(logs - top)
-        total = xp.sum(weights, axis=0)
-        weights = weights / total
-        bent = xp.sum(weights * (xp.sum(turned * turned, axis=2) - traces[:, None]), axis=0)
-        parts.append((top + xp.log(total), xp.sum(weights[:, :, None] * turned, axis=0), bent))
-    return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
 
 
 def _by_class(rows: Array, codes: Codes, owners: Codes, classes: Codes) -> dict[int, Atoms]:

@@ -102,7 +102,7 @@ def fit_latent_classes(
     prior_weight = _FIRST_PRIOR_WEIGHT
     for _ in range(_ROUNDS):
         weights, marginals = model.components(likelihoods, codes)
-        mixing, prior_weight = _mix(weights, codes, labels, prior_weight)
+        mixing, prior_weight = _mix(weights, codes, labels, prior_weight, rng)
         counts = [
             table * ((weights / marginal).T @ own)
             for own, table, marginal in zip(likelihoods, model.tables, marginals, strict=True)
@@ -117,18 +117,35 @@ def fit_latent_classes(
     return model
 
 
-def _mix(weights: Matrix, codes: Codes, labels: Codes, prior_weight: float) -> tuple[Matrix, float]:
-    """Probabilities of the components in each stratum, by those of its rows; and how much the prior weighs."""
-    counts = np.zeros((labels.size, weights.shape[1]))
+def _mix(
+    weights: Matrix, codes: Codes, labels: Codes, prior_weight: float, rng: np.random.Generator
+) -> tuple[Matrix, float]:
+    """Probabilities of the components in each stratum, by those of its rows; and how much the prior weighs.
+
+    The weight is fitted to components that are drawn: probabilities under noise are alike in all strata, whatever these are.
+
+    Parameters
+    ----------
+    weights : array of shape (n, n_components)
+        Probabilities of each row's components.
+    codes : numpy.ndarray of shape (n,)
+    labels : numpy.ndarray of shape (n_strata,)
+        As for `fit_latent_classes`.
+    prior_weight : float
+        Before.
+    """
+    counts, drawn = np.zeros((2, labels.size, weights.shape[1]))
     np.add.at(counts, codes, weights)
     by_label = np.tile(_LABEL_WEIGHT * weights.mean(axis=0), (int(labels.max()) + 1, 1))
     np.add.at(by_label, labels, counts)
     prior = np.maximum(by_label / by_label.sum(axis=1, keepdims=True), _TINY)[labels]
-    sizes = counts.sum(axis=1)
+    below = weights.cumsum(axis=1)[:, :-1] < rng.random((weights.shape[0], 1))
+    np.add.at(drawn, (codes, below.sum(axis=1)), 1.0)
+    sizes = drawn.sum(axis=1)
     seen, least, most = sizes > 0, *_PRIOR_WEIGHTS
     for _ in range(_PRIOR_ROUNDS):
         start = prior_weight * prior[seen]
-        gain = (prior[seen] * (psi(counts[seen] + start) - psi(start))).sum()
+        gain = (prior[seen] * (psi(drawn[seen] + start) - psi(start))).sum()
         prior_weight *= float(gain / (psi(sizes[seen] + prior_weight) - psi(prior_weight)).sum())
         prior_weight = min(max(prior_weight, least), most)
     mixing = counts + prior_weight * prior

@@ -1,0 +1,166 @@
+"""Mixtures of Gaussians as densities of rows with noise of unit covariance, with what Stein's estimate of a risk needs.
+
+Legend: x a row, p its density with the noise in it, S = L + I the covariance of a Gaussian L with the noise. The posterior
+mean of the row without noise is x + ∇ log p(x); its risk follows from |∇ log p|² and ∆p / p (see `kernel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mooring.attacks.view import Codes
+from mooring.geometry.backend import device_of, identity_like, like, namespace_of, solve
+from mooring.typing import Array
+
+_MOST_NUMBERS = 2**21  # of the covariances of neighbourhoods
+_OF_CLASS = 0.05  # of its covariance, that is added to that of neighbours
+_BLOCK_NUMBERS = 2**22
+_HIDDEN = -1e300
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Rows of one class in whitened coordinates, and which of the other participants each is of."""
+
+    rows: Array
+    owners: Codes
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """What one mixture says of n rows, up to a factor that all rows and mixtures share."""
+
+    log_value: Array
+    """Of shape (n,)."""
+    gradient: Array
+    """∇ log p, of shape (n, h): the posterior mean less the row."""
+    laplacian: Array
+    """Of shape (n,): ∆p / p."""
+
+    def plus(self, other: Density) -> Density:
+        """The sum of both densities."""
+        xp = namespace_of(self.log_value)
+        top = xp.maximum(self.log_value, other.log_value)
+        own, theirs = xp.exp(self.log_value - top), xp.exp(other.log_value - top)
+        share = own / (own + theirs)
+        return Density(
+            top + xp.log(own + theirs),
+            share[:, None] * self.gradient + (1 - share)[:, None] * other.gradient,
+            share * self.laplacian + (1 - share) * other.laplacian,
+        )
+
+    def risk(self) -> float:
+        """Stein's estimate of Σ ‖f − x‖², in units of the noise."""
+        xp = namespace_of(self.log_value)
+        squares = xp.sum(self.gradient * self.gradient, axis=1)
+        return float(xp.sum(2 * self.laplacian - squares)) + float(np.prod(self.gradient.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhoods:
+    """Gaussians at the means of rows and their nearest ones, with noise of unit covariance: all that densities need."""
+
+    means: Array
+    """Of shape (m, h)."""
+    inverses: Array
+    """Of shape (m, h, h): of covariances."""
+    levels: Array
+    """Of shape (m,): −½ log det of covariances."""
+
+
+def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> Density:
+    """The density of Gaussians of one covariance at atoms.
+
+    Parameters
+    ----------
+    rows : array of shape (n, h)
+    atoms : Atoms
+    kernel : array of shape (h, h)
+        The covariance, L.
+    owners : numpy.ndarray of shape (n,), optional
+        Of the rows: none is compared with atoms of its own owner.
+    """
+    xp = namespace_of(rows)
+    S = kernel + identity_like(kernel)
+    inverse = solve(S, identity_like(S))
+    scaled = atoms.rows @ inverse
+    squares = xp.sum(scaled * atoms.rows, axis=1) / 2
+    bends = xp.sum(scaled * scaled, axis=1)  # |S⁻¹ a|²
+    level = -xp.linalg.slogdet(S)[1] / 2
+    step = max(1, _BLOCK_NUMBERS // atoms.rows.shape[0])
+    parts = []
+    for start in range(0, max(1, rows.shape[0]), step):
+        own = rows[start : start + step, :]
+        turned = own @ inverse
+        logs = own @ scaled.T - squares
+        if owners is not None:
+            same = owners[start : start + step, None] == atoms.owners
+            logs = xp.where(like(same, logs) > 0, _HIDDEN, logs)
+        top = xp.max(logs, axis=1)
+        weights = xp.exp(logs - top[:, None])
+        total = xp.sum(weights, axis=1)
+        weights = weights / total[:, None]
+        middle = weights @ scaled  # S⁻¹ ā
+        gradient = middle - turned
+        # ∆p / p = Σ_j w_j |S⁻¹ (a_j − x)|² − tr S⁻¹
+        bent = weights @ bends - 2 * xp.sum(middle * turned, axis=1) + xp.sum(turned * turned, axis=1)
+        value = top + xp.log(total) - xp.sum(own * turned, axis=1) / 2 + level
+        parts.append((value, gradient, bent - xp.sum(xp.linalg.diagonal(inverse))))
+    return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
+
+
+def find_neighbourhoods(rows: Array, covariance: Array, numbers: Sequence[int]) -> dict[int, Neighbourhoods]:
+    """The neighbourhoods of a class's rows, by number of neighbours: those of which there are at least twice as many rows.
+
+    Of some rows, where the covariances of all would be too large.
+
+    Parameters
+    ----------
+    rows : array of shape (n, h)
+    covariance : array of shape (h, h)
+        That of the class.
+    numbers : sequence of int
+    """
+    xp, (n, h) = namespace_of(rows), rows.shape
+    numbers = [number for number in numbers if n >= 2 * number]
+    if not numbers:
+        return {}
+    centred = rows - xp.mean(rows, axis=0)
+    some = slice(None, None, 1 + n * h**2 // _MOST_NUMBERS)
+    distances = xp.sum(centred * centred, axis=1) - 2 * centred[some, :] @ centred.T
+    nearest = xp.argsort(distances, axis=1)[:, : max(numbers)]
+    rest, found, m = identity_like(covariance) + _OF_CLASS * covariance, {}, nearest.shape[0]
+    for number in numbers:
+        means = xp.empty_like(rows[some, :])
+        covariances = xp.empty((m, h, h), dtype=rows.dtype, device=device_of(rows))
+        step = max(1, _BLOCK_NUMBERS // (number * h))
+        for start in range(0, m, step):
+            at = slice(start, start + step)
+            near = xp.reshape(rows[xp.reshape(nearest[at, :number], (-1,)), :], (-1, number, h))
+            means[at, :] = xp.mean(near, axis=1)
+            off = near - means[at, None, :]
+            covariances[at, :, :] = xp.matrix_transpose(off) @ off / number + rest
+        found[number] = Neighbourhoods(means, xp.linalg.inv(covariances), -xp.linalg.slogdet(covariances)[1] / 2)
+    return found
+
+
+def mix_neighbourhoods(rows: Array, near: Neighbourhoods) -> Density:
+    """The density of Gaussians at means of neighbourhoods, each of its own covariance."""
+    xp = namespace_of(rows)
+    traces = xp.sum(xp.linalg.diagonal(near.inverses), axis=1)
+    step = max(1, _BLOCK_NUMBERS // int(np.prod(near.means.shape)))
+    parts = []
+    for start in range(0, max(1, rows.shape[0]), step):
+        off = near.means[:, None, :] - rows[None, start : start + step, :]
+        turned = off @ near.inverses
+        logs = near.levels[:, None] - xp.sum(off * turned, axis=2) / 2
+        top = xp.max(logs, axis=0)
+        weights = xp.exp(logs - top)
+        total = xp.sum(weights, axis=0)
+        weights = weights / total
+        bent = xp.sum(weights * (xp.sum(turned * turned, axis=2) - traces[:, None]), axis=0)
+        parts.append((top + xp.log(total), xp.sum(weights[:, :, None] * turned, axis=0), bent))
+    return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
