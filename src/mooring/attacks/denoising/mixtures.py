@@ -15,7 +15,7 @@ from mooring.attacks.view import Codes
 from mooring.geometry.backend import device_of, identity_like, like, namespace_of, solve
 from mooring.typing import Array
 
-_MOST_NUMBERS = 2**21  # of the covariances of neighbourhoods
+_MOST_NUMBERS = 2**20  # of the covariances of neighbourhoods
 _OF_CLASS = 0.05  # of its covariance, that is added to that of neighbours
 _BLOCK_NUMBERS = 2**22
 _HIDDEN = -1e300
