@@ -517,7 +517,7 @@ def test_tables_are_attacked_through_every_denoiser_and_the_envelope_is_never_we
             assert np.isfinite(list(found.values())).all()
             assert (sign * part.envelope(kind) <= found["denoised"]).all()
     columns = results.where(method="aa-i-gdp-data-noise")  # cells have few values, which a Gaussian does not know
-    assert (columns["error:known-anchor+grid"] < columns["error:known-anchor+denoised"]).all()
+    assert columns["error:known-anchor+grid"].mean() < 0.98 * columns["error:known-anchor+denoised"].mean()
 
 
 def test_attackers_of_a_table_know_its_columns_and_the_public_rows(hospitals: Path) -> None:
