@@ -9,7 +9,7 @@ Legend: x ~ N(μ_k, Σ_k), x̂ = x + ε, ε ~ N(0, σ² I + E):  E[x | x̂] = μ
 Participants may differ, and μ_k is known from few rows: the target's n_k rows of class k have the mean μ_k + δ_k with
 δ_k ~ N(0, (t + 1/N_k) Σ_k), N_k the rows behind μ_k, of which those with noise count for less. The mean of the rebuilt rows
 tells δ_k up to an error of covariance (Σ_k + σ² I) / n_k + E, as if a wrong map moved all rows alike. t is the same for all
-classes, and zero unless they lie farther off than luck explains.
+classes, and zero unless they lie farther off than chance explains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _ROUNDS = 30
-_BEYOND_LUCK = 2.0  # standard deviations
+_BEYOND_CHANCE = 2.0  # standard deviations
 _TINY = 1e-300
 Counts = npt.NDArray[np.float64]
 
@@ -43,14 +43,14 @@ class Population:
     counts: Counts
     """Of shape (K,): how many rows without noise would tell as much of each mean; at least 1."""
 
-    def seen_through(self, symmetric: Array) -> Population:
+    def transformed_by(self, symmetric: Array) -> Population:
         """The same of rows that are multiplied by a symmetric matrix."""
         return replace(self, means=self.means @ symmetric, covariances=symmetric @ self.covariances @ symmetric)
 
     def estimate_shift(self, rows: Array, codes: Codes, *, noise: Array, map_error: Array) -> Array:
         """How far the means of a participant's classes lie from these, by its own rows: E[δ_k], one row for each of them.
 
-        Zero where t is: they are no farther off than luck explains.
+        Zero where the differences are within chance (t = 0).
 
         Parameters
         ----------
@@ -69,8 +69,8 @@ class Population:
         gap = (own.means - self.means[chosen, :])[..., None]
         error = (spread + noise) / like(sizes, rows)[:, None, None] + map_error
         expected = error + known * spread
-        luck = gap.shape[0] * gap.shape[1]  # the expected sum of the squares below; their variance is twice that
-        beyond = float(xp.sum(gap * xp.linalg.solve(expected, gap))) - luck - _BEYOND_LUCK * (2 * luck) ** 0.5
+        freedom = gap.shape[0] * gap.shape[1]  # degrees of freedom of the sum of squares below
+        beyond = float(xp.sum(gap * xp.linalg.solve(expected, gap))) - freedom - _BEYOND_CHANCE * (2 * freedom) ** 0.5
         scale = float(xp.sum(xp.linalg.diagonal(xp.linalg.solve(expected, spread))))
         if beyond <= 0 or scale <= 0:
             return 0 * rows
@@ -154,7 +154,7 @@ def class_priors(population: ClassMoments, noise_variance: float) -> Population:
     means = xp.where(known[:, None] > 0, population.means, population.overall_mean)
     covariances = xp.where(known[:, None, None] > 0, priors[:-1, ...], priors[-1:, ...])
     return Population(
-        means, covariances, _count_as_known(0 * population.counts, population.counts, covariances, noise_variance)
+        means, covariances, _effective_counts(0 * population.counts, population.counts, covariances, noise_variance)
     )
 
 
@@ -231,11 +231,11 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
     seen = like(both.counts > 0, means)
     uncertain = like(1 + 1 / np.maximum(both.counts, 1), means)[:, None, None]
     covariances = xp.where(seen[:, None, None] > 0, uncertain * classes, within + spread)
-    counted = _count_as_known(known.counts, noisy.counts, covariances, noise_variance)
+    counted = _effective_counts(known.counts, noisy.counts, covariances, noise_variance)
     return Population(xp.where(seen[:, None] > 0, means, overall), covariances, counted)
 
 
-def _count_as_known(known: Counts, noisy: Counts, covariances: Array, noise_variance: float) -> Counts:
+def _effective_counts(known: Counts, noisy: Counts, covariances: Array, noise_variance: float) -> Counts:
     """How many rows without noise tell as much of a mean as these, over all directions together; at least 1."""
     variances = to_numpy(namespace_of(covariances).linalg.diagonal(covariances)).mean(axis=-1)
     share = variances / np.maximum(variances + noise_variance, _TINY)

@@ -176,7 +176,7 @@ class KernelPrior:
             _by_class(view.reference_rows @ whiten, known_codes, np.zeros_like(known_codes), classes),
             others,
             view.data_noise_scale**2 * whiten @ whiten,
-            {fold: one.seen_through(whiten) for fold, one in populations.items()},
+            {fold: one.transformed_by(whiten) for fold, one in populations.items()},
         )
 
     def denoise(self, rows: Array, shift: Array, *, alone: bool) -> Denoised:

@@ -132,7 +132,7 @@ def _mix(
     labels : numpy.ndarray of shape (n_strata,)
         As for `fit_latent_classes`.
     prior_weight : float
-        Before.
+        That of the round before.
     """
     counts, drawn = np.zeros((2, labels.size, weights.shape[1]))
     np.add.at(counts, codes, weights)
