@@ -83,11 +83,16 @@ def _deployments(mnist: Path | None) -> Iterator[tuple[str, Deal, int | None]]:
     images = read_images(mnist)
     for p, n in ((20, 300), (100, 40)):
 
-        def deal_images(seed: int, times: int, p: int = p, n: int = n) -> Partition:
-            rng, shares = np.random.default_rng([seed, 201]), {"test_share": 0.05, "public_share": 0.1}
-            return partition(images, n_participants=p, rows_each=times * n, rng=rng, **shares)
+        def deal(seed: int, times: int, p: int = p, n: int = n) -> Partition:
+            return deal_images(images, p, times * n, seed)
 
-        yield f"MNIST, {p} × {n}", deal_images, 30
+        yield f"MNIST, {p} × {n}", deal, 30
+
+
+def deal_images(images: Records, n_participants: int, rows_each: int, seed: int) -> Partition:
+    """MNIST with a tenth of the rows public and a twentieth to score on."""
+    rng, shares = np.random.default_rng([seed, 201]), {"test_share": 0.05, "public_share": 0.1}
+    return partition(images, n_participants=n_participants, rows_each=rows_each, rng=rng, **shares)
 
 
 def _settings(seed: int, folder: Path | None) -> AuditSettings:

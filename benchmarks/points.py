@@ -1,4 +1,4 @@
-"""Points that audits up to version 0.2.0 recommended or headed, attacked by everything there is today.
+"""Points that audits up to version 0.2.0 recommended or reported first, attacked by everything there is today.
 
     python -m benchmarks.points --data FOLDER [--only NAME] [--seeds 3]
 
@@ -27,6 +27,7 @@ from sklearn.datasets import load_digits
 
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
+from benchmarks.plans import deal_images
 from mooring import AuditSettings, EvaluationSpec, OperatingPoint, no_projection, public_svd_projection, run_audit
 from mooring.audit import root_mean_square
 from mooring.tables import Column, Partition, Records, Schema, encode_table, partition, read_images
@@ -127,8 +128,7 @@ def _deal_digits(seed: int) -> tuple[Partition, tuple[Column, ...]]:
 
 
 def _deal_images(images: Callable[[], Records], p: int, n: int, seed: int) -> tuple[Partition, tuple[Column, ...]]:
-    rng, shares = np.random.default_rng([seed, 201]), {"test_share": 0.05, "public_share": 0.1}
-    return partition(images(), n_participants=p, rows_each=n, rng=rng, **shares), ()
+    return deal_images(images(), p, n, seed), ()
 
 
 def _deal_heart(folder: Path, by_hospital: bool, seed: int) -> tuple[Partition, tuple[Column, ...]]:

@@ -84,7 +84,8 @@ def _points_section(points: dict[str, Any]) -> str:
             spreads.append(max(errors) - min(errors))
         attack = Counter(one["centred_error"]["attack"].rpartition("+ ")[2] for one in strongest).most_common(1)[0][0]
         cells = [name, f"{entry['claimed'][0]:.3f}", *(_mean_figure(own, "centred_error") for own in by_view.values())]
-        lines.append("| " + " | ".join([*cells, f"`{attack}`"]) + " |")
+        cells += [_mean_figure(strongest, "exposed_tenth"), f"`{attack}`", f"{entry['claimed'][1]:.0%}"]
+        lines.append("| " + " | ".join([*cells, _mean_figure(strongest, "linkage")]) + " |")
         told.append("| " + " | ".join([name, *(_mean_figure(strongest, measure) for measure in _OF_POINTS)]) + " |")
     entries, last = list(points.values()), list(points.values())[-1]
     seeds = sorted({one["seed"] for entry in entries for one in entry["audits"]})
@@ -98,12 +99,14 @@ def _points_section(points: dict[str, Any]) -> str:
 
 
 def _mean_figure(audits: list[dict[str, Any]], measure: str) -> str:
-    values = [one[measure]["value"] for one in audits if measure in one]
-    if not values:
+    """The mean over audits, and in brackets that of the control."""
+    found = [one[measure] for one in audits if measure in one]
+    if not found:
         return "–"
-    if measure.endswith("auc"):
-        return f"{np.mean(values):.2f}"
-    return f"{np.mean(values):.3f}" if measure in ERRORS else _number(measure, float(np.mean(values)))
+    values = [float(np.mean([one[side] for one in found])) for side in ("value", "control")]
+    if measure in ERRORS or measure.endswith("auc"):
+        return "{:.3f} ({:.2f})".format(*values)
+    return "{} ({})".format(*(_number(measure, value) for value in values)).replace(" %)", ")")
 
 
 def _compare_denoisers() -> dict[str, Any]:
@@ -319,17 +322,18 @@ One colluder; support vector machine; MNIST through a public SVD, h = 30.
 
 _POINTS = """## Points of earlier audits
 
-Audits up to version 0.2.0 recommended these points of private-data noise (v = 0), or had them at their head, with the
-errors *claimed* below. Today (relative to the centred rows, over all rows; one colluder):
+Audits up to version 0.2.0 recommended these points of private-data noise (v = 0), or reported them first, with the errors
+and shares linked among ten that are *claimed* below. Today, with the [control](audit.md#what-an-audit-measures) in brackets
+(errors relative to the centred rows, over all rows; those of the most exposed tenth relative to guessing; one colluder):
 
-| rows, noise | claimed | without public rows | with them | by |
-|---|---|---|---|---|
+| rows, noise | claimed error | without public rows | with them | most exposed tenth | by | claimed linked | linked |
+|---|---|---|---|---|---|---|---|
 {errors}
 
 And by the attacker with the public rows, where there are any: [membership](audit.md#what-an-audit-measures), for all rows
-and for the outlying tenth; *register*, a rebuilt row's record is first among all of its class; *holder*, which participant
-has a given record; *roster*, rows assigned to a list of exactly the target's records; *closely*, rows rebuilt with an error
-below 0.3 of guessing.
+and for the outlying tenth (chance is 0.5, 1 % and 0.1 %); *register*, a rebuilt row's record is first among all of its
+class; *holder*, which participant has a given record; *roster*, rows assigned to a list of exactly the target's records;
+*closely*, rows rebuilt with an error below 0.3 of guessing.
 
 | rows, noise | AUC | told at 1 % | at 0.1 % | outlying, at 0.1 % | register | holder | roster | closely |
 |---|---|---|---|---|---|---|---|---|
