@@ -83,9 +83,10 @@ def _points_section(points: dict[str, Any]) -> str:
             errors = [one["centred_error"]["value"] for one in own]
             spreads.append(max(errors) - min(errors))
         attack = Counter(one["centred_error"]["attack"].rpartition("+ ")[2] for one in strongest).most_common(1)[0][0]
-        cells = [name, f"{entry['claimed'][0]:.3f}", *(_mean_figure(own, "centred_error") for own in by_view.values())]
-        cells += [_mean_figure(strongest, "exposed_tenth"), f"`{attack}`", f"{entry['claimed'][1]:.0%}"]
-        lines.append("| " + " | ".join([*cells, _mean_figure(strongest, "linkage")]) + " |")
+        claimed = f"{entry['claimed'][0]:.3f}, {entry['claimed'][1]:.0%}"
+        cells = [name, claimed, *(_mean_figure(own, "centred_error") for own in by_view.values())]
+        cells += [_mean_figure(strongest, measure) for measure in ("exposed_tenth", "linkage")]
+        lines.append("| " + " | ".join([*cells, f"`{attack}`"]) + " |")
         told.append("| " + " | ".join([name, *(_mean_figure(strongest, measure) for measure in _OF_POINTS)]) + " |")
     entries, last = list(points.values()), list(points.values())[-1]
     seeds = sorted({one["seed"] for entry in entries for one in entry["audits"]})
@@ -326,8 +327,8 @@ Audits up to version 0.2.0 recommended these points of private-data noise (v = 0
 and shares linked among ten that are *claimed* below. Today, with the [control](audit.md#what-an-audit-measures) in brackets
 (errors relative to the centred rows, over all rows; those of the most exposed tenth relative to guessing; one colluder):
 
-| rows, noise | claimed error | without public rows | with them | most exposed tenth | by | claimed linked | linked |
-|---|---|---|---|---|---|---|---|
+| rows, noise | claimed | without public rows | with them | most exposed tenth | linked | by |
+|---|---|---|---|---|---|---|
 {errors}
 
 And by the attacker with the public rows, where there are any: [membership](audit.md#what-an-audit-measures), for all rows
