@@ -51,7 +51,7 @@ def point(at: OperatingPoint = AT, **figures: Figure) -> PointResult:
         ({"centred_error": error(0.4)}, (), "do not share"),
         ({"membership_at_1_percent": rate(0.7, 0.01, 0.6)}, (), "do not share"),
         ({"membership_at_1_percent": rate(0.04, 0.01, 0.02)}, (), "cannot tell"),
-        ({"membership_at_1_percent": rate(0.04, 0.01, 0.005)}, (), "share"),  # by luck
+        ({"membership_at_1_percent": rate(0.04, 0.01, 0.005)}, (), "share"),  # by chance
         ({"linkage": rate(0.25, 0.1)}, (), "cannot tell"),
         ({}, ("linkage at most 5 %",), "do not share"),
         ({"linkage": rate(0.25, 0.1)}, ("linkage at most 100 %",), "share"),  # what a limit covers was agreed to
@@ -136,7 +136,7 @@ EXACT = "the rows carry no noise, so that an upload is an exact image of them"
         ({}, (), [SAFE]),
         ({"linkage": rate(0.2, 0.1)}, (), [PICKED.format(20)]),
         ({"linkage": rate(0.19, 0.1)}, (), [SAFE]),
-        ({"linkage": rate(0.2, 0.1, 0.1)}, (), [SAFE]),  # by luck: the interval begins at chance itself
+        ({"linkage": rate(0.2, 0.1, 0.1)}, (), [SAFE]),  # by chance: the interval begins at chance itself
         ({"linkage": replace(rate(0.15, 0.1), chance=None, control=None)}, (), [PICKED.format(15)]),
         ({"exposed_column": error(0.1)}, (), ["much is given away by the most exposed column (x: 0.10, by 'moments')"]),
         ({"centred_error": error(0.1)}, (), ["much is given away by the error over all rows (0.10, by 'moments')"]),
@@ -167,7 +167,7 @@ WEAK = "the guarantee is weak: with ε = 8 a test with 1 % false alarms finds at
 BOUND = "with ε = 2 a test with 1 % false alarms finds at most 7.39% of the rows"
 KEPT = f"{BOUND}, by any attack, on the study's assumptions"
 ABOVE = (
-    "which is above that by luck, for which few rows leave much room, or by a fault of the noise, which canaries (made-up "
+    "which is above that by chance, for which few rows leave much room, or by a fault of the noise, which canaries (made-up "
     "rows that move the sums most) look for"
 )
 FIVE = "membership at most 5 %"

@@ -150,7 +150,7 @@ def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, s
         ("centred_error", 0.45, 0.48, None, "little"),
         ("centred_error", 0.9, 2.0, 2.0, "much"),  # guessing is further off than the spread
         ("centred_error", 0.6, None, None, "something"),
-        ("exposed_row", 0.4, None, 1.0, "little"),  # nobody knows what luck gives
+        ("exposed_row", 0.4, None, 1.0, "little"),  # nobody knows what chance gives
         ("centred_error", 0.45, None, None, "much"),  # nobody to guess from: relative to the spread
         ("linkage", 0.6, 0.1, 0.1, "much"),
         ("linkage", 0.6, 0.1, 0.6, "little"),
@@ -162,7 +162,7 @@ def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, s
         ("exposed_column", 0.45, None, 0.5, "little"),
         ("exposed_column", 0.45, None, 1.0, "much"),
         ("exposed_row", 0.4, 0.5, 1.0, "much"),
-        ("exposed_row", 0.4, 0.3, 1.0, "little"),  # the least of many errors, by luck
+        ("exposed_row", 0.4, 0.3, 1.0, "little"),  # the least of many errors, by chance
     ],
 )
 def test_the_most_exposed_measure_decides(

@@ -209,7 +209,7 @@ def test_how_much_leaks_by_the_rule_that_is_stated(figures: dict[str, Figure], a
     assert judge_leakage(point(**figures))[0] == amount
 
 
-def test_what_is_exposed_is_stated_and_only_above_luck() -> None:
+def test_what_is_exposed_is_stated_and_only_above_chance() -> None:
     value = figure(0.75, chance=0.02, control=0.1, n=4, higher_is_worse=True)
     found = state_exposure(point(exposed_value=value, exposed_column=figure(0.3), exposed_row=figure(0.2, chance=0.3)))
     assert [re.findall(r"\d[\d.%]*", words) for words in found] == [

@@ -1,4 +1,4 @@
-"""The most exposed value, column and row: found where they are, and not by luck."""
+"""The most exposed value, column and row: found where they are, and not by chance."""
 
 from pathlib import Path
 
@@ -231,7 +231,7 @@ def test_the_column_named_is_the_one_of_which_most_is_read_beyond_the_guess() ->
     assert found["column_accuracy"][1].chance == pytest.approx((0.9 + 0.5 + 1) / 3)
 
 
-def test_a_page_states_the_limits_of_luck_that_hold() -> None:
+def test_a_page_states_the_limits_of_chance_that_hold() -> None:
     words = " ".join((Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8").split())
-    assert f"probability of less than {exposure._LUCK} over all values" in words
-    assert f"in {exposure._N_SHUFFLES} shuffles, which luck does in one case of {exposure._N_SHUFFLES + 1}" in words
+    assert f"probability of less than {exposure._SIGNIFICANCE} over all values" in words
+    assert f"in {exposure._N_SHUFFLES} shuffles, which chance does in one case of {exposure._N_SHUFFLES + 1}" in words

@@ -402,7 +402,7 @@ def test_a_curve_of_few_draws_has_no_band():
     assert len(lines(Drawings("mnist", results)["tradeoff"], "anchor noise, strongest attack we know")) == 1
 
 
-LUCK = {"phase_transition": FACTS["phase_transition"], "n_queries": 100, "n_galleries": 100}
+GALLERIES = {"phase_transition": FACTS["phase_transition"], "n_queries": 100, "n_galleries": 100}
 BESIDE_GUESSING = {
     "mnist": ["linkage", "linkage-strongest", "tradeoff", "tradeoff-as-deployed", "both-noises", "deployments"],
     "participants": ["tradeoff", "tradeoff-strongest"],
@@ -412,20 +412,20 @@ BESIDE_GUESSING = {
 
 
 @pytest.mark.parametrize("study", BESIDE_GUESSING)
-def test_where_an_envelope_stands_beside_guessing_the_caption_says_what_luck_gives(study):
+def test_where_an_envelope_stands_beside_guessing_the_caption_says_what_chance_gives(study):
     results, found = default(study)
-    told = {name for name, one in drawings(study, results, facts=LUCK).items() if "by luck alone" in one.caption}
+    told = {name for name, one in drawings(study, results, facts=GALLERIES).items() if "by chance alone" in one.caption}
     assert told == set(BESIDE_GUESSING[study])
-    assert not any("luck" in one.caption for one in found.values())
+    assert not any("chance alone" in one.caption for one in found.values())
 
 
-def test_luck_counts_the_attacks_of_each_panel(mnist):
+def test_the_baseline_counts_the_attacks_of_each_panel(mnist):
     results, _ = mnist
-    found = Drawings("mnist", results, facts=LUCK)
+    found = Drawings("mnist", results, facts=GALLERIES)
     two, four = (f"{100 * expect_best_guess(n, 100):.1f} %" for n in (2, 4))
-    assert f"Linked by luck alone: {two} (best of 2), {four} (best of 4)." in found["linkage"].caption
+    assert f"Linked by chance alone: {two} (best of 2), {four} (best of 4)." in found["linkage"].caption
     ways = f"{100 * expect_best_guess(4, 100):.1f} %"
-    matched = f"Matched by luck alone, by distance or angle: {ways} (best of 2)"
+    matched = f"Matched by chance alone, by distance or angle: {ways} (best of 2)"
     assert matched in found["linkage-strongest"].caption
 
 
@@ -437,7 +437,7 @@ def test_a_learned_decoder_is_one_more_attack_in_black_and_leaves_the_papers_cur
         else row
         for row in rows
     ]
-    plain, more = (Drawings("mnist", one, facts=LUCK) for one in (rows, learned))
+    plain, more = (Drawings("mnist", one, facts=GALLERIES) for one in (rows, learned))
     strong = lines(more["linkage"], "strongest attack we know")[1]
     np.testing.assert_allclose(strong.get_ydata(), 60, atol=1e-6)
     for label in ("Procrustes (OP)", "pseudoinverse (MP)", "alignment map (AM)"):

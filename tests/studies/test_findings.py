@@ -116,10 +116,10 @@ def test_the_points_at_which_findings_read_are_not_typed(monkeypatch: pytest.Mon
     assert (found["digits"]["v"], found["digits"]["procrustes"]) == (0.25, near(0.235))
 
 
-def test_luck_stands_beside_what_the_strongest_attack_links_at_the_end() -> None:
-    number = next(one for one in paper_numbers() if one.id == "celeba.beside.luck.linkage")
+def test_the_baseline_stands_beside_what_the_strongest_attack_links_at_the_end() -> None:
+    number = next(one for one in paper_numbers() if one.id == "celeba.beside.chance.linkage")
     comparisons = [Comparison(number, 14.0)]
-    assert find({}, comparisons)["luck"] == {"digits": None, "faces": 0.14}
+    assert find({}, comparisons)["by_chance"] == {"digits": None, "faces": 0.14}
     page = render_findings({"celeba": faces(last=0.24)}, comparisons)
     assert page.count(f"{percent(0.14)}") == 2  # at the end of the curve, and among what is weak
     assert percent(0.14) not in render_findings({"celeba": faces(last=0.24)})

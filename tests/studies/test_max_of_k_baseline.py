@@ -1,4 +1,4 @@
-"""The best of several attacks is lucky: how lucky is computed, not guessed."""
+"""The best of several attacks is above chance by chance: by how much is computed, not guessed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def drawn_rows() -> Results:
 
 
 @pytest.mark.parametrize(("n_attacks", "n_galleries", "n_candidates"), [(6, 98, 10), (2, 1000, 10), (3, 7, 4)])
-def test_luck_is_what_many_guesses_give(n_attacks: int, n_galleries: int, n_candidates: int) -> None:
+def test_the_baseline_is_what_many_guesses_give(n_attacks: int, n_galleries: int, n_candidates: int) -> None:
     rng = np.random.default_rng(0)
     guesses = rng.binomial(n_galleries, 1 / n_candidates, (100_000, n_attacks)).max(axis=1) / n_galleries
     error = guesses.std() / np.sqrt(len(guesses))
     assert expect_best_guess(n_attacks, n_galleries, n_candidates) == pytest.approx(guesses.mean(), abs=4 * error)
 
 
-def test_one_attack_has_no_luck_and_more_galleries_leave_less() -> None:
+def test_one_attack_gains_nothing_and_more_galleries_leave_less() -> None:
     assert expect_best_guess(1, 1000) == pytest.approx(0.1, abs=1e-12)
     assert expect_best_guess(2, 1, 10) == pytest.approx(1 - 0.9**2)
     assert expect_best_guess(6, 100) > expect_best_guess(6, 1000) > expect_best_guess(2, 1000) > 0.1
@@ -72,7 +72,7 @@ def test_galleries_are_those_that_the_study_noted(facts: dict, linkage: object, 
     assert count_galleries(facts, "match") == match
 
 
-def test_luck_has_two_ends_where_galleries_share_a_record() -> None:
+def test_the_baseline_has_two_ends_where_galleries_share_a_record() -> None:
     found = estimate_max_of_k(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "linkage")
     assert found == (expect_best_guess(3, 980), expect_best_guess(3, 98))
     matched = estimate_max_of_k(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "match")
@@ -86,10 +86,10 @@ def test_the_words_tell_each_number_of_attacks_once() -> None:
     two = Results.from_rows([{"method": "m", "linkage:a": 0.1, "linkage:b": 0.2}])
     ends = {n: [f"{100 * expect_best_guess(n, g):.1f}" for g in (980, 98)] for n in (2, 3)}
     assert describe_max_of_k([drawn_rows(), two, drawn_rows()], facts, "linkage") == (
-        f" Linked by luck alone: {' to '.join(ends[2])} % (best of 2), "
+        f" Linked by chance alone: {' to '.join(ends[2])} % (best of 2), "
         f"{' to '.join(ends[3])} % (best of 3); 980 to 98 galleries."
     )
-    one = f" Linked by luck alone: {100 * expect_best_guess(2, 1000):.1f} % (best of 2)."
+    one = f" Linked by chance alone: {100 * expect_best_guess(2, 1000):.1f} % (best of 2)."
     assert describe_max_of_k([two], {"n_queries": 1000}, "linkage") == one
     assert describe_max_of_k([two], {}, "linkage") == describe_max_of_k([Results.from_rows([])], facts, "linkage") == ""
 
@@ -98,7 +98,7 @@ def test_ten_candidates_are_what_galleries_have() -> None:
     assert read_paper()["built"]["gallery: candidates"] == baseline.N_CANDIDATES
 
 
-def test_pages_say_what_luck_gives_where_it_is_known() -> None:
+def test_pages_say_what_chance_gives_where_it_is_known() -> None:
     facts = {"n_queries": 98, "n_galleries": 980}
     most = 100 * expect_best_guess(3, 98)
     assert expected_max_of_k(Study(drawn_rows(), facts), method=ANCHOR, kind="linkage") == pytest.approx(most / 100)
@@ -107,6 +107,6 @@ def test_pages_say_what_luck_gives_where_it_is_known() -> None:
     assert caught.value.args == (NOT_RECORDED,)
     comparisons = compare({"celeba": (drawn_rows(), facts)})
     shown = {row["id"]: row["ours_text"] for row in as_dicts(comparisons)}
-    assert shown["celeba.beside.luck.linkage"] == f"{most:.1f} %"
-    assert find({}, comparisons)["luck"]["faces"] == pytest.approx(most / 100)
-    assert find({}, compare({"celeba": (drawn_rows(), {})}))["luck"]["faces"] is None
+    assert shown["celeba.beside.chance.linkage"] == f"{most:.1f} %"
+    assert find({}, comparisons)["by_chance"]["faces"] == pytest.approx(most / 100)
+    assert find({}, compare({"celeba": (drawn_rows(), {})}))["by_chance"]["faces"] is None

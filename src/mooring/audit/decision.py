@@ -155,8 +155,8 @@ def weigh_sums(
     above = told is not None and told[1].value > most
     fault = "a fault of the noise, which canaries (made-up rows that move the sums most) look for"
     control = f" ({told[1].control:.0%} without the sums)" if told is not None and told[1].control is not None else ""
-    luck = "by luck, for which few rows leave much room"
-    more = f"; {rate}{control}, which is above that {luck}, or by {fault}" if above else ""
+    by_chance = "by chance, for which few rows leave much room"
+    more = f"; {rate}{control}, which is above that {by_chance}, or by {fault}" if above else ""
     return _because("share", f"{bound}, by any attack, on the study's assumptions{more}")
 
 

@@ -193,7 +193,7 @@ def state_exposure(point: PointResult) -> tuple[str, ...]:
     if row is not None and row[1].value < (row[1].chance or 0.0):
         attack, figure = row
         found.append(
-            f"one row is rebuilt by '{attack}' with {figure.value:.2f} of the error of guessing it (by luck "
+            f"one row is rebuilt by '{attack}' with {figure.value:.2f} of the error of guessing it (by chance "
             f"{figure.chance:.2f})"
         )
     return tuple(found)
@@ -229,7 +229,7 @@ def state_sums(one: SumResult) -> str:
         allowed = ""
         if one.point.epsilon is not None:
             most = min(1.0, bound_odds(one.point.epsilon, one.point.delta) / 100)
-            above = " (above it by luck, or by a fault of the noise)" if figure.value > most else ""
+            above = " (above it by chance, or by a fault of the noise)" if figure.value > most else ""
             allowed = f", and at most {round_up(100 * most)}% may be{above}"
         words.append(
             f"Of the rows behind the sums, '{attack}' tells {figure.value:.1%}{figure.interval.written('.1%')} at 1 % false "
@@ -285,7 +285,7 @@ def _name_amount(left: float) -> str:
 def _left_open(measure: str, figure: Figure) -> float:
     """What an attack leaves of guessing's error, or of what guessing misses; 1 where guessing does as well."""
     levels = [level for level in (figure.chance, figure.control) if level is not None]
-    if measure in ("exposed_row", "exposed_tenth"):  # relative to guessing already; chance is the least error by luck
+    if measure in ("exposed_row", "exposed_tenth"):  # relative to guessing already; chance is the least error by chance
         return 1.0 if figure.value >= (figure.chance or 0.0) else figure.value
     if figure.higher_is_worse:
         without = max(levels, default=0.0)

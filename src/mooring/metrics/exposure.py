@@ -21,7 +21,7 @@ from mooring.typing import Matrix
 FEW_VALUES = 20
 """A column of at most so many values is asked for the carriers of each."""
 _FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # each question ranks all rows, for every attack
-_LUCK = 0.05
+_SIGNIFICANCE = 0.05
 _N_SHUFFLES = 20
 _WELL_REBUILT = 0.3
 _SHARES = {"exposed_percent": 0.01, "exposed_tenth": 0.1, "exposed_half": 0.5}
@@ -92,7 +92,7 @@ def find_exposed_value(
     guessed: Iterable[Matrix],
     name_of: Callable[[int, float], str],
 ) -> tuple[str, Figure] | None:
-    """The value whose carriers are found most above guessing, and the attack that finds them; None if none is, or by luck.
+    """The value whose carriers are found most above guessing, and the attack that finds them; None if none is, or by chance.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ def find_exposed_value(
 
     best: tuple[float, int, str, int, float] | None = None
     for attack, found in tries:
-        luck = hypergeom.sf(np.floor(found) - 1, n_rows, counts, counts) * n_questions
-        above = np.where(luck < _LUCK, (found / counts - without) / np.maximum(1 - without, 1e-9), 0.0)
+        by_chance = hypergeom.sf(np.floor(found) - 1, n_rows, counts, counts) * n_questions
+        above = np.where(by_chance < _SIGNIFICANCE, (found / counts - without) / np.maximum(1 - without, 1e-9), 0.0)
         k = int(above.argmax())  # of equals the first, which is the rarest
         if above[k] > 0 and (best is None or (above[k], -counts[k]) > best[:2]):
             best = (float(above[k]), -int(counts[k]), attack, k, float(found[k]))
@@ -200,23 +200,23 @@ def find_exposed_rows(
         return np.sort(np.sqrt(np.einsum("ij,ij->i", gap, gap)[told]) / size[told])
 
     groups = np.unique(guessed, axis=0, return_inverse=True)[1].ravel()
-    places, by_luck = np.argsort(groups, kind="stable"), []
+    places, by_chance = np.argsort(groups, kind="stable"), []
     for _ in range(_N_SHUFFLES):
         shuffled = np.empty_like(places)
         shuffled[places] = np.lexsort((rng.random(groups.size), groups))
-        by_luck += [errors(rows, shuffled) for rows in rebuilt.values()]
+        by_chance += [errors(rows, shuffled) for rows in rebuilt.values()]
     found = {name: errors(rows) for name, rows in rebuilt.items()}
     asked = {name: int(np.ceil(share * n)) - 1 for name, share in _SHARES.items() if share * n >= 1}
     exposed = {}
     for name, place in {"exposed_row": 0, **asked}.items():
         attack = min(found, key=lambda one: round(float(found[one][place]), 9))  # of equal attacks the first
         interval = Interval.unknown() if name == "exposed_row" else _order_interval(found[attack], _SHARES[name])
-        chance = min(float(one[place]) for one in by_luck)
+        chance = min(float(one[place]) for one in by_chance)
         value, words = float(found[attack][place]), _NAMES[name]
         exposed[name] = (attack, Figure(words, value, interval, chance, 1.0, None, n, higher_is_worse=False))
     counts = {name: int((one < _WELL_REBUILT).sum()) for name, one in found.items()}
     attack = max(counts, key=lambda one: counts[one])
-    chance = max(float((one < _WELL_REBUILT).mean()) for one in by_luck)
+    chance = max(float((one < _WELL_REBUILT).mean()) for one in by_chance)
     share = Figure("rows well rebuilt", counts[attack] / n, wilson(counts[attack], n), chance, 0.0, None, n, True)
     return exposed | {"exposed_share": (attack, share)}
 

@@ -125,9 +125,9 @@ class AuditedRows:
         by, exposed_tenth = exposed["exposed_tenth"]
         # Shuffled rows, the chance of the audit, are not assigned to the true ones again; another target's are.
         others = find_exposed_rows(truth, {"control": foreign, "guessing": guess}, guessed=guess, rng=rng)
-        luck = others["exposed_tenth"][1].value
+        by_chance = others["exposed_tenth"][1].value
         outcomes = {attack: figures | {"linkage": self._identify(found)}, "guessing": {"centred_error": errors[2]}}
-        outcomes[by] |= {"exposed_tenth": replace(exposed_tenth, chance=luck, control=luck)}
+        outcomes[by] |= {"exposed_tenth": replace(exposed_tenth, chance=by_chance, control=by_chance)}
         return [AttackOutcome(name, own) for name, own in outcomes.items()]
 
     def _identify(self, found: Sequence[Labelled]) -> Figure:

@@ -29,8 +29,8 @@ _WORDS: dict[str, Callable[[Results], str]] = {
 }
 """What a way is called, by its method, in the order of the table."""
 ALTERNATIVE_COLUMNS = (
-    *("", "way", "score", "error (guessing)", "found in ten", "tenth's error (luck)", "membership AUC", "told at 1 %"),
-    *("told at 0.1 %", "outlying tenth, 1 %"),
+    *("", "way", "score", "error (guessing)", "found in ten", "tenth's error (chance)", "membership AUC"),
+    *("told at 1 %", "told at 0.1 %", "outlying tenth, 1 %"),
 )
 _SHARES = ("linkage", "membership_auc", RECOGNISED, "membership_at_0.1_percent", f"outlying_{RECOGNISED}")
 
@@ -69,9 +69,9 @@ def _line(rows: Results, case: str, method: str, column: str) -> dict[str, Any]:
         "recognised": mean_of(rows.numbers(RECOGNISED)),
     }
     error, guess = rows.numbers("centred_error"), mean_of(rows.numbers("centred_error_control"))
-    tenth, luck = rows.numbers("exposed_tenth"), mean_of(rows.numbers("exposed_tenth_chance"))
+    tenth, chance = rows.numbers("exposed_tenth"), mean_of(rows.numbers("exposed_tenth_chance"))
     shares = [_beside(rows, name) for name in _SHARES]
-    errors = [_error(error, guess), _error(tenth, luck)]
+    errors = [_error(error, guess), _error(tenth, chance)]
     return line | {
         "cells": [line["case"], line["way"], describe_spread(score), errors[0], shares[0], errors[1], *shares[1:]]
     }

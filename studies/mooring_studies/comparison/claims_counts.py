@@ -97,7 +97,7 @@ def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> 
 
 
 def expected_max_of_k(study: Study, *, method: str, kind: Kind) -> float:
-    """What the strongest attack on a method would reach by luck alone, on average: see `max_of_k_baseline`.
+    """What the strongest attack on a method would reach by chance alone, on average: see `max_of_k_baseline`.
 
     Parameters
     ----------

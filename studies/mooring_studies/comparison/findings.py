@@ -46,7 +46,7 @@ def render_findings(studies: Mapping[str, Results], comparisons: Sequence[Compar
 def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> Figures:
     """Every figure of the page, study by study; None for a study that was not run."""
     found: Figures = {
-        "luck": {_PAPERS[name]: _luck(comparisons, name) for name in ("mnist", "celeba")},
+        "by_chance": {_PAPERS[name]: _by_chance(comparisons, name) for name in ("mnist", "celeba")},
     }
     readers: dict[str, tuple[str, Callable[[Results], Figures]]] = {
         "digits": ("mnist", lambda rows: _on_digits(Deployments(rows))),
@@ -65,9 +65,9 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
     return found | {"tables": [_on_table(name, part) for name, part in tables]}
 
 
-def _luck(comparisons: Sequence[Comparison], study: str) -> float | None:
-    """The share that the strongest attack on anchor noise would link by luck alone on average, if that is known."""
-    found = [one.ours for one in comparisons if one.number.id == f"{study}.beside.luck.linkage"]
+def _by_chance(comparisons: Sequence[Comparison], study: str) -> float | None:
+    """The share that the strongest attack on anchor noise would link by chance alone on average, if that is known."""
+    found = [one.ours for one in comparisons if one.number.id == f"{study}.beside.chance.linkage"]
     return found[0] / 100 if found and found[0] is not None else None
 
 

@@ -1,8 +1,8 @@
-"""What the best of several attacks reaches by luck alone: the highest of several guesses lies above a guess.
+"""What the best of several attacks reaches by chance alone: the highest of several guesses lies above a guess.
 
-Every attack is judged on the same galleries, so attacks agree to some degree, and the best of them has less luck than the
+Every attack is judged on the same galleries, so attacks agree to some degree, and the best of them gains less than the
 best of as many independent ones: what is computed here is an upper bound. Galleries of one record agree as well, which
-makes for more luck. How many independent galleries they amount to is not known; the number of records and that of galleries
+gains more. How many independent galleries they amount to is not known; the number of records and that of galleries
 are both told. It is the mean over draws that is computed: a single draw may lie above it.
 """
 
@@ -63,7 +63,7 @@ def count_galleries(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | N
 
 
 def estimate_max_of_k(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
-    """The least and the most that the strongest attack would reach on average by luck alone, as shares; None if unknown.
+    """The least and the most that the strongest attack would reach on average by chance alone, as shares; None if unknown.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def estimate_max_of_k(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tu
 
 
 def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind) -> str:
-    """A sentence for a caption, with a blank before it: what luck alone gives in each part of a table.
+    """A sentence for a caption, with a blank before it: what chance alone gives in each part of a table.
 
     Nothing where the study did not note how many galleries it had, or no attack was run.
 
@@ -99,10 +99,10 @@ def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: 
     told = [(n, baseline) for n, baseline in sorted(found.items()) if baseline is not None]
     if not told:
         return ""
-    opening = "Linked by luck alone" if kind == "linkage" else "Matched by luck alone, by distance or angle"
+    opening = "Linked by chance alone" if kind == "linkage" else "Matched by chance alone, by distance or angle"
     reached = ", ".join(f"{_percent(*baseline)} (best of {n})" for n, baseline in told)
     counts = count_galleries(facts, kind)
-    assert counts is not None  # else there was no luck to tell
+    assert counts is not None  # else nothing was told above
     spread = f"; {counts[1]:,} to {counts[0]:,} galleries" if counts[0] < counts[1] else ""
     return f" {opening}: {reached}{spread}."
 

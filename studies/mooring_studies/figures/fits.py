@@ -2,8 +2,8 @@
 
 Curves of attacks are kept to what attacks can do. A spline is free to rise at its ends above all its draws. An attack is
 not: noise does not help it. So no curve of an attack is drawn above what the same attack finds without noise, with the same
-decoder; draws that luck put above it stay where they are, as points. And the strongest of several attacks is nowhere weaker
-than one of them: its curve rests on fewer draws than theirs, and where theirs is higher it follows them.
+decoder; draws that chance put above it stay where they are, as points. And the strongest of several attacks is nowhere
+weaker than one of them: its curve rests on fewer draws than theirs, and where theirs is higher it follows them.
 
 A curve is drawn within the range of its draws; where draws are few, a figure may leave out the stretches without any: see
 `rests_on_draws`. Its band begins and ends where enough draws are near: at ends with few, a bootstrap has nothing to
@@ -168,7 +168,7 @@ class Material:
         return self.transition(counts[0]) if counts else None
 
     def describe_max_of_k(self, kind: Kind, methods: Iterable[str], *, everywhere: bool = False) -> str:
-        """What the strongest attack on each method reaches by luck alone, for a caption: see `describe_max_of_k`.
+        """What the strongest attack on each method reaches by chance alone, for a caption: see `describe_max_of_k`.
 
         In the first deployment, or in all of them.
 

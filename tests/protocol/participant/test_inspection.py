@@ -202,7 +202,7 @@ def test_limits_of_the_study_that_rows_do_not_keep_are_named(bound: str, kept: b
 
 
 def test_strong_noise_on_rows_leaves_little() -> None:
-    """Each of three measures by luck in one case of twenty: more than three of six verdicts with a probability of 0.005."""
+    """Each of three measures by chance in one case of twenty: more than three of six verdicts with probability 0.005."""
     agreed = study(method="aa-i-gdp-data-noise", data_noise_scale=3.0, label=Label("", "none"))
     found = [inspect(agreed, encoded(gaussian(120)), attacks=["known-anchor"], seed=seed).verdict for seed in range(6)]
     assert sum("That is little (" in words for words in found) >= 3
