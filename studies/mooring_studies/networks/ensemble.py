@@ -236,6 +236,8 @@ class _RecordedStep:
         self._step = step
         self._recorded: dict[int, tuple[Any, Array]] = {}  # graph and the minibatch that it reads, by length
         self._stream = _torch().cuda.Stream()
+        # The thread that computes gradients has no CUDA context yet, of which cuBLAS, but no other kernel, would warn.
+        _torch().zeros(1, device="cuda", requires_grad=True).exp().sum().backward()
 
     def __call__(self, batch: Array) -> None:
         """Take the step; the first of each length is launched as usual, which the recording needs to be set up."""
