@@ -133,7 +133,7 @@ def test_without_a_study_all_are_listed_with_what_they_need_and_take() -> None:
     printed = flat(run("reproduce").output)
     for name in STUDIES:
         assert f"{name} " in printed
-    for words in ("the four MNIST files", "ONNX face model", "with --quick: under 10 minutes", "beyond the paper"):
+    for words in ("the four MNIST files", "ONNX face model", "with --quick: a quarter of an hour", "beyond the paper"):
         assert words in printed
     listed = json.loads(run("reproduce", "--format", "json").stdout)["studies"]
     assert [one["name"] for one in listed] == list(STUDIES)
