@@ -69,7 +69,7 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
         "limits": [],
         "shared despite": None,
         "other rows": None,
-        "override": None,
+        "release": None,
     }
     assert shown["set_aside"] == [{"file": "west.bundle", "reason": "its signature does not hold"}]
     told = ("late", "flagged", "left_out")
@@ -83,11 +83,14 @@ def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakag
 
 def test_limits_that_are_not_kept_stand_among_what_to_look_at(study: Study, tmp_path: Path) -> None:
     records = analyst_records(NAMES)
-    records["delivery"] |= {"override": "board: no patients in it"}
+    records["delivery"] |= {"risk": 0.478, "override": "board: no patients in it"}
     records["check"] = {"exceeded": ["linkage at most 20 %"]}
     shown = describe_report(summarise(study, collect_records(write_records(tmp_path, records))))
     sentences = " ".join(shown["verdict"]["sentences"]["attention"])
-    assert all(words in sentences for words in ("board: no patients in it", "linkage at most 20 %"))
+    assert all(words in sentences for words in ("up to 47.8%", "board: no patients in it", "linkage at most 20 %"))
+    records["delivery"] |= {"risk": 0.02, "override": ""}
+    shown = describe_report(summarise(study, collect_records(write_records(tmp_path, records))))
+    assert "Of the rows behind the model up to 2.0% may be told." in shown["verdict"]["sentences"]["attention"]
 
 
 @pytest.mark.parametrize("value", [0.16, -0.16])

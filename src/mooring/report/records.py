@@ -83,7 +83,10 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "rows": int,
             },
         ),
-        "delivery": ("mooring deliver", {"delivered": [str], "model_digest": _WORD, "override": _WORD}),
+        "delivery": (
+            "mooring deliver",
+            {"delivered": [str], "model_digest": _WORD, "risk": _NUMBER, "override": _WORD},
+        ),
         "check": (
             "mooring check",
             {

@@ -131,12 +131,14 @@ def _attention(records: Records) -> dict[str, Any]:
 
 
 def limits_not_kept(records: Records) -> dict[str, Any]:
-    """Limits that a participant's rows do not keep, who shared all the same, and who delivered a model above its limit."""
+    """Limits that a participant's rows do not keep, who shared all the same, and what a model with a limit tells of rows."""
     check, share, delivery, predict = (records.get(name, {}) for name in ("check", "share", "delivery", "predict"))
     limits = dict.fromkeys([*(share.get("exceeded") or ()), *(check.get("exceeded") or ())])
+    model = predict if delivery.get("risk") is None else delivery
+    risk = model.get("risk")
     return {
         "limits": list(limits),
         "shared despite": share.get("override") and {"by": share["override"], "limits": share.get("exceeded") or ()},
         "other rows": share.get("checked_other_rows"),
-        "override": delivery.get("override") or predict.get("override"),
+        "release": None if risk is None else {"risk": risk, "override": model.get("override")},
     }

@@ -100,7 +100,7 @@ def deliver(
         write_result(path, study, fields | {"model": digest}, arrays=arrays, signer=signing_key, release=release)
 
     delivery = _write_results(output, names, model, result_file(study), sign, progress)
-    record = {"command": command, **delivery.as_dict(), "override": "" if release is None else release.override}
+    record = {"command": command, **delivery.as_dict(), **Release.as_record(release)}
     write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return delivery
 

@@ -111,6 +111,13 @@ class Release:
         """As the analyst signs it."""
         return {"risk": f"{self.risk:.6f}", "override": self.override}
 
+    @staticmethod
+    def as_record(release: Release | None) -> dict[str, Any]:
+        """As records keep it; without a limit, no risk."""
+        return (
+            {"risk": None, "override": ""} if release is None else {"risk": release.risk, "override": release.override}
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Result:

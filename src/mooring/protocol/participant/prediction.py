@@ -164,8 +164,7 @@ class Predictions:
             "importance": self.importance
             and {"metric": self.importance[0], "columns": [one.as_dict() for one in self.importance[1]]},
             "adjustment": None if self.adjustment is None else self.adjustment.as_dict(),
-            "risk": None if self.release is None else self.release.risk,
-            "override": "" if self.release is None else self.release.override,
+            **Release.as_record(self.release),
         }
 
 
