@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.commands import flat, run
+from tests.permissions import has_mode
 
 Result = Any  # of typer.testing, which keeps its type to itself
 AUDIT = ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1", "--learner", "linear", "--components", "3"]
@@ -64,6 +65,15 @@ def planned(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result
     folder = tmp_path_factory.mktemp("plan")
     words = ["plan", csv, "--label", "ill", "--participants", 3, *PLAN, "--output", folder]
     return run(*words), folder
+
+
+def test_files_of_audits_and_plans_are_their_owners_alone(
+    audited: tuple[Result, Path], planned: tuple[Result, Path]
+) -> None:
+    for _, folder in (audited, planned):
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert len(files) > 2
+        assert all(has_mode(path, 0o600) for path in files)
 
 
 def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tuple[Result, Path]) -> None:

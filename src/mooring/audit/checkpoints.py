@@ -51,7 +51,7 @@ class PointStore:
 
     def save(self, result: PointResult) -> None:
         """Keep a result."""
-        write_atomically(self._path(result.point), json.dumps(result.as_dict(), allow_nan=False).encode())
+        write_atomically(self._path(result.point), json.dumps(result.as_dict(), allow_nan=False).encode(), mode=0o600)
 
     def _path(self, point: OperatingPoint) -> Path:
         text = self.key + json.dumps(point.as_dict(), sort_keys=True)
@@ -65,7 +65,7 @@ def _take_examples_out(path: Path) -> None:
         if plain["examples"] is None:
             return
         plain["examples"] = None
-        write_atomically(path, json.dumps(plain, allow_nan=False).encode())
+        write_atomically(path, json.dumps(plain, allow_nan=False).encode(), mode=0o600)
     except (OSError, ValueError, KeyError, TypeError, RecursionError, StorageError):
         path.unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mooring import AuditResult
+from mooring.atomic_io import write_atomically
 from mooring.audit import PointResult
 from mooring.audit.hazards import state_exposure, state_membership
 from mooring.cli.execution import make_table, quote_command
@@ -45,8 +46,8 @@ def write_page(folder: Path, render: Callable[..., str], result: Any, name: str)
         Of the file with the numbers.
     """
     page, numbers = folder / "report.html", folder / name
-    page.write_text(render(result, command=quote_command()), encoding="utf-8")
-    numbers.write_text(result.to_json(), encoding="utf-8")
+    for path, text in ((page, render(result, command=quote_command())), (numbers, result.to_json())):
+        write_atomically(path, text.encode(), mode=0o600, what="the audit")
     return f"Open [bold]{escape(str(page))}[/bold] in a browser; numbers are in {escape(str(numbers))}."
 
 
