@@ -358,7 +358,9 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_audit_of_a_study_is_at_its_own_point(csv: Path, study: Path, tmp_path: Path) -> None:
+def test_an_audit_of_a_study_is_at_its_own_point_and_by_its_limits(csv: Path, study: Path, tmp_path: Path) -> None:
+    with study.open("a") as file:
+        file.write('[limits]\nuploads = ["mean error at least 0.99"]\n')
     words = ["audit", "--study", study, csv, "--learner", "linear", "--output", tmp_path / "out", "--format", "json"]
     plain = json.loads(run(*words).stdout)
     (result,) = plain["points"]
@@ -372,6 +374,9 @@ def test_an_audit_of_a_study_is_at_its_own_point(csv: Path, study: Path, tmp_pat
     assert np.abs(original).max() <= 1  # by the declared range, not by the table's own statistics
     assert set(original[:, 4]) <= {0.0, 1.0}
     assert result["deployed"] is not None
+    page = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    assert "the study allows 'mean error at least 0.99', and that is not kept" in page
+    assert "where a study states none" not in page
 
 
 def test_other_methods_stand_beside_the_study_s_own(csv: Path, tmp_path: Path) -> None:

@@ -161,13 +161,14 @@ def weigh_sums(
 
 
 def decide_audit(audit: AuditResult | Plan) -> Decision:
-    """The decision that the page of an audit or a plan leads with."""
+    """The decision that the page of an audit or a plan leads with, by the limits of its study, if it states any."""
     if isinstance(audit, Plan):
         weighed, answer = weigh_plan(audit), audit.answer
     else:
         settled = audit.chosen is not None or len(audit.usable_points) == 1
         one = _leading_sums(audit) or (audit.headline_point if settled else None)
-        weighed, answer = weigh_audit(audit), None if one is None or one.gain is None else one.gain.answer
+        weighed = weigh_audit(audit, audit.description.get("limits", ()))
+        answer = None if one is None or one.gain is None else one.gain.answer
     return decide("Should rows like these be shared?", [weighed], [] if answer is None else [answer])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -89,6 +90,8 @@ def audit(
         result = run_audit(
             given.parts, points=points, chosen=chosen, settings=settings, progress=tell, contrast=contrast
         )
+    if given.study is not None and given.study.upload_limits:
+        result = replace(result, description=result.description | {"limits": list(given.study.upload_limits)})
     where = write_page(output, render_audit, result, "audit.json")
     if console.format == "json":
         typer.echo(result.to_json())
