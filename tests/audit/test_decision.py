@@ -172,7 +172,7 @@ ABOVE = (
 )
 FIVE = "membership at most 5 %"
 NOTHING = "the sums carry no noise, and nothing is promised"
-TOLD = "'likelihood' tells {}% of 100 rows at 1 % false alarms"
+TOLD = "'likelihood' tells {}% of 100 rows at {} % false alarms"
 
 
 def sums(
@@ -191,15 +191,15 @@ def sums(
         (None, (FIVE,), "cannot tell", f"whether {FIVE!r} is kept was not measured here"),
         (None, ("epsilon at most 1",), "do not share", "the study allows 'epsilon at most 1', and that is not kept"),
         (sums(2.0, rate(bound_odds(2.0, 0) / 100, 0.01)), (), "share", KEPT),  # as much as is possible
-        (sums(2.0, rate(0.5, 0.02)), (), "share", f"{KEPT}; {TOLD.format(50)} (2% without the sums), {ABOVE}"),
-        (sums(2.0, replace(rate(0.5, 0.01), control=None)), (), "share", f"{KEPT}; {TOLD.format(50)}, {ABOVE}"),
+        (sums(2.0, rate(0.5, 0.02)), (), "share", f"{KEPT}; {TOLD.format(50, 2)} (2% without the sums), {ABOVE}"),
+        (sums(2.0, replace(rate(0.5, 0.01), control=None)), (), "share", f"{KEPT}; {TOLD.format(50, 1)}, {ABOVE}"),
         (sums(8.0), (), "cannot tell", WEAK),
         (sums(8.0), ("epsilon at most 8",), "cannot tell", f"the limit of ε is kept, but {WEAK}"),
         (sums(2.0, measured=2.0), (), "share", KEPT),
         (sums(2.0, measured=2.1), (), "do not share", "the ε that was measured is above the one that is promised"),
         (sums(None), (), "cannot tell", NOTHING),
-        (sums(None, rate(0.5, 0.01)), (), "cannot tell", f"{NOTHING}; {TOLD.format(50)}"),
-        (sums(None, rate(0.51, 0.01)), (), "do not share", f"{NOTHING}; {TOLD.format(51)}"),
+        (sums(None, rate(0.5, 0.01)), (), "cannot tell", f"{NOTHING}; {TOLD.format(50, 1)}"),
+        (sums(None, rate(0.51, 0.01)), (), "do not share", f"{NOTHING}; {TOLD.format(51, 1)}"),
         (sums(2.0, rate(0.05, 0.01)), (FIVE,), "share", KEPT),
         (
             sums(2.0, rate(0.06, 0.01)),

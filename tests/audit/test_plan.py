@@ -364,7 +364,12 @@ def test_a_plan_says_what_attacks_get_by_the_limit_and_by_the_other_measures(ask
     point: Any = SimpleNamespace(worst=lambda measure: (f"one for {measure}", figure))
     plan: Any = SimpleNamespace(limit=LeakageLimit.parse(asked))
     told = searching.PointSearch._found(plan, point)
-    strongest = f"the strongest attack (one for {plan.limit.measure}) gets 0.25 [0.20, 0.30] (without the upload: 0.50)"
+    gets = (
+        "0.25 [0.20, 0.30] (without the upload: 0.50)"
+        if "error" in asked
+        else "25% [20%, 30%] (without the upload: 50%)"
+    )
+    strongest = f"the strongest attack (one for {plan.limit.measure}) gets {gets}"
     linked = ", and 'one for linkage' links 25% of the rows (chance 10%)"
-    found = "; 'one for membership_at_1_percent' tells 25% of them to be in, at 1 % false alarms"
+    found = "; 'one for membership_at_1_percent' tells 25% of them to be in, at 10 % false alarms"
     assert told == strongest + linked * ("linkage" not in asked) + found * ("membership" not in asked)

@@ -20,6 +20,7 @@ from mooring.learners import Answer, Score
 from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
 from mooring.mechanisms.secure_sum.settings import SumSettings
 from mooring.metrics import Figure
+from mooring.metrics.membership import state_alarms
 from mooring.serialization import count_noun
 
 Decision = dict[str, Any]
@@ -27,7 +28,7 @@ _DEFAULT = LeakageLimit.parse(DEFAULT_LIMIT)
 _TOLD = "membership_at_1_percent"
 _NEEDED = (_TOLD, "linkage")
 _RATES = {
-    _TOLD: "{} of the rows can be told to be in the upload, at 1 % false alarms",
+    _TOLD: "{} of the rows can be told to be in the upload, at {}",
     "linkage": "{} of the rows are picked out of ten look-alikes",
     "register_class": "{} of the rows come first in a register of their class",
     "identity_linkage": "{} of the persons are recognised",
@@ -69,7 +70,7 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str 
     for measure, words in _RATES.items():
         told = one.worst(measure)
         if told is not None and measure not in found and _is_far_above_chance(told[1]):
-            found[measure] = words.format(f"{told[1].value:.0%}")
+            found[measure] = words.format(f"{told[1].value:.0%}", state_alarms(told[1]))
     covered = {limit.measure for limit in asked.values()}
     against = [words for measure, words in found.items() if measure not in covered]
     if one.point.data_noise_level == 0:
@@ -141,7 +142,7 @@ def weigh_sums(
     rate = ""
     if told is not None:
         share = f"{told[1].value:.0%}{told[1].interval.written('.0%')} of {told[1].n} rows"
-        rate = f"'{told[0]}' tells {share} at 1 % false alarms"
+        rate = f"'{told[0]}' tells {share} at {state_alarms(told[1])}"
     if epsilon is None:
         answer = "do not share" if told is not None and told[1].value > _MUCH else "cannot tell"
         return _because(answer, f"the sums carry no noise, and nothing is promised{rate and '; '}{rate}")

@@ -18,6 +18,7 @@ from mooring.audit.result import AuditResult, PointResult, SumResult
 from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
 from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
+from mooring.metrics.membership import state_alarms
 from mooring.serialization import count_noun
 from mooring.tables import Partition
 from mooring.typing import Matrix
@@ -201,16 +202,15 @@ def state_exposure(point: PointResult) -> tuple[str, ...]:
 
 def state_membership(point: PointResult) -> str | None:
     """Whether an attacker can tell that a row is in the upload, in a sentence; None where nobody measured it."""
-    told = point.worst("membership_at_1_percent")
-    if told is None:
+    if (told := point.worst("membership_at_1_percent")) is None:
         return None
     attack, figure = told
     beside = "" if figure.control is None else f"; by an upload of other rows {figure.control:.1%}"
-    chance = f"{100 * (figure.chance or 0):.2g} %"
-    alarms = "1 %" if (figure.chance or 0) <= 0.01 else f"{chance} (so few other rows allow no less)"
+    few = "" if (figure.chance or 0) <= 0.01 else " (so few other rows allow no less)"
     words = (
         f"Can they tell that a row is in the upload? '{attack}' tells {figure.value:.0%}{figure.interval.written('.0%')} of "
-        f"the rows from rows that nobody uploaded, at {alarms} false alarms (chance {chance}{beside})"
+        f"the rows from rows that nobody uploaded, at {state_alarms(figure)}{few} (chance "
+        f"{100 * (figure.chance or 0):.2g} %{beside})"
     )
     outlying = point.worst("outlying_membership_at_1_percent")
     words += "" if outlying is None else f", and {outlying[1].value:.0%} of the tenth that lies farthest from its class"
@@ -232,8 +232,8 @@ def state_sums(one: SumResult) -> str:
             above = " (above it by chance, or by a fault of the noise)" if figure.value > most else ""
             allowed = f", and at most {round_up(100 * most)}% may be{above}"
         words.append(
-            f"Of the rows behind the sums, '{attack}' tells {figure.value:.1%}{figure.interval.written('.1%')} at 1 % false "
-            f"alarms{allowed}."
+            f"Of the rows behind the sums, '{attack}' tells {figure.value:.1%}{figure.interval.written('.1%')} at "
+            f"{state_alarms(figure)}{allowed}."
         )
     if one.epsilon is not None:
         least = one.epsilon.measured.gaussian

@@ -226,3 +226,8 @@ def _highest(statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, 
     found = [bounded(side, thresholds, 0, cautious) for side, thresholds in enumerate(tried)]
     _, side, threshold = max((one.max(), side, tried[side][one == one.max()].max()) for side, one in enumerate(found))
     return float(bounded(side, np.array([threshold]), 1, LEVEL)[0])
+
+
+def state_alarms(figure: Figure) -> str:
+    """The false alarms at which rows are told: 1 % or, of few other rows, the least that they allow."""
+    return f"{100 * max(0.01, figure.chance or 0):.2g} % false alarms"

@@ -22,7 +22,7 @@ _MOST_COLUMNS = 40
 _MARKUP = re.compile(r"[&<|`*\\]|\](?=[(\[])|(?<!\w)_|_(?!\w)")
 _PIPE = "\0"  # stands for | in a code span, which is escaped in lines of a table only
 _MEASURES = {
-    "membership_at_1_percent": "records told to be in the data, at 1 % false alarms",
+    "membership_at_1_percent": "records told to be in the data, at 1 % false alarms or, of few rows, at the chance beside",
     "membership_auc": "telling whether a record is in the data (area under the curve; 0.5 is chance)",
     "linkage": "rows picked out of ten look-alikes",
     "register_class": "rows that come first in a register of their class",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.audit import AuditResult, SumAudit
 from mooring.audit.decision import state_promise
 from mooring.learners import Score
+from mooring.metrics.membership import state_alarms
 from mooring.report.audit_page import describe_audit, describe_sums
 from mooring.report.charts import draw_calibration
 from mooring.report.governance import describe_guarantee
@@ -90,7 +91,7 @@ def compare_ways(result: AuditResult) -> list[dict[str, Any]]:
         auc, told = one.worst(), one.worst("membership_at_1_percent")
         attacker = "no attack could be run"
         if auc is not None and told is not None:
-            rate = f"{told[1].value:.1%} of members at 1 % false alarms"
+            rate = f"{told[1].value:.1%} of members at {state_alarms(told[1])}"
             attacker = f"who is in it: AUC {auc[1].value:.2f} (0.5 is chance), {rate}"
         promise = (
             "nothing" if one.point.epsilon is None else f"ε = {one.point.epsilon:g}, δ = {one.point.delta:g} a row"

@@ -14,6 +14,7 @@ from mooring.audit.result import PointResult
 from mooring.audit.specification import LeakageLimit
 from mooring.errors import InputError
 from mooring.learners import Score
+from mooring.metrics.membership import state_alarms
 from mooring.typing import Progress
 
 _DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)
@@ -127,14 +128,15 @@ class PointSearch:
         worst = one.worst(self.limit.measure)
         if worst is None:
             return "no attack could be measured"
-        found = f"the strongest attack ({worst[0]}) gets {worst[1].value:.2f}{worst[1].interval.written()}"
-        found += "" if worst[1].control is None else f" (without the upload: {worst[1].control:.2f})"
+        digits = ".2f" if self.limit.at_least else ".0%"
+        found = f"the strongest attack ({worst[0]}) gets {worst[1].value:{digits}}{worst[1].interval.written(digits)}"
+        found += "" if worst[1].control is None else f" (without the upload: {worst[1].control:{digits}})"
         linked = one.worst("linkage")
         if linked is not None and self.limit.measure != "linkage":
             found += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
         told = one.worst("membership_at_1_percent")
         if told is not None and "membership" not in self.limit.measure:
-            found += f"; '{told[0]}' tells {told[1].value:.0%} of them to be in, at 1 % false alarms"
+            found += f"; '{told[0]}' tells {told[1].value:.0%} of them to be in, at {state_alarms(told[1])}"
         return found
 
     def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
@@ -142,7 +144,7 @@ class PointSearch:
         if not self.limit.met_at(best):
             return None, (
                 f"Nothing is recommended. {held} kept to the limit ({self.limit}) on the rows that were searched; on others "
-                f"{found}, so it is not kept. More rows, or a stricter limit, leave the search more room."
+                f"{found}, so it is not kept. More rows make figures surer; a stricter limit leaves a margin."
             )
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
             return best, f"Keeps to the limit ({self.limit}): {held}; {found}. Utility was not measured."
