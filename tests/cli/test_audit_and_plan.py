@@ -115,7 +115,11 @@ def attacks_named(plain: dict[str, Any]) -> set[str]:
 
 def test_a_limit_of_epsilon_is_planned_drafted_and_audited(csv: Path, tmp_path: Path) -> None:
     limit = ["--limit", "epsilon at most 3", "--participants", 4, "--components", 2]
-    run("plan", csv, "--label", "ill", *limit, "--learner", "linear", "--output", tmp_path)
+    printed = flat(run("plan", csv, "--label", "ill", *limit, "--learner", "linear", "--output", tmp_path).stdout)
+    assert printed.index("For contrast") < printed.index("Can they tell that a row is in the upload?")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "About persons, if rows were uploaded instead of sums" in page
+    assert "Secure sums: No guarantee" not in page  # which nobody proposes
     plain = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert plain["sums"]["point"]["epsilon"] == 3
     draft, columns = tmp_path / "sums.toml", ["--label", "ill", "--classes", "0,1", "--all-ranges=-30:30"]

@@ -61,7 +61,8 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str 
     if one is None or one.worst() is None:
         return _because("cannot tell", "no attack could be run, so nothing here may be read as safety")
     if not limits and _is_known(tenth := one.worst(_DEFAULT.measure)) and tenth and not _DEFAULT.met_at(one):
-        rebuilt = f"one row in ten is rebuilt with {tenth[1].value:.0%} or less of the error that guessing makes"
+        share = f"{tenth[1].value:.0%} or less" if tenth[1].value >= 0.01 else "less than 1%"
+        rebuilt = f"one row in ten is rebuilt with {share} of the error that guessing makes"
         return _because("do not share", f"{rebuilt} (the limit is {_DEFAULT.bound:.0%}, where a study states none)")
     left = grade_measures(one, _WEIGHED)
     found = {measure: _state_amount(one, measure, amount) for measure, amount in left.items() if amount != "little"}

@@ -70,7 +70,8 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
         f"{', '.join(about['colluders']) or 'nobody'} colludes with the analyst against {', '.join(about['targets'])}."
     )
     told = None if result.headline_point is None else state_membership(result.headline_point)
-    for words in (*(() if told is None else (told,)), result.headline()):
+    order = [*([] if told is None else [told]), result.headline()]
+    for words in reversed(order) if about.get("contrast") else order:  # 'for contrast' before what it is of
         console.print(words, style="bold red", markup=False)
     for measure, words in _ASKED.items():
         found = result.measured(measure)

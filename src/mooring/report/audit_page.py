@@ -13,7 +13,7 @@ from mooring.attacks import REGISTRY
 from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
 from mooring.audit.decision import decide_audit, state_leakage
-from mooring.audit.hazards import state_own_sums
+from mooring.audit.hazards import state_own_sums, state_sums
 from mooring.mechanisms.secure_sum.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
@@ -85,9 +85,17 @@ def describe_audit(
     detailed = best or chosen or _least_protected_that_hides_something(result)
     drawn = result if drawn is None else drawn
     tried, sums = drawn.tried if isinstance(drawn, Plan) else result, state_own_sums(result)
+    guarded = [one for one in result.sums.results if one.point.epsilon is not None] if result.sums and not sums else []
+    instead = [f"{one.title}, in place of rows: {state_sums(one)}" for one in guarded[:1]]
     return {
         "setting": state_setting(result),
-        "sentences": [*([sums] if sums else []), *state_leakage(result), *([] if sums else [result.joining()])],
+        "sentences": [
+            *([sums] if sums else []),
+            *state_leakage(result),
+            *([] if sums else [result.joining()]),
+            *instead,
+        ],
+        "contrast": sums is not None,
         "release": None if result.release is None else str(result.release),
         "noise_unit": result.noise_unit.words,
         "charts": draw_audit(drawn),
