@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 # random mutants 2,700; a study of secure sums 600, one of what other ways give away 880; the desk 1,200, and 580 of
 # tests, a driver of Chromium among them; Parameters sections of the functions that had none 1,270, and 830 of
 # studies.
-LINES = {"src/mooring": 46_560, "studies": 14_770, "tests": 46_560}
+LINES = {"src/mooring": 46_580, "studies": 14_770, "tests": 46_560}
 MODULES_IN_A_FOLDER, MODULE_LINES, FUNCTION_LINES, PARAMETERS = 12, 400, 60, 8
 ONE_FILE_EACH = ("cli", "attacks")  # a command each, an attack each
 # Windows has none of these, or another thing of that name.

@@ -229,7 +229,7 @@ def test_whether_a_row_is_in_is_said_beside_chance() -> None:
     assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1.4", "1.4", "1.5"]  # 1 % false alarms cannot be measured
     words = state_membership(point(membership_at_1_percent=replace(told, chance=0.01))) or ""
     assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1", "1", "1.5"]
-    assert "allow no less" not in words
+    assert "the least with so few" not in words
     outlying = replace(told, value=0.62)
     said = state_membership(point(membership_at_1_percent=told, outlying_membership_at_1_percent=outlying)) or ""
     assert said.endswith(", and 62% of the tenth that lies farthest from its class.")

@@ -93,6 +93,16 @@ def test_limits_that_are_not_kept_stand_among_what_to_look_at(study: Study, tmp_
     assert "Of the rows behind the model up to 2.0% may be told." in shown["verdict"]["sentences"]["attention"]
 
 
+@pytest.mark.parametrize(("shared", "answer"), [(0, "pays"), (40, None)])
+def test_rows_that_were_trained_on_do_not_judge_joining(study: Study, shared: int, answer: str | None) -> None:
+    one = {"metric": "balanced accuracy", "value": 0.8, "low": 0.7, "high": 0.9, "n": 120}
+    records = {"predict": {"rows": 120, "score": one, "local_only": one, "gain": gain(0.16, 120), "shared": shared}}
+    verdict = summarise(study, records)["verdict"]
+    assert verdict["joining"][0]["answer"] == answer
+    words = verdict["sentences"]["joining"][0]
+    assert ("120 new rows" in words, "of which 40 were shared and trained on" in words) == (not shared, bool(shared))
+
+
 @pytest.mark.parametrize("value", [0.16, -0.16])
 def test_uploads_do_not_judge_joining(study: Study, tmp_path: Path, value: float) -> None:
     """Neither model is what somebody gets or has: the delivered one has everybody's rows, and alone rows have no noise."""

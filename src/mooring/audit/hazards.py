@@ -206,7 +206,7 @@ def state_membership(point: PointResult) -> str | None:
         return None
     attack, figure = told
     beside = "" if figure.control is None else f"; by an upload of other rows {figure.control:.1%}"
-    few = "" if (figure.chance or 0) <= 0.01 else " (so few other rows allow no less)"
+    few = "" if (figure.chance or 0) <= 0.01 else ", the least with so few other rows"
     words = (
         f"Can they tell that a row is in the upload? '{attack}' tells {figure.value:.0%}{figure.interval.written('.0%')} of "
         f"the rows from rows that nobody uploaded, at {state_alarms(figure)}{few} (chance "

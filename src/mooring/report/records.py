@@ -118,6 +118,7 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "gain": _GAIN,
                 "risk": _NUMBER,
                 "override": _WORD,
+                "shared": int,
                 "evaluation": {"classes": [str], "threshold": _NUMBER, "joint": _MODEL, "alone": _MODEL},
                 "adjustment": dict.fromkeys(("rows", "left_out", "radius", "coverage"), _NUMBER) | {"checked": _FLAG},
                 "importance": {"metric": _WORD, "columns": [{"name": str, "drop": float, "deviation": float}]},

@@ -207,6 +207,8 @@ def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> l
     training, predict, check = (records.get(name, {}) for name in ("training", "predict", "check"))
     found: list[dict[str, Any]] = []
 
+    which = "rows, some of them trained on" if predict.get("shared") else "new rows"
+
     def add(group: str, name: str, source: str, score: Any) -> None:
         found.append({"group": group, "name": name, "source": source, "score": score or None})
 
@@ -218,10 +220,14 @@ def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> l
     for entry in training.get("alone") or ():
         add("alone", entry["name"], "mooring train: a model on its upload only", entry.get("score"))
     if predict.get("score"):
-        source = "mooring predict: new labelled rows of this participant"
-        add("joint", "joint model, new rows", source, predict["score"])
+        add(
+            "joint",
+            f"joint model, {which}",
+            f"mooring predict: {which} of this participant, labelled",
+            predict["score"],
+        )
     if predict.get("local_only"):
-        add("local only", "my rows alone, new rows", "mooring predict: the same new rows", predict["local_only"])
+        add("local only", f"my rows alone, {which}", f"mooring predict: the same {which}", predict["local_only"])
     if check.get("local_only"):
         add("local only", "my rows alone, held out", "mooring check: my rows, held out in turn", check["local_only"])
     for audit in audits:

@@ -100,8 +100,10 @@ def _list_joining(records: Records, *, noisy: bool) -> list[Fact]:
         found.append(uploads | {"answer": None})
     if (joint := score_from(predict.get("score"))) is not None:
         local, gain = describe_score(score_from(predict.get("local_only"))), gains[1]
-        said = {"gain": None if gain is None else gain.sentence(), "answer": None if gain is None else gain.answer}
-        scores = {"score": describe_score(joint), "local": local}
+        shared = predict.get("shared") or 0
+        told = None if shared else gain
+        said = {"gain": None if told is None else told.sentence(), "answer": None if told is None else told.answer}
+        scores = {"score": describe_score(joint), "local": local, "shared": shared}
         found.append({"kind": "new rows", "rows": predict.get("rows"), **scores, **said})
     elif (own := score_from(check.get("local_only"))) is not None:
         found.append({"kind": "own rows", "words": state_alone(own), "answer": None})

@@ -90,6 +90,8 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         south = people["south"]
         here = south.predict(fresh, result=tmp_path / "results" / "south")
         assert here.score is not None
+        shared = south.predict(tmp_path / "south.csv", result=tmp_path / "results" / "south")
+        assert (here.n_shared, shared.n_shared) == (0, 30)
         assert np.ptp(here.values) > 1
         for address in (f"{AT}/south", f"file://{tmp_path}/results/south", str(tmp_path / "results" / "south")):
             assert np.array_equal(south.predict(fresh, result=address).values, here.values)
@@ -215,11 +217,14 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     values, score = np.array(["a", "b", "b"]), Score("balanced accuracy", 0.8, 0.7, 0.9, 3)
     gain = Gain("balanced accuracy", 0.1, 0.0, 0.2, 3)
     names = ("score", "local_only", "gain", "evaluation", "importance", "adjustment")
-    empty: dict[str, Any] = {"rows": 3, "risk": None, "override": "", **dict.fromkeys(names)}
+    empty: dict[str, Any] = {"rows": 3, "risk": None, "override": "", "shared": 0, **dict.fromkeys(names)}
     assert Predictions(values, ("a", "b"), None, None, None).as_dict() == empty
     assert Predictions(values, ("a", "b"), None, score, None).as_dict() == empty | {"score": score.as_dict()}
     whole = Predictions(values, ("a", "b"), None, None, score, gain).as_dict()
     assert whole == empty | {"local_only": score.as_dict(), "gain": gain.as_dict()}
+    trained_on = Predictions(values, ("a", "b"), None, score, score, gain, n_shared=2)
+    assert "2 of these rows were shared, and trained on" in trained_on.state_findings()[-1]
+    assert gain.sentence() not in trained_on.state_findings()
     assert "<p><b>3 predictions.</b></p>" in Predictions(values, ("a", "b"), None, None, None)._repr_html_()
 
 

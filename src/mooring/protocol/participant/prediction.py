@@ -35,7 +35,7 @@ from mooring.protocol.messages.result import (
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import Perturbation, find_membership, open_anchor
 from mooring.protocol.participant.upload import used_anchor
-from mooring.protocol.storage.fingerprints import Fingerprinter
+from mooring.protocol.storage.fingerprints import Fingerprinter, Words
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
@@ -111,6 +111,8 @@ class Predictions:
     """What may be told of the rows behind the model, where the study limits it."""
     adjustment: Adjustment | None = None
     """What rows of one's own changed: probabilities, or an interval about each number."""
+    n_shared: int = 0
+    """How many of the labelled rows were shared: the model was trained on them."""
 
     def as_table(self) -> dict[str, list[Any]]:
         """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
@@ -133,6 +135,9 @@ class Predictions:
         lines = [] if self.release is None else [str(self.release)]
         lines += [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
         lines += [] if alone is None else [f"A model of your raw rows alone: {alone.with_interval()}."]
+        if self.n_shared:
+            trained = f"{count_noun(self.n_shared, 'of these rows was', 'of these rows were')} shared, and trained on"
+            return [*lines, f"{trained}: new rows would score less, and whether joining pays is not shown."]
         return lines if self.gain is None else [*lines, self.gain.sentence()]
 
     def _repr_html_(self) -> str:
@@ -165,6 +170,7 @@ class Predictions:
             and {"metric": self.importance[0], "columns": [one.as_dict() for one in self.importance[1]]},
             "adjustment": None if self.adjustment is None else self.adjustment.as_dict(),
             **Release.as_record(self.release),
+            "shared": self.n_shared,
         }
 
 
@@ -224,10 +230,11 @@ def predict_rows(
         shares += [] if probabilities is None else [probabilities]
         truth += [] if block.labels is None else [block.labels]
         rows += [block.rows] if own_rows is not None or scoring.importance else []
-        if scoring.held_out is not None and block.labels is not None:
+        if block.labels is not None:
             prints.add(block.values[:, : len(study.columns)])
-    predicted, each = np.concatenate(found), np.concatenate(shares) if shares else None
-    adjustment = None if scoring.held_out is None else _adjust(vault, study, predict, scoring.held_out, ignore, prints)
+    predicted, each, scored = np.concatenate(found), np.concatenate(shares) if shares else None, prints.take()
+    held_out = scoring.held_out
+    adjustment = None if held_out is None else _adjust(vault, study, predict, held_out, ignore, prints, scored)
     told, probabilities = (predicted, each) if adjustment is None else adjustment.apply(predicted, each)
     known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
@@ -249,8 +256,9 @@ def predict_rows(
     if scoring.importance:
         widths = {column.name: column.width for column in study.columns}
         importance = measure_importance(predict, given, known, widths=widths, kind=kind)
+    n_shared = int(Ledger(vault.folder).find_shared(study.digest, scored).sum())
     more = (evaluation, importance, release, adjustment and adjustment.with_coverage(known - predicted))
-    return Predictions(words, classes, probabilities, joint, alone, gain, ids, *more)
+    return Predictions(words, classes, probabilities, joint, alone, gain, ids, *more, n_shared)
 
 
 def _predict_alone(study: Study, own_rows: TableSource, given: Matrix, ignore: Collection[str]) -> Predicted:
@@ -263,12 +271,18 @@ def _predict_alone(study: Study, own_rows: TableSource, given: Matrix, ignore: C
 
 
 def _adjust(
-    vault: Vault, study: Study, predict: _Predict, data: TableSource, ignore: Collection[str], prints: Fingerprinter
+    vault: Vault,
+    study: Study,
+    predict: _Predict,
+    data: TableSource,
+    ignore: Collection[str],
+    prints: Fingerprinter,
+    scored: Words,
 ) -> Adjustment:
-    """Fit to labelled rows that were not shared, and whose fingerprints were not taken: they are not scored, either."""
+    """Fit to labelled rows that were not shared, and whose fingerprints are not among those of the rows scored."""
     own, ledger = read_encoded(study.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
     assert own.labels is not None
-    scored, given = prints.take(), prints.add(own.values[:, : len(study.columns)])
+    given = prints.add(own.values[:, : len(study.columns)])
     left_out = ledger.find_shared(study.digest, given) | np.isin(given, scored)
     rows, labels = own.rows[~left_out], own.labels[~left_out]
     if len(rows) < FEWEST_ROWS:
