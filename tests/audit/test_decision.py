@@ -278,7 +278,7 @@ def test_an_audit_decides_by_the_point_that_its_page_is_about(
 
 
 YES, NO = {"answer": "share", "reasons": ["little"]}, {"answer": "do not share", "reasons": ["much"]}
-UNSHOWN = "a check does not show that 'a' and 'b' is kept, which the study asks for"
+UNSHOWN = "a check, this or an earlier one, does not show that 'a' and 'b' is kept"
 ASKED, SHARED = "Should you share sums?", "You shared sums. By what is measured, should they be shared?"
 LITTLE = "Share: little; what joining gives was not measured here."
 REFUSED, UNPAID = "'mooring share' refuses them:", "joining is shown not to pay"

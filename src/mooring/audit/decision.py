@@ -249,7 +249,7 @@ def decide_upload(
         question = f"You shared {what}. By what is measured, should they be shared?"
     broken = dict.fromkeys([*(share.get("exceeded") or ()), *(check.get("exceeded") or ())])
     if broken and not any(one["answer"] == "do not share" for one in weighed):
-        words = f"a check does not show that {' and '.join(map(repr, broken))} is kept, which the study asks for"
+        words = f"a check, this or an earlier one, does not show that {' and '.join(map(repr, broken))} is kept"
         weighed = [*weighed, _because("do not share", words)]
     if refused := [] if "share" in records else check.get("refused") or []:
         weighed = [_because("do not share", *(f"'mooring share' refuses them: {one}" for one in refused)), *weighed]

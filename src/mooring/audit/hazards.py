@@ -84,7 +84,7 @@ def hazards_of_columns(
         reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
         found.append(
             f"{_count(len(grids), width, 'columns takes', 'columns take')} values on a grid (whole numbers, yes or no): "
-            f"without private-data noise the upload lies on a turned lattice, {reach} (the attack 'lattice')"
+            f"without private-data noise the upload is a rotated lattice, {reach} (the attack 'lattice')"
             + f"{_named(gridded)}.{_MIXED * mixed}"
             + ("" if mixed or noise_scale == 0 else _rounded(grids, names, noise_scale))
             + " What helps: more private-data noise, or fewer such columns in the study."
@@ -99,8 +99,8 @@ def hazards_of_columns(
         )
     if constant:
         found.append(
-            f"{_count(len(constant), width, 'columns is', 'columns are')} constant, which ties a direction of a secret map "
-            f"down{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
+            f"{_count(len(constant), width, 'columns is', 'columns are')} constant, which fixes one direction of a map"
+            f"{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
         )
     return found
 
