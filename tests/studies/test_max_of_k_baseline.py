@@ -1,4 +1,4 @@
-"""The best of several attacks is above chance by chance: by how much is computed, not guessed."""
+"""The best of several attacks that all guess lies above one guess: by how much is computed, not typed."""
 
 from __future__ import annotations
 

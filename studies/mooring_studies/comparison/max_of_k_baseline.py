@@ -1,9 +1,9 @@
 """What the best of several attacks reaches by chance alone: the highest of several guesses lies above a guess.
 
 Every attack is judged on the same galleries, so attacks agree to some degree, and the best of them gains less than the
-best of as many independent ones: what is computed here is an upper bound. Galleries of one record agree as well, which
-gains more. How many independent galleries they amount to is not known; the number of records and that of galleries
-are both told. It is the mean over draws that is computed: a single draw may lie above it.
+best of as many independent ones: what is computed here is an upper bound. Galleries of one record agree as well, so
+that the best gains more. How many independent galleries they amount to is not known; the number of records and that of
+galleries are both told. It is the mean over draws that is computed: a single draw may lie above it.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Predictions:
         lines += [] if alone is None else [f"A model of your raw rows alone: {alone.with_interval()}."]
         if self.n_shared:
             trained = f"{count_noun(self.n_shared, 'of these rows was', 'of these rows were')} shared, and trained on"
-            return [*lines, f"{trained}: new rows would score less, and whether joining pays is not shown."]
+            return [*lines, f"{trained}: new rows may score less, and whether joining pays is not shown."]
         return lines if self.gain is None else [*lines, self.gain.sentence()]
 
     def _repr_html_(self) -> str:
