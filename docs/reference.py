@@ -28,7 +28,7 @@ ROLES = (
 PAGES = {
     "roles": ("Roles", tuple(f"mooring.{name}" for name in ROLES)),
     "tables": ("Tables", ("mooring.tables",)),
-    "mechanisms": ("Mechanisms", ("mooring.mechanisms", "mooring.mechanisms.secure_sum", "mooring.geometry")),
+    "mechanisms": ("Mechanisms", ("mooring.mechanisms", "mooring.mechanisms.sums", "mooring.geometry")),
     "alignment": ("Alignment", ("mooring.alignment",)),
     "attacks": ("Attacks", ("mooring.attacks", "mooring.attacks.sums")),
     "metrics": ("Metrics", ("mooring.metrics",)),

@@ -26,11 +26,23 @@ if TYPE_CHECKING:
     from mooring.audit.simulation import Simulation, SimulationSettings, simulate
     from mooring.geometry import RigidMap
     from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
-    from mooring.mechanisms.anchors import check_anchor, make_anchor
-    from mooring.mechanisms.kernel import ArrayNoise, NoiseStream, Upload, UploadNoise, coupled_noise, represent
-    from mooring.mechanisms.methods import METHODS, Method
-    from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-    from mooring.mechanisms.secure_sum.settings import SumSettings
+    from mooring.mechanisms.rotation.anchors import check_anchor, make_anchor
+    from mooring.mechanisms.rotation.kernel import (
+        ArrayNoise,
+        NoiseStream,
+        Upload,
+        UploadNoise,
+        coupled_noise,
+        represent,
+    )
+    from mooring.mechanisms.rotation.methods import METHODS, Method
+    from mooring.mechanisms.rotation.projection import (
+        Projection,
+        gaussian_projection,
+        no_projection,
+        public_svd_projection,
+    )
+    from mooring.mechanisms.sums.settings import SumSettings
     from mooring.protocol.analyst.role import Analyst
     from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, draft_study
     from mooring.protocol.designer.revision import enrol_cards
@@ -57,11 +69,11 @@ _HOMES = {
     "audit.simulation": ("Simulation", "SimulationSettings", "simulate"),
     "geometry": ("RigidMap",),
     "mechanisms.accounting": ("Guarantee", "NeighboringRelation", "clip_rows", "calibrate_gaussian"),
-    "mechanisms.anchors": ("check_anchor", "make_anchor"),
-    "mechanisms.kernel": ("ArrayNoise", "NoiseStream", "Upload", "UploadNoise", "coupled_noise", "represent"),
-    "mechanisms.methods": ("METHODS", "Method"),
-    "mechanisms.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
-    "mechanisms.secure_sum.settings": ("SumSettings",),
+    "mechanisms.rotation.anchors": ("check_anchor", "make_anchor"),
+    "mechanisms.rotation.kernel": ("ArrayNoise", "NoiseStream", "Upload", "UploadNoise", "coupled_noise", "represent"),
+    "mechanisms.rotation.methods": ("METHODS", "Method"),
+    "mechanisms.rotation.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
+    "mechanisms.sums.settings": ("SumSettings",),
     "protocol.analyst.role": ("Analyst",),
     "protocol.designer.draft": ("DeclaredColumns", "DraftSettings", "draft_study"),
     "protocol.designer.revision": ("enrol_cards",),

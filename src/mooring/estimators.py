@@ -23,8 +23,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from mooring.alignment import align, align_to_template
 from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.kernel import GeneratorNoise, map_rows, represent_rows
-from mooring.mechanisms.projection import gaussian_projection, public_svd_projection
+from mooring.mechanisms.rotation.kernel import GeneratorNoise, map_rows, represent_rows
+from mooring.mechanisms.rotation.projection import gaussian_projection, public_svd_projection
 from mooring.randomness import Streams
 from mooring.theory import require_scale
 from mooring.typing import Matrix

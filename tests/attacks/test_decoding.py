@@ -9,7 +9,7 @@ import pytest
 
 from mooring.attacks import decoding
 from mooring.attacks.decoding import _PENALTIES, learn_decoder
-from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
 
 D, H = 40, 10
 

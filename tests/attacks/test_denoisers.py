@@ -19,7 +19,7 @@ from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.attacks.denoising.mixtures import Atoms, Neighbourhoods, find_neighbourhoods, mix_atoms, mix_neighbourhoods
 from mooring.audit import SimulationSettings, leakage
 from mooring.audit.simulation import Simulation, simulate
-from mooring.mechanisms.projection import gaussian_projection, no_projection
+from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
 from mooring.metrics.likelihood import Densities
 from mooring.tables import Column, Schema, encode_table

@@ -12,7 +12,7 @@ from mooring.attacks.lattice import _common_unit, _simplex
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
 from mooring.audit.simulation import SimulationSettings, simulate
 from mooring.geometry.backend import to_numpy
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.rotation.projection import Projection
 
 N_ROWS = 500
 pytest.importorskip("flint")

@@ -15,7 +15,7 @@ from mooring.attacks.inversion import _list_values
 from mooring.attacks.view import CollusionView
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import sample_orthogonal
-from mooring.mechanisms.kernel import Upload
+from mooring.mechanisms.rotation.kernel import Upload
 from mooring.metrics import centred_error
 
 H = 6

@@ -26,7 +26,7 @@ from mooring.attacks.view import CollusionView
 from mooring.audit import SimulationSettings
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry import RigidMap
-from mooring.mechanisms.projection import gaussian_projection, no_projection
+from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
 from mooring.tables import Column
 from tests.auditing import class_rows

@@ -17,8 +17,8 @@ from mooring.attacks.sums.leverage import measure_leverage
 from mooring.attacks.sums.whitened_difference import whitened_difference
 from mooring.audit.sums import SumSimulation, simulate_sums
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.feature_map import RowFeatures
-from mooring.mechanisms.secure_sum.guarantee import SumPrivacy
+from mooring.mechanisms.sums.feature_map import RowFeatures
+from mooring.mechanisms.sums.guarantee import SumPrivacy
 from mooring.metrics import Membership
 from tests.attacks.test_contract import arrays_of, check_sentence, holds
 from tests.raising import raising

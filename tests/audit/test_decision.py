@@ -20,8 +20,8 @@ from mooring.audit.decision import (
 )
 from mooring.audit.result import AttackOutcome, SumAudit
 from mooring.learners import Gain
-from mooring.mechanisms.secure_sum.guarantee import bound_odds
-from mooring.mechanisms.secure_sum.settings import SumSettings
+from mooring.mechanisms.sums.guarantee import bound_odds
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 
 AT = OperatingPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5)

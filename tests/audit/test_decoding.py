@@ -12,7 +12,7 @@ from mooring import SimulationSettings, gaussian_projection, no_projection, simu
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder, learn_decoder
 from mooring.audit import AuditResult, EvaluationSpec
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.rotation.projection import Projection
 from mooring.metrics import Figure
 from mooring.tables import Partition
 from tests.auditing import audited

@@ -15,7 +15,7 @@ from mooring import METHODS, RigidMap, SimulationSettings, Streams, Termination,
 from mooring.attacks import DENOISERS, REGISTRY, DoesNotApply, run
 from mooring.audit.simulation import Simulation, simulate
 from mooring.geometry.backend import to_numpy
-from mooring.mechanisms.projection import gaussian_projection, no_projection
+from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 
 Refused = Callable[..., None]
 SIZES = (12, 9, 15)

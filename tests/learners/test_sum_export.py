@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from mooring.learners.sum_export import sums_to_onnx
 from mooring.learners.sums import SumModel
-from mooring.mechanisms.secure_sum.feature_map import TableFeatures
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
-from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
+from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.picture_features import PictureFeatures
+from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.protocol.messages.model import Model
 from mooring.tables.schema import Column, Schema
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import BayesianRidge, Ridge
 
 from mooring.errors import InputError
 from mooring.learners.sums import Sums, centre_sums, find_ridge, fit_discriminant, fit_least_squares
-from mooring.mechanisms.secure_sum.feature_map import scale_to_unit
+from mooring.mechanisms.sums.feature_map import scale_to_unit
 from tests.raising import raising
 
 C0, N, D = 0.2, 3000, 9

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.mechanisms.secure_sum.settings import SumSettings
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.sum_total import Closing, close_list
 from mooring.protocol.messages.card import Member

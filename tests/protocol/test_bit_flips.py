@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from mooring.errors import MooringError, RefusedError, StorageError
-from mooring.mechanisms.anchors import make_anchor
+from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.protocol.crypto.keys import SigningKey, verify
 from mooring.protocol.messages.bundle import verify_bundle, write_bundle
 from mooring.protocol.messages.result import MAP_FILE, read_result

@@ -19,9 +19,9 @@ import pytest
 from mooring.atomic_io import hold_lock
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
-from mooring.mechanisms.secure_sum.prime_field import PRIME, encode_signed
-from mooring.mechanisms.secure_sum.sums import SumAccumulator
+from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
+from mooring.mechanisms.sums.prime_field import PRIME, encode_signed
+from mooring.mechanisms.sums.sums import SumAccumulator
 from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect

@@ -40,10 +40,10 @@ from mooring.attacks.denoising import denoise_by_gaussians
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import reconstruct
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.kernel import Upload
-from mooring.mechanisms.methods import METHODS
-from mooring.mechanisms.projection import no_projection, public_svd_projection
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
+from mooring.mechanisms.rotation.kernel import Upload
+from mooring.mechanisms.rotation.methods import METHODS
+from mooring.mechanisms.rotation.projection import no_projection, public_svd_projection
+from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
 from mooring.metrics import build_galleries
 from mooring.randomness import Streams
 from tests.studies.support import Counting, image_deployment, image_evaluator, stand_in_for_moments

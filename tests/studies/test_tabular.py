@@ -29,7 +29,7 @@ from mooring_studies.tabular.study import TableOptions, partition_tables, run_ta
 from mooring.attacks import REGISTRY
 from mooring.errors import InputError, StorageError
 from mooring.mechanisms import no_projection, public_svd_projection
-from mooring.mechanisms.secure_sum import PictureFeatures
+from mooring.mechanisms.sums import PictureFeatures
 from mooring.randomness import Streams
 from mooring.tables import Column, Partition
 from tests.raising import raising

@@ -18,7 +18,7 @@ import numpy as np
 from mooring.attacks.view import CollusionView
 from mooring.errors import InputError
 from mooring.geometry.backend import like, to_numpy
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.rotation.projection import Projection
 from mooring.typing import Array, Matrix
 
 _PENALTIES = np.geomspace(1e-8, 1e4, 13)  # in units of the mean variance of X̃
@@ -57,7 +57,7 @@ def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> from mooring.mechanisms.projection import gaussian_projection
+    >>> from mooring.mechanisms.rotation.projection import gaussian_projection
     >>> records = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 30))
     >>> projection = gaussian_projection(30, 6, rng=rng)
     >>> back = learn_decoder(projection, records[:100]).decode(projection.encode(records[100:]))

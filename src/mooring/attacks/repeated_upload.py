@@ -23,7 +23,7 @@ from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.kernel import Upload
+from mooring.mechanisms.rotation.kernel import Upload
 from mooring.typing import Array
 
 _Fit: TypeAlias = tuple[RigidMap, Codes, float]

@@ -17,9 +17,9 @@ from mooring.alignment import Alignment
 from mooring.errors import InputError
 from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.kernel import Upload
-from mooring.mechanisms.methods import Method
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.rotation.kernel import Upload
+from mooring.mechanisms.rotation.methods import Method
+from mooring.mechanisms.rotation.projection import Projection
 from mooring.tables.schema import Column
 from mooring.typing import Array
 

@@ -26,7 +26,7 @@ from mooring.audit.specification import AuditSettings, ProjectionKind
 from mooring.audit.sums import SumAuditor
 from mooring.audit.utility import References, find_label_kind, measure_references, measure_utility
 from mooring.errors import InputError, MissingExtraError
-from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 from mooring.tables import Partition
 from mooring.typing import Array, Matrix, Progress
 from mooring.version import __version__

@@ -17,8 +17,8 @@ from mooring.audit.planning import Plan
 from mooring.audit.result import AuditResult, PointResult, SumAudit, SumResult
 from mooring.audit.specification import DEFAULT_LIMIT, LeakageLimit
 from mooring.learners import Answer, Score
-from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
-from mooring.mechanisms.secure_sum.settings import SumSettings
+from mooring.mechanisms.sums.guarantee import bound_odds, round_up
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.metrics import Figure
 from mooring.metrics.membership import state_alarms
 from mooring.serialization import count_noun

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.result import AuditResult, PointResult, SumResult
-from mooring.mechanisms.secure_sum.guarantee import bound_odds, round_up
+from mooring.mechanisms.sums.guarantee import bound_odds, round_up
 from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
 from mooring.metrics.membership import state_alarms

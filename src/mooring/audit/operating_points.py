@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from mooring.errors import InputError
-from mooring.mechanisms.methods import METHODS, get_method
-from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE, SumPrivacy, state_odds
+from mooring.mechanisms.rotation.methods import METHODS, get_method
+from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumPrivacy, state_odds
 from mooring.serialization import Serializable, count_noun
 
 _SHORT = {

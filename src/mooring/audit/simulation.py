@@ -17,8 +17,8 @@ from mooring.attacks.view import Colluder, CollusionView, PublicRows, check_role
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.anchors import make_anchor
-from mooring.mechanisms.kernel import (
+from mooring.mechanisms.rotation.anchors import make_anchor
+from mooring.mechanisms.rotation.kernel import (
     ArrayNoise,
     GeneratorNoise,
     Precision,
@@ -28,8 +28,8 @@ from mooring.mechanisms.kernel import (
     represent,
     represent_rows,
 )
-from mooring.mechanisms.methods import METHODS, Method, get_method
-from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
+from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
 from mooring.randomness import Streams
 from mooring.tables.schema import Column
 from mooring.typing import Array

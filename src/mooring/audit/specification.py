@@ -16,9 +16,9 @@ from mooring.attacks import REGISTRY
 from mooring.audit.operating_points import NoiseUnit
 from mooring.errors import InputError
 from mooring.learners import require_learner
-from mooring.mechanisms.projection import Projection
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap
-from mooring.mechanisms.secure_sum.guarantee import PRODUCT_SHARE
+from mooring.mechanisms.rotation.projection import Projection
+from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE
 from mooring.metrics import Embedding, Figure
 from mooring.tables import Column, Partition
 from mooring.tables.column_encoder import decode_cells

@@ -11,7 +11,7 @@ import typer
 
 from mooring.cli.execution import Output, command, count_progress
 from mooring.cli.options import AuditOptions, DataPath, ReportFolder, attacker_option, parse_epsilon, study_option
-from mooring.mechanisms.methods import METHODS
+from mooring.mechanisms.rotation.methods import METHODS
 
 
 @command

@@ -86,7 +86,7 @@ def sums_of(study: Study, parts: Partition, epsilons: Sequence[float | None]) ->
     epsilons : sequence of float or None
         Beside the study's own; None is without noise.
     """
-    from mooring.mechanisms.secure_sum.settings import SumSettings, make_features
+    from mooring.mechanisms.sums.settings import SumSettings, make_features
     from mooring.protocol.messages.projection import study_features
 
     own = study.sums or SumSettings(features="pictures" if study.image_shape else "columns")

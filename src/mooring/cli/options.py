@@ -92,7 +92,7 @@ class SumOptions:
 
     def settings(self, *, pictures: bool) -> Any:
         """As the study's settings, of `pictures` or columns; none given leaves all at their defaults."""
-        from mooring.mechanisms.secure_sum.settings import settings_from
+        from mooring.mechanisms.sums.settings import settings_from
 
         given = {
             name: value

@@ -18,7 +18,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.sums import Sums, centre_sums, find_ridge
-from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.serialization import Serializable
 from mooring.tables.schema import Column
 from mooring.typing import Matrix

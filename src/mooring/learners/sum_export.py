@@ -14,9 +14,9 @@ import numpy as np
 from mooring.errors import InputError
 from mooring.learners.onnx_export import DOUBLE, INPUT, PROBABILITIES, SINGLE, WHOLE, Graph, write_graph
 from mooring.learners.sums import SumModel
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
-from mooring.mechanisms.secure_sum.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
-from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
+from mooring.mechanisms.sums.feature_map import FeatureMap, TableFeatures
+from mooring.mechanisms.sums.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
+from mooring.mechanisms.sums.random_fourier import FourierFeatures
 
 
 def sums_to_onnx(model: SumModel, features: FeatureMap, *, limits: tuple[float, float] = (-1.0, 1.0)) -> bytes:

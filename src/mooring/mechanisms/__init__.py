@@ -1,8 +1,8 @@
 """The methods as data, the kernel that perturbs, anchors, projections, noise and privacy accounting."""
 
 from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
-from mooring.mechanisms.anchors import check_anchor, make_anchor
-from mooring.mechanisms.kernel import (
+from mooring.mechanisms.rotation.anchors import check_anchor, make_anchor
+from mooring.mechanisms.rotation.kernel import (
     ArrayNoise,
     GeneratorNoise,
     NoiseStream,
@@ -17,8 +17,8 @@ from mooring.mechanisms.kernel import (
     represent_anchor,
     represent_rows,
 )
-from mooring.mechanisms.methods import METHODS, Method, get_method
-from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 
 __all__ = [
     "METHODS",

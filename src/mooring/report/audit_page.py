@@ -14,7 +14,7 @@ from mooring.attacks.sums import SUM_ATTACKS
 from mooring.audit import PointResult, SumAudit, SumResult
 from mooring.audit.decision import decide_audit, state_leakage
 from mooring.audit.hazards import state_own_sums, state_sums
-from mooring.mechanisms.secure_sum.guarantee import bound_odds
+from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
 from mooring.report.frame import render_page, render_sentence

@@ -212,7 +212,7 @@ def read_plan_method(path: Path) -> dict[str, Any]:
             what, expected="one that recommends a setting", got="one that recommends none", cure=str(plain["verdict"])
         )
     if isinstance(method, dict) and method.get("name") == "secure-sum":
-        from mooring.mechanisms.secure_sum.settings import settings_from
+        from mooring.mechanisms.sums.settings import settings_from
 
         numbers = {"epsilon": _NUMBER, "delta": _NUMBER, "colluders": int, "product_share": _NUMBER}
         if (wrong := _misfit(method, numbers, "method")) is not None or not set(numbers) <= set(method):

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from mooring.audit import AttackOutcome, AuditSettings, EvaluationSpec, LeakageEvaluator, find_strongest
 from mooring.mechanisms import no_projection
-from mooring.mechanisms.secure_sum import PictureFeatures, TableFeatures
+from mooring.mechanisms.sums import PictureFeatures, TableFeatures
 from mooring.metrics import Figure, Membership, find_exposed_rows, wilson
 from mooring.randomness import Streams
 from mooring.typing import Matrix

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mooring.attacks import PublicRows
 from mooring.geometry import RigidMap
 from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
-from mooring.mechanisms.secure_sum import CONSTANT_SHARE, RowFeatures
+from mooring.mechanisms.sums import CONSTANT_SHARE, RowFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition
 from mooring.typing import Array, Indices, Matrix

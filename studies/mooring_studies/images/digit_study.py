@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mooring.attacks import LearnedDecoder, learn_decoder
 from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection
-from mooring.mechanisms.secure_sum import PictureFeatures
+from mooring.mechanisms.sums import PictureFeatures
 from mooring.metrics import DigitAuditor, build_galleries, train_digit_auditor
 from mooring.randomness import Streams
 from mooring.typing import Array, Indices, Matrix

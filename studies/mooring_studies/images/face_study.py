@@ -14,7 +14,7 @@ from mooring.atomic_io import hash_file
 from mooring.attacks import PublicRows
 from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection, public_svd_projection
-from mooring.mechanisms.secure_sum import PictureFeatures, fit_to_public
+from mooring.mechanisms.sums import PictureFeatures, fit_to_public
 from mooring.metrics import OnnxEmbedding, build_galleries
 from mooring.randomness import Streams
 from mooring.typing import Array, Indices, Matrix

@@ -24,7 +24,7 @@ import numpy as np
 
 from mooring.learners import LEARNERS
 from mooring.mechanisms import Projection, public_svd_projection
-from mooring.mechanisms.secure_sum import CONSTANT_SHARE, PictureFeatures, RowFeatures
+from mooring.mechanisms.sums import CONSTANT_SHARE, PictureFeatures, RowFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition, Records, partition
 from mooring.typing import Indices, Matrix

@@ -19,7 +19,7 @@ from pathlib import Path
 from mooring import InputError
 from mooring.learners import LEARNERS
 from mooring.mechanisms import Projection, no_projection, public_svd_projection
-from mooring.mechanisms.secure_sum import TableFeatures
+from mooring.mechanisms.sums import TableFeatures
 from mooring.randomness import Streams
 from mooring.tables import Column, Partition, partition
 from mooring.typing import Matrix

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from mooring.audit import AuditSettings, SumSpec, find_strongest
 from mooring.audit.sums import SumAuditor, SumSimulation, simulate_sums
 from mooring.learners import fit_discriminant
-from mooring.mechanisms.secure_sum import FeatureMap, SumPrivacy, TableFeatures
+from mooring.mechanisms.sums import FeatureMap, SumPrivacy, TableFeatures
 from mooring.randomness import Streams
 from mooring.tables import Column, Partition, Schema, encode_table
 from mooring.typing import Matrix

@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 
 from mooring import StorageError
 from mooring.mechanisms import no_projection
-from mooring.mechanisms.secure_sum import FeatureMap, PictureFeatures
+from mooring.mechanisms.sums import FeatureMap, PictureFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition, Records, partition
 from mooring_studies.comparison.results import Row

@@ -8,9 +8,9 @@ import pytest
 from mooring.audit.sums import audit_epsilon, run_canaries
 from mooring.audit.sums.canaries import CANARY, Draws
 from mooring.audit.sums.simulation import words_from
-from mooring.mechanisms.secure_sum import sums
-from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums
-from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
+from mooring.mechanisms.sums import sums
+from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.metrics import EpsilonBound, bound_epsilon
 
 LAYOUT, N_RUNS = SumLayout(2, Outcome(2)), 20_000

@@ -28,9 +28,9 @@ from mooring.audit.sums import simulate_sums
 from mooring.audit.sums.measurement import SumAuditor
 from mooring.audit.utility import measure_references
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.feature_map import RowFeatures
-from mooring.mechanisms.secure_sum.guarantee import SumNoise
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
+from mooring.mechanisms.sums.feature_map import RowFeatures
+from mooring.mechanisms.sums.guarantee import SumNoise
+from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.audit_page import render_audit, render_plan
 from mooring.tables import Partition

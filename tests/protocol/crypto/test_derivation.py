@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mooring.mechanisms.anchors import make_anchor
-from mooring.mechanisms.kernel import represent_rows
+from mooring.mechanisms.rotation.anchors import make_anchor
+from mooring.mechanisms.rotation.kernel import represent_rows
 from mooring.protocol.crypto.derivation import SecretMap, Stream, _paired_normals, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.anchor import Anchor

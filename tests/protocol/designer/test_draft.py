@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from mooring.errors import InputError, RefusedError
-from mooring.mechanisms.secure_sum.settings import SumSettings
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study, infer_kinds
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
 from mooring.protocol.messages.projection import study_projection

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mooring.errors import RefusedError, StorageError
-from mooring.mechanisms.projection import public_svd_projection
+from mooring.mechanisms.rotation.projection import public_svd_projection
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.mechanisms.anchors import make_anchor
-from mooring.mechanisms.secure_sum.settings import SumSettings
-from mooring.mechanisms.secure_sum.sums import PersonCounts
+from mooring.mechanisms.rotation.anchors import make_anchor
+from mooring.mechanisms.sums.settings import SumSettings
+from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.messages.anchor import write_anchor
 from mooring.protocol.participant import prediction

@@ -10,8 +10,8 @@ import numpy as np
 
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.learners.sums import Sums
-from mooring.mechanisms.secure_sum.guarantee import SumNoise
-from mooring.mechanisms.secure_sum.sums import Integers, SumLayout, quantise
+from mooring.mechanisms.sums.guarantee import SumNoise
+from mooring.mechanisms.sums.sums import Integers, SumLayout, quantise
 from mooring.typing import Matrix
 
 

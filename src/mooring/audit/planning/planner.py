@@ -17,7 +17,7 @@ from mooring.audit.planning.search import HALVES, PointSearch
 from mooring.audit.result import PointResult, SumAudit
 from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, LeakageLimit
 from mooring.errors import InputError
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.rotation.projection import Projection
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 

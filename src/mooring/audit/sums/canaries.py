@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mooring.audit.sums.simulation import words_from
-from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums
-from mooring.mechanisms.secure_sum.prime_field import Words
-from mooring.mechanisms.secure_sum.sums import Outcome, SumAccumulator, SumLayout
+from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.sums.prime_field import Words
+from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout
 from mooring.metrics.membership import EpsilonAudit, bound_epsilon, gaussian_epsilon
 from mooring.randomness import require_generator
 from mooring.typing import Matrix

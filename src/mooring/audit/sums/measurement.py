@@ -22,9 +22,9 @@ from mooring.audit.utility import find_label_kind, mean_score
 from mooring.learners import Gain, Score, compare, score
 from mooring.learners.fitting import MOST_ALONE
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures
-from mooring.mechanisms.secure_sum.guarantee import MOST_NUMBERS_A_ROW
-from mooring.mechanisms.secure_sum.picture_features import N_COMPONENTS, PictureFeatures, filters_of
+from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures
+from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW
+from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Matrix

@@ -12,10 +12,10 @@ from mooring.attacks.sums import LabelledFeatures, SumView
 from mooring.attacks.view import check_roles
 from mooring.errors import InputError
 from mooring.learners.sums import Sums
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap
-from mooring.mechanisms.secure_sum.guarantee import SumNoise, SumPrivacy, calibrate_sums
-from mooring.mechanisms.secure_sum.prime_field import Words
-from mooring.mechanisms.secure_sum.sums import Integers, Outcome, SumAccumulator, SumLayout
+from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.sums.prime_field import Words
+from mooring.mechanisms.sums.sums import Integers, Outcome, SumAccumulator, SumLayout
 from mooring.randomness import Streams
 from mooring.typing import Matrix
 
@@ -108,7 +108,7 @@ def simulate_sums(
 
     Examples
     --------
-    >>> from mooring.mechanisms.secure_sum.feature_map import RowFeatures
+    >>> from mooring.mechanisms.sums.feature_map import RowFeatures
     >>> rng = np.random.default_rng(0)
     >>> rows, labels = [rng.standard_normal((30, 3)) for _ in range(3)], [rng.integers(0, 2, 30) for _ in range(3)]
     >>> simulation = simulate_sums(rows, labels, feature_map=RowFeatures(3), n_classes=2, privacy=None, rng=rng)

@@ -19,8 +19,8 @@ import numpy as np
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, check_sums
-from mooring.mechanisms.secure_sum.prime_field import LARGEST, decode_signed
-from mooring.mechanisms.secure_sum.secret_sharing import find_wrong, find_wrong_values, recombine
+from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
+from mooring.mechanisms.sums.secret_sharing import find_wrong, find_wrong_values, recombine
 from mooring.protocol.crypto.keys import Secret, SigningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import (

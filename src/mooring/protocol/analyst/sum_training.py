@@ -15,7 +15,7 @@ import numpy as np
 from mooring.errors import InputError
 from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
-from mooring.mechanisms.secure_sum.feature_map import TableFeatures
+from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.protocol.analyst.alignment_state import keep_model
 from mooring.protocol.analyst.sum_total import Total, open_total, read_list
 from mooring.protocol.analyst.training import require_agreement, require_label

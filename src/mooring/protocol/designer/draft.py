@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from mooring.errors import InputError
-from mooring.mechanisms.methods import get_method
-from mooring.mechanisms.secure_sum.settings import SumSettings
+from mooring.mechanisms.rotation.methods import get_method
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study

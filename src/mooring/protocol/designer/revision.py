@@ -12,9 +12,9 @@ import numpy as np
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
-from mooring.mechanisms.projection import public_svd_projection
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, fit_to_public
-from mooring.mechanisms.secure_sum.settings import SECURE_SUM, make_features
+from mooring.mechanisms.rotation.projection import public_svd_projection
+from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
+from mooring.mechanisms.sums.settings import SECURE_SUM, make_features
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.projection import projection_file_name
 from mooring.protocol.messages.study import Study

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, RefusedError
-from mooring.mechanisms.anchors import check_anchor
+from mooring.mechanisms.rotation.anchors import check_anchor
 from mooring.protocol.crypto.keys import SealingKey, SigningKey, is_sealing_key, seal
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,

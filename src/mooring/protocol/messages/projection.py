@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from mooring.errors import RefusedError, StorageError
-from mooring.mechanisms.projection import Projection, gaussian_projection, no_projection
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, PictureProjection, filters_of
-from mooring.mechanisms.secure_sum.settings import make_features
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
+from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.mechanisms.sums.picture_features import PictureFeatures, PictureProjection, filters_of
+from mooring.mechanisms.sums.settings import make_features
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, require_choice
-from mooring.mechanisms.methods import Method, get_method
-from mooring.mechanisms.secure_sum.settings import (
+from mooring.mechanisms.rotation.methods import Method, get_method
+from mooring.mechanisms.sums.settings import (
     SECURE_SUM,
     SumScheme,
     SumSettings,

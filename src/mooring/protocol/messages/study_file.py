@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
-from mooring.mechanisms.secure_sum.settings import SECURE_SUM, settings_from
+from mooring.mechanisms.sums.settings import SECURE_SUM, settings_from
 from mooring.protocol.messages.card import Member
 from mooring.tables.schema import Column, Label, count_days, require_day, require_known, require_width
 

@@ -42,7 +42,7 @@ from mooring.audit.hazards import (
 )
 from mooring.learners import Score, choose_learner, cross_validate, score
 from mooring.learners.fitting import ROW_FOLDS, row_folds
-from mooring.mechanisms.projection import Projection
+from mooring.mechanisms.rotation.projection import Projection
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
 from mooring.serialization import count_noun, render_html

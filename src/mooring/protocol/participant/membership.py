@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from mooring.atomic_io import hash_file, open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.mechanisms.anchors import anchor_from_gaussian
-from mooring.mechanisms.kernel import represent_anchor
-from mooring.mechanisms.secure_sum.sums import PersonCounts
+from mooring.mechanisms.rotation.anchors import anchor_from_gaussian
+from mooring.mechanisms.rotation.kernel import represent_anchor
+from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret
 from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor

@@ -21,7 +21,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
 from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
 from mooring.learners.evaluation import Evaluation, Importance, Predicted, evaluate_classes, measure_importance
-from mooring.mechanisms.kernel import map_rows
+from mooring.mechanisms.rotation.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.result import (
     MODEL_FILE,

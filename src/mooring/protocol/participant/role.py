@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.sums import PersonCounts
+from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import require_reasoned

@@ -23,10 +23,10 @@ from threadpoolctl import threadpool_limits
 
 from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, require_writable
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.mechanisms.secure_sum.guarantee import SumNoise
-from mooring.mechanisms.secure_sum.prime_field import Elements, add, encode_signed
-from mooring.mechanisms.secure_sum.settings import SumScheme
-from mooring.mechanisms.secure_sum.sums import Integers, PersonCounts, SumAccumulator
+from mooring.mechanisms.sums.guarantee import SumNoise
+from mooring.mechanisms.sums.prime_field import Elements, add, encode_signed
+from mooring.mechanisms.sums.settings import SumScheme
+from mooring.mechanisms.sums.sums import Integers, PersonCounts, SumAccumulator
 from mooring.protocol.crypto.derivation import derive
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.bundle import SUFFIX

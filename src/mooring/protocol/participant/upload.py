@@ -33,7 +33,7 @@ from mooring.atomic_io import (
     write_atomically,
 )
 from mooring.errors import InputError, RefusedError
-from mooring.mechanisms.kernel import add_noise, map_rows
+from mooring.mechanisms.rotation.kernel import add_noise, map_rows
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import (

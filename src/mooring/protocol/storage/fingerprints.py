@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-from mooring.mechanisms.secure_sum.sums import PersonCounts
+from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.keys import Secret
 from mooring.tables import Schema
 from mooring.tables.encoder import EncodedRows

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mooring.errors import RefusedError
-from mooring.mechanisms.secure_sum.prime_field import PRIME, Elements
+from mooring.mechanisms.sums.prime_field import PRIME, Elements
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (

@@ -20,8 +20,8 @@ import numpy as np
 
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
-from mooring.mechanisms.secure_sum.prime_field import PRIME, Elements, Words, draw_elements, require_elements
-from mooring.mechanisms.secure_sum.secret_sharing import check_value, split
+from mooring.mechanisms.sums.prime_field import PRIME, Elements, Words, draw_elements, require_elements
+from mooring.mechanisms.sums.secret_sharing import check_value, split
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal
 from mooring.protocol.messages.card import Member

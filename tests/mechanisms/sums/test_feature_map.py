@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum import picture_features
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap, RowFeatures, TableFeatures
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, draw_glyphs, fit_to_public
-from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
-from mooring.mechanisms.secure_sum.settings import SumSettings, make_features
-from mooring.mechanisms.secure_sum.sums import quantise
+from mooring.mechanisms.sums import picture_features
+from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures, TableFeatures
+from mooring.mechanisms.sums.picture_features import PictureFeatures, draw_glyphs, fit_to_public
+from mooring.mechanisms.sums.random_fourier import FourierFeatures
+from mooring.mechanisms.sums.settings import SumSettings, make_features
+from mooring.mechanisms.sums.sums import quantise
 from mooring.tables.schema import Column, Schema
 from tests.raising import raising
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.prime_field import Words
+from mooring.mechanisms.sums.prime_field import Words
 
 _UNCLEAR = 1e-11  # relative: far above the rounding of exp and of its argument, which stays below a thousand
 _LARGEST_VARIANCE = 2**96

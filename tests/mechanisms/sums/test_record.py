@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.mechanisms.secure_sum.feature_map import RowFeatures, TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import SumPrivacy, calibrate_sums
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures, filters_of, fit_to_public
-from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
-from tests.mechanisms.secure_sum.test_sums import SCHEMA, promised_epsilon
+from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_sums
+from mooring.mechanisms.sums.picture_features import PictureFeatures, filters_of, fit_to_public
+from mooring.mechanisms.sums.sums import Outcome, SumLayout
+from tests.mechanisms.sums.test_sums import SCHEMA, promised_epsilon
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"

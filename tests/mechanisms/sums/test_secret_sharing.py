@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.prime_field import (
+from mooring.mechanisms.sums.prime_field import (
     LARGEST,
     PRIME,
     Elements,
@@ -21,7 +21,7 @@ from mooring.mechanisms.secure_sum.prime_field import (
     multiply,
     total,
 )
-from mooring.mechanisms.secure_sum.secret_sharing import (
+from mooring.mechanisms.sums.secret_sharing import (
     Threshold,
     check_value,
     find_wrong,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mooring.mechanisms.projection
+import mooring.mechanisms.rotation.projection
 from mooring import Projection, gaussian_projection, no_projection, public_svd_projection
 
 Refused = Callable[..., None]
@@ -75,9 +75,9 @@ def test_each_pass_of_the_public_svd_is_one_step_of_subspace_iteration(
 ) -> None:
     rows = rng.standard_normal((40, 12))
     Q = np.linalg.qr(np.random.default_rng(1).standard_normal((12, 4)))[0]
-    monkeypatch.setattr(mooring.mechanisms.projection, "_OVERSAMPLING", 1)
+    monkeypatch.setattr(mooring.mechanisms.rotation.projection, "_OVERSAMPLING", 1)
     for n_passes in (1, 2, 3):
-        monkeypatch.setattr(mooring.mechanisms.projection, "_N_PASSES", n_passes)
+        monkeypatch.setattr(mooring.mechanisms.rotation.projection, "_N_PASSES", n_passes)
         found = public_svd_projection(rows, 3, rng=np.random.default_rng(1))
         V = Q @ np.linalg.svd(rows @ Q)[2][:3].T
         assert np.allclose(projector(found), V @ V.T, atol=1e-10)
@@ -110,7 +110,7 @@ def test_arrays_memory_maps_and_blocks_give_the_same_subspace(public_rows: np.nd
 
 def test_a_large_array_is_read_in_blocks(public_rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = public_svd_projection(public_rows, 4, rng=np.random.default_rng(2))
-    monkeypatch.setattr(mooring.mechanisms.projection, "_BLOCK_NUMBERS", 30 * 17)
+    monkeypatch.setattr(mooring.mechanisms.rotation.projection, "_BLOCK_NUMBERS", 30 * 17)
     assert np.allclose(projector(public_svd_projection(public_rows, 4, rng=np.random.default_rng(2))), projector(whole))
 
 

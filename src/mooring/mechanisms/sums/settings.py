@@ -13,8 +13,8 @@ from itertools import count
 from typing import Any, Literal
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.feature_map import FeatureMap, TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import (
+from mooring.mechanisms.sums.feature_map import FeatureMap, TableFeatures
+from mooring.mechanisms.sums.guarantee import (
     MOST_NUMBERS_A_ROW,
     PRODUCT_SHARE,
     SumNoise,
@@ -22,10 +22,10 @@ from mooring.mechanisms.secure_sum.guarantee import (
     calibrate_sums,
     state_odds,
 )
-from mooring.mechanisms.secure_sum.picture_features import N_COMPONENTS, PictureFeatures, filters_of
-from mooring.mechanisms.secure_sum.random_fourier import FourierFeatures
-from mooring.mechanisms.secure_sum.secret_sharing import Threshold
-from mooring.mechanisms.secure_sum.sums import Outcome, SumLayout
+from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
+from mooring.mechanisms.sums.random_fourier import FourierFeatures
+from mooring.mechanisms.sums.secret_sharing import Threshold
+from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.tables.schema import Schema
 
 SECURE_SUM = "secure-sum"

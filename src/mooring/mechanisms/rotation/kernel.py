@@ -24,8 +24,8 @@ import numpy as np
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, device_of, namespace_of, require_finite
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.anchors import check_anchor
-from mooring.mechanisms.methods import Method, get_method
+from mooring.mechanisms.rotation.anchors import check_anchor
+from mooring.mechanisms.rotation.methods import Method, get_method
 from mooring.randomness import require_generator
 from mooring.typing import Array
 

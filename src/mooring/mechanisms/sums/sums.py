@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.prime_field import LARGEST
+from mooring.mechanisms.sums.prime_field import LARGEST
 from mooring.tables.cells import MISSING_VALUE
 from mooring.typing import Matrix
 

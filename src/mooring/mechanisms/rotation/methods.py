@@ -1,6 +1,7 @@
 """The methods, as data: whose transform, whether an anchor, what gets noise, how the uploads are aligned.
 
-The paper's six methods and mooring's seventh are corners of one mechanism, which `mooring.mechanisms.kernel` computes.
+The paper's six methods and mooring's seventh are corners of one mechanism, which `mooring.mechanisms.rotation.kernel`
+computes.
 Neither the transform nor anchor noise gives a formal guarantee. Private-data noise can: see `mooring.mechanisms.accounting`.
 """
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError
-from mooring.mechanisms.projection import Projection
-from mooring.mechanisms.secure_sum.feature_map import RowFeatures, TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import SumPrivacy, bound_odds, calibrate_sums, state_odds
-from mooring.mechanisms.secure_sum.picture_features import PictureFeatures
-from mooring.mechanisms.secure_sum.secret_sharing import Threshold
-from mooring.mechanisms.secure_sum.settings import SumScheme, SumSettings, make_layout, make_scheme, settings_from
-from mooring.mechanisms.secure_sum.sums import Outcome, PersonCounts, SumAccumulator, SumLayout
+from mooring.mechanisms.rotation.projection import Projection
+from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.guarantee import SumPrivacy, bound_odds, calibrate_sums, state_odds
+from mooring.mechanisms.sums.picture_features import PictureFeatures
+from mooring.mechanisms.sums.secret_sharing import Threshold
+from mooring.mechanisms.sums.settings import SumScheme, SumSettings, make_layout, make_scheme, settings_from
+from mooring.mechanisms.sums.sums import Outcome, PersonCounts, SumAccumulator, SumLayout
 from mooring.tables.schema import Column, Label, Schema
 from tests.raising import raising
 

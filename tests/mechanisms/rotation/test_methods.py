@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mooring import METHODS, ArrayNoise, Method, RigidMap, Upload, UploadNoise, coupled_noise, make_anchor, represent
-from mooring.mechanisms.methods import get_method
+from mooring.mechanisms.rotation.methods import get_method
 
 Refused = Callable[..., None]
 WITH_DATA_NOISE = {"c-gdp-data-noise", "aa-i-gdp-data-noise", "aa-i-gdp-both-noise"}

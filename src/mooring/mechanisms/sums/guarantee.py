@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.discrete_gaussian import draw_discrete_gaussians
-from mooring.mechanisms.secure_sum.prime_field import Words
-from mooring.mechanisms.secure_sum.sums import Integers, SumLayout
+from mooring.mechanisms.sums.discrete_gaussian import draw_discrete_gaussians
+from mooring.mechanisms.sums.prime_field import Words
+from mooring.mechanisms.sums.sums import Integers, SumLayout
 
 PRODUCT_SHARE = 0.4
 MOST_NUMBERS_A_ROW = 0.1
@@ -123,7 +123,7 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
 
     Examples
     --------
-    >>> from mooring.mechanisms.secure_sum.sums import Outcome
+    >>> from mooring.mechanisms.sums.sums import Outcome
     >>> privacy = SumPrivacy(epsilon=1, delta=1e-5, quorum=20, n_colluders=1)
     >>> layout = SumLayout(65, Outcome(10))
     >>> [round(scale, 2) for scale in calibrate_sums(layout, privacy).scales(layout, 19)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.prime_field import (
+from mooring.mechanisms.sums.prime_field import (
     PRIME,
     Elements,
     Words,

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.discrete_gaussian import draw_below, draw_discrete_gaussians, draw_events
-from tests.mechanisms.secure_sum.test_secret_sharing import words_from, words_of
+from mooring.mechanisms.sums.discrete_gaussian import draw_below, draw_discrete_gaussians, draw_events
+from tests.mechanisms.sums.test_secret_sharing import words_from, words_of
 from tests.raising import raising
 
 N = 200_000
@@ -44,7 +44,7 @@ def test_signs_and_neighbours_are_independent() -> None:
     for lag in (1, 2, 7, 1000):
         assert abs(np.corrcoef(found[:-lag], found[lag:])[0, 1]) < 4 / math.sqrt(N)
     assert abs((found > 0).mean() - (found < 0).mean()) < 4 / math.sqrt(N)
-    with mock.patch("mooring.mechanisms.secure_sum.discrete_gaussian.draw_events", wraps=draw_events) as drawn:
+    with mock.patch("mooring.mechanisms.sums.discrete_gaussian.draw_events", wraps=draw_events) as drawn:
         draw_discrete_gaussians(words_of(1), Fraction(20, 3), 50)
     for _, x, exact in (call.args for call in drawn.call_args_list):  # what decides is what is drawn
         assert [float(exact(k)) for k in range(x.size)] == pytest.approx(x.tolist(), rel=1e-12)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError
-from mooring.mechanisms.secure_sum.feature_map import TableFeatures
-from mooring.mechanisms.secure_sum.guarantee import _ORDERS, SumNoise, SumPrivacy, calibrate_sums, round_up
-from mooring.mechanisms.secure_sum.settings import SumSettings
-from mooring.mechanisms.secure_sum.sums import Outcome, PersonCounts, SumAccumulator, SumLayout, quantise
+from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.guarantee import _ORDERS, SumNoise, SumPrivacy, calibrate_sums, round_up
+from mooring.mechanisms.sums.settings import SumSettings
+from mooring.mechanisms.sums.sums import Outcome, PersonCounts, SumAccumulator, SumLayout, quantise
 from mooring.tables.schema import Column, Schema
-from tests.mechanisms.secure_sum.test_secret_sharing import words_of
+from tests.mechanisms.sums.test_secret_sharing import words_of
 from tests.raising import raising
 
 SCHEMA = Schema(

@@ -9,7 +9,7 @@ import pytest
 
 from mooring import METHODS, Method, RigidMap, SimulationSettings, Streams, Upload, make_anchor, represent, simulate
 from mooring.geometry.backend import to_numpy
-from mooring.mechanisms.kernel import add_noise
+from mooring.mechanisms.rotation.kernel import add_noise
 
 SIGMA, V = 0.7, 0.03
 RNG = np.random.default_rng(0)

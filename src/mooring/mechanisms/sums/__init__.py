@@ -1,0 +1,15 @@
+"""One upload of sums: secret sharing, exact noise, public feature maps."""
+
+from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures, TableFeatures
+from mooring.mechanisms.sums.guarantee import SumPrivacy
+from mooring.mechanisms.sums.picture_features import CONSTANT_SHARE, PictureFeatures, fit_to_public
+
+__all__ = [
+    "CONSTANT_SHARE",
+    "FeatureMap",
+    "PictureFeatures",
+    "RowFeatures",
+    "SumPrivacy",
+    "TableFeatures",
+    "fit_to_public",
+]
