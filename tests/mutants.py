@@ -115,7 +115,7 @@ def sample_mutants(count: int, seed: int) -> list[Mutant]:
 
 
 def find_tests(module: str) -> list[str]:
-    """The tests of a module's package, those that name most of what it defines first; the constants come after these."""
+    """The tests of a module's package, those that name most of what it defines first."""
     package, *below = Path(module).with_suffix("").parts
     places = [f"tests/{package}", *(f"tests/{extra}" for extra in EXTRA_TESTS.get(package, ()))]
     files = [path for place in places for path in sorted((ROOT / place).rglob("test_*.py"))]
@@ -130,8 +130,7 @@ def find_tests(module: str) -> list[str]:
         text = path.read_text(encoding="utf-8")
         return source.stem not in path.stem, -sum(name in text for name in names), not own
 
-    ordered = [path.relative_to(ROOT).as_posix() for path in sorted(dict.fromkeys(files), key=distance)]
-    return [*ordered[:NEAR], "tests/architecture/test_constants.py", *ordered[NEAR:]]
+    return [path.relative_to(ROOT).as_posix() for path in sorted(dict.fromkeys(files), key=distance)]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Recorded figures: what attacks, measures and audits gave when somebody last looked at them.
 
 A change that nobody meant shows as another figure. Whoever means one renews the records and reads the difference:
-`RENEW_RECORDS=1 python -m pytest tests/alignment tests/architecture tests/attacks tests/audit tests/metrics tests/protocol
+`RENEW_RECORDS=1 python -m pytest tests/alignment tests/attacks tests/audit tests/mechanisms tests/metrics tests/protocol
 -k record`.
 
 The records were made on a processor of the kind `MACHINE`. Another kind rounds otherwise, and what hangs on rounding (which

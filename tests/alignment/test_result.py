@@ -21,7 +21,6 @@ def test_why_a_solver_stopped_is_a_sentence(termination: Termination) -> None:
     assert text == termination.value
     assert text[0].isupper()
     assert text.endswith(".")
-    assert len(text.split()) > 5
 
 
 @pytest.mark.parametrize("solver", ["accelerated", "gpm"])

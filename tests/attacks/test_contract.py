@@ -107,7 +107,6 @@ def denoised(plain: Reconstruction | DoesNotApply, view: CollusionView, name: st
 def check_sentence(refusal: DoesNotApply) -> None:
     assert refusal.reason == str(refusal)
     assert refusal.reason.endswith(".")
-    assert len(refusal.reason.split()) >= 5
     assert refusal.reason[0].isupper() or refusal.reason[0].isdigit()
     assert pickle.loads(pickle.dumps(refusal)).reason == refusal.reason
 

@@ -288,7 +288,6 @@ def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: di
     assert "Models of the other uploads score 86.0%" in result.stdout
     assert "lower bound" in result.stdout
     assert "Should participants share in this study? Cannot tell: the audit is of other settings" in result.stdout
-    assert len(result.stdout.strip().splitlines()) <= 7
     assert has_mode(out, 0o600)
     page = out.read_text(encoding="utf-8")
     assert "The target's rows" in body(page)

@@ -64,9 +64,8 @@ PUBLIC = {"projection": "public-svd", "projection_digest": "a" * 64}
 )  # fmt: skip
 def test_a_study_is_taken_up_to_its_limits(name: str, study: Study, last: dict, beyond: dict) -> None:
     replace(study, **last)
-    with raising(InputError, name) as caught:
+    with raising(InputError, name):
         replace(study, **beyond)
-    check_record(RECORD, f"beyond, {beyond}", caught.value.expected)
 
 
 def test_a_roster_is_two_participants_and_an_analyst_at_least() -> None:
