@@ -152,7 +152,7 @@ def refused() -> Callable[..., None]:
         with raising(InputError, what, expected=expected, got=got) as caught:
             call()
         error = caught.value
-        assert str(error) == f"{error.what} must be {error.expected}, got {error.got} instead. {error.cure}"
+        assert str(error) == f"{error.what} must be {error.expected}, got {error.got}. {error.cure}"
 
     return check
 

@@ -13,12 +13,23 @@ def error() -> InputError:
 
 
 def test_an_input_error_says_what_expected_got_and_cure_and_keeps_them(error: InputError) -> None:
-    assert str(error) == "n_components must be at least 1, got 0 instead. Ask for one component or more."
+    assert str(error) == "n_components must be at least 1, got 0. Ask for one component or more."
     assert (error.what, error.expected, error.got) == ("n_components", "at least 1", "0")
     assert error.cure == "Ask for one component or more."
     assert isinstance(error, ValueError)
     assert isinstance(error, MooringError)
     assert str(pickle.loads(pickle.dumps(error))) == str(copy.copy(error)) == str(error)  # from a worker process
+
+
+def test_an_input_error_may_state_its_problem_as_a_sentence() -> None:
+    error = InputError("passphrase", problem="The two passphrases do not match.", cure="Type it again.")
+    assert str(error) == "The two passphrases do not match. Type it again."
+    assert (error.what, error.problem, error.cure) == (
+        "passphrase",
+        "The two passphrases do not match.",
+        "Type it again.",
+    )
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 def test_a_missing_extra_says_what_to_install() -> None:

@@ -54,13 +54,7 @@ _REASONS = {
 
 @contextmanager
 def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iterator[BinaryIO]:
-    """Open a new file for reading and writing; it replaces `path` when the block ends without an error.
-
-    Parameters
-    ----------
-    mode : int
-        Permissions, from the first byte on.
-    """
+    """Open a new file for reading and writing; it replaces `path` when the block ends without an error."""
     beside = _partial_path(path)
     with explain_os_errors(what):
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
@@ -93,13 +87,7 @@ def open_scratch(folder: Path, *, what: str = "a file") -> Iterator[BinaryIO]:
 
 
 def require_writable(path: Path, *, what: str, inputs: Iterable[object] = ()) -> None:
-    """Refuse a `path` that could not be written, or that is one of the command's own inputs.
-
-    Parameters
-    ----------
-    inputs : iterable
-        What is read: paths; anything else is no file.
-    """
+    """Refuse a `path` that could not be written, or that is one of the command's own inputs."""
     with explain_os_errors(what):
         if not path.parent.is_dir():
             raise OSError(errno.ENOENT, "")
@@ -120,31 +108,13 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[object] = ()) ->
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:
-    """Replace the content of `path`.
-
-    Parameters
-    ----------
-    path : Path
-        File to replace.
-    data : bytes
-        Its new content.
-    mode : int, default 0o644
-        Permissions of the file.
-    what : str, default "a file"
-        Name of the file in errors.
-    """
+    """Replace the content of `path`."""
     with open_atomically(path, mode=mode, what=what) as file:
         file.write(data)
 
 
 def copy_atomically(source: Path, target: Path, *, mode: int = 0o644, what: str = "a file") -> None:
-    """Replace `target` with a copy of `source`; a large file is hard-linked where the disk allows.
-
-    Parameters
-    ----------
-    mode : int
-        Permissions of a copy; a link has those of the source.
-    """
+    """Replace `target` with a copy of `source`; a large file is hard-linked where the disk allows."""
     with explain_os_errors(what):
         if source.stat().st_size < _WORTH_LINKING:
             write_atomically(target, source.read_bytes(), mode=mode, what=what)
@@ -165,15 +135,7 @@ def copy_atomically(source: Path, target: Path, *, mode: int = 0o644, what: str 
 
 
 def make_folder(path: Path, *, mode: int = 0o755, what: str = "the folder", tighten: bool = False) -> None:
-    """Make a folder and those above it.
-
-    Parameters
-    ----------
-    mode : int
-        Permissions of a new folder.
-    tighten : bool, default False
-        Whether a folder that exists gets these permissions too.
-    """
+    """Make a folder and those above it."""
     with explain_os_errors(what):
         path.mkdir(mode, parents=True, exist_ok=True)  # with its permissions from the first moment
         if tighten:
@@ -198,13 +160,6 @@ class LockHeldError(StorageError):
 @contextmanager
 def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool = False) -> Iterator[None]:
     """Hold a lock file while the block runs; a process that dies lets go. SQLite locks it, on every system alike.
-
-    Parameters
-    ----------
-    path : Path
-        Of the lock file, which is made if missing.
-    shared : bool, default False
-        Whether others may hold the lock at the same time, if they share it too.
 
     Raises
     ------
@@ -275,13 +230,7 @@ def open_plain_file(path: Path, *, what: str) -> BinaryIO:
 
 
 def read_bounded(path: Path, most_bytes: int, *, what: str) -> bytes:
-    """Read a whole file, or refuse one that is larger than it may be.
-
-    Parameters
-    ----------
-    what : str
-        What an error calls the file.
-    """
+    """Read a whole file, or refuse one that is larger than it may be."""
     with explain_os_errors(what), open_plain_file(path, what=what) as file:
         data = file.read(min(os.fstat(file.fileno()).st_size, most_bytes) + 1)  # a buffer of this size is made
     if len(data) > most_bytes:

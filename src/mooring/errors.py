@@ -1,7 +1,7 @@
-"""Every exception mooring raises on purpose.
+"""All exceptions that mooring raises on purpose.
 
-A message says what was wrong, what was expected, what came instead, and what to do about it. It never quotes values of
-private records: shapes, names and counts only.
+A message says what was wrong, what was expected and what to do. It names shapes, columns and counts, and never quotes
+a value of a private record.
 """
 
 from __future__ import annotations
@@ -25,61 +25,56 @@ __all__ = [
 
 
 class MooringError(Exception):
-    """Root of all errors that mooring raises on purpose."""
+    """Base class of all errors that mooring raises on purpose."""
 
-    def __reduce__(self) -> str | tuple[Any, ...]:  # errors must survive the way back from a worker process
+    def __reduce__(self) -> str | tuple[Any, ...]:  # errors are pickled when a worker process returns them
         fields = {name: value for name, value in vars(self).items() if name != "__notes__"}
         return (partial(type(self), **fields), ()) if fields else super().__reduce__()
 
 
 class InputError(MooringError, ValueError):
-    """An argument that cannot be used.
+    """Raised when an argument, an option or an entry of a file cannot be used.
+
+    State either `expected` and `got`, or a `problem` where that sentence reads better.
 
     Parameters
     ----------
     what : str
-        The argument, in the caller's words.
-    expected : str
-        What it must be.
-    got : str
-        What it was: a shape, a type, a count; never a private value.
+        Name of the argument, as the caller knows it.
     cure : str
-        What the caller can do about it.
+        What the caller can do about it, as a sentence.
+    expected : str, optional
+        What the argument must be.
+    got : str, optional
+        What it was: a shape, a type, a count; never a private value.
+    problem : str, optional
+        What is wrong, as a sentence. By default it is made from `what`, `expected` and `got`.
 
     Examples
     --------
     >>> print(InputError("n_components", expected="at least 1", got="0", cure="Ask for one component or more."))
-    n_components must be at least 1, got 0 instead. Ask for one component or more.
+    n_components must be at least 1, got 0. Ask for one component or more.
+    >>> print(InputError("passphrase", problem="The two passphrases do not match.", cure="Type the same one twice."))
+    The two passphrases do not match. Type the same one twice.
     """
 
-    def __init__(self, what: str, *, expected: str, got: str, cure: str) -> None:
+    def __init__(self, what: str, *, cure: str, expected: str = "", got: str = "", problem: str = "") -> None:
         self.what, self.expected, self.got, self.cure = what, expected, got, cure
-        super().__init__(f"{what} must be {expected}, got {got} instead. {cure}")
+        self.problem = problem or f"{what} must be {expected}, got {got}."
+        super().__init__(f"{self.problem} {cure}")
 
 
 def require_choice(
     what: str, value: object, choices: Iterable[str], *, cure: str = "Names are lower-case, with hyphens."
 ) -> None:
-    """Refuse a value that is none of the choices.
-
-    Parameters
-    ----------
-    what : str
-        Its name in the error.
-    value : object
-        What was given.
-    choices : iterable of str
-        What is accepted, in the order of the error.
-    cure : str, default "Names are lower-case, with hyphens."
-        What to do, in the error.
-    """
+    """Raise an `InputError` unless the value is one of the choices."""
     known = tuple(choices)
     if value not in known:
         raise InputError(what, expected=f"one of {', '.join(known)}", got=repr(value), cure=cure)
 
 
 class MissingExtraError(MooringError, ImportError):
-    """An optional dependency that this call needs and that is not installed."""
+    """Raised when an optional dependency that a call needs is not installed."""
 
     def __init__(self, *, needed_for: str, package: str, extra: str) -> None:
         self.needed_for, self.package, self.extra = needed_for, package, extra
@@ -89,16 +84,16 @@ class MissingExtraError(MooringError, ImportError):
 
 
 class RefusedError(MooringError):
-    """Something that mooring will not do or take, because it would harm the people in the records.
+    """Raised when mooring refuses a file or a step because it would harm the people in the records.
 
     Parameters
     ----------
     what : str
-        What is refused: a bundle, a map, a second upload.
+        What is refused, for instance a bundle, a map or a second upload.
     reason : str
-        Why; never a private value.
+        Why it is refused, without any private value.
     cure : str
-        What can be done instead.
+        What to do, as a sentence.
 
     Examples
     --------
@@ -112,7 +107,7 @@ class RefusedError(MooringError):
 
 
 class StorageError(MooringError):
-    """A file or folder that cannot be read or written: a full disk, a read-only folder, a file that is not there."""
+    """Raised when a file or folder cannot be read or written, for instance because the disk is full or a file is missing."""
 
     def __init__(self, what: str, *, reason: str, cure: str) -> None:
         self.what, self.reason, self.cure = what, reason, cure
@@ -120,26 +115,29 @@ class StorageError(MooringError):
 
 
 class UnforeseenError(MooringError):
-    """A fault of mooring's own."""
+    """Raised for an exception that mooring did not expect, which is a fault of mooring."""
 
 
 def explain_error(problem: Exception, *, is_out_of_memory: bool = False) -> MooringError:
-    """What may be shown of an exception: kind and place alone of a foreign one, whose message may quote a record."""
+    """Return the error to show for an exception.
+
+    Errors of mooring are returned unchanged. The message of any other exception may quote a record, so only its type and
+    place are shown.
+    """
     if isinstance(problem, MooringError):
         return problem
     if isinstance(problem, OSError):
-        return StorageError("a file", reason=problem.strerror or "the disk failed", cure="Nothing finished is lost.")
+        return StorageError("a file", reason=problem.strerror or "the disk failed", cure="Finished parts are kept.")
     if is_out_of_memory:
         return InputError(
             "memory",
-            expected="enough for this step",
-            got="less, on this device",
-            cure="Use a device with more memory, or less data; 'mooring reproduce' has --quick. What is done is kept, and "
-            "the same step goes on from it.",
+            problem="This device does not have enough memory for this step.",
+            cure="Use a device with more memory, or less data ('mooring reproduce' has --quick). Finished parts are kept: "
+            "run the same step again to continue.",
         )
     place = traceback.extract_tb(problem.__traceback__)[-1]
     return UnforeseenError(
-        f"{type(problem).__name__} in {Path(place.filename).name}, line {place.lineno}, which nobody foresaw: please "
-        "report it. What it says is not shown, since it may quote a record; with MOORING_TRACEBACK=1 it is. Nothing "
-        "finished is lost."
+        f"Unexpected {type(problem).__name__} in {Path(place.filename).name}, line {place.lineno}. This is a fault of "
+        "mooring: please report it. Its message is hidden because it may quote a record; MOORING_TRACEBACK=1 shows it. "
+        "Finished parts are kept."
     )

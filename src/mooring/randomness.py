@@ -27,7 +27,7 @@ def require_generator(rng: object) -> None:
     >>> require_generator(np.random.default_rng(5))
     >>> require_generator(5)
     Traceback (most recent call last):
-    mooring.errors.InputError: rng must be a numpy.random.Generator, got int instead. Pass numpy.random.default_rng(seed).
+    mooring.errors.InputError: rng must be a numpy.random.Generator, got int. Pass numpy.random.default_rng(seed).
     """
     if not isinstance(rng, np.random.Generator):
         raise InputError(

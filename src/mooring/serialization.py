@@ -91,14 +91,7 @@ def _field_types(kind: Any) -> dict[str, Any]:
 
 
 def count_noun(n: int, one: str, several: str = "") -> str:
-    """A number with its noun: '1 row', '2 rows', '1 row fits', '2 rows fit'.
-
-    Parameters
-    ----------
-    n : int
-    one, several : str
-        The noun, and what follows it; the plural has a further s unless given.
-    """
+    """A number with its noun: '1 row', '2 rows', '1 row fits', '2 rows fit'."""
     return f"{n} {one if n == 1 else several or one + 's'}"
 
 

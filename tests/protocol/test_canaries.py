@@ -179,7 +179,7 @@ def planted(played: Played) -> dict[str, bytes]:
         "raw": b"abc" + seed + b"def",
         "hexadecimal": seed.hex().encode(),
         "capital hexadecimal": seed.hex().upper().encode(),
-        "decimal": f"must be below 900, got {value} instead".encode(),
+        "decimal": f"must be below 900, got {value}.".encode(),
         "rounded": f"about {value:.6g}".encode(),
         "fixed": f"about {value:.6f}".encode(),
         "double": np.array([1.0, value]).tobytes(),

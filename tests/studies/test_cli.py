@@ -234,7 +234,7 @@ def test_a_run_that_stops_says_what_is_kept_and_goes_on_from_there(
     words = ["reproduce", "mnist", "--quick", "--draws", 4, "--output", tmp_path]
     study.stop_after, study.problem = 17, problem
     stopped = run(*words, code=130 if isinstance(problem, KeyboardInterrupt) else 70)
-    kept = "17 rows of results are kept in" if isinstance(problem, KeyboardInterrupt) else "Nothing finished is lost"
+    kept = "17 rows of results are kept in" if isinstance(problem, KeyboardInterrupt) else "Finished parts are kept"
     assert kept in flat(stopped.output)
     assert not (tmp_path / "mnist" / "results.parquet").exists()  # half a study is no result
     first = list(study.computed)
@@ -416,7 +416,7 @@ def test_studies_that_are_not_of_images_run_on_the_cpu_whatever_is_asked_for(
 def test_a_data_folder_that_is_not_there_is_refused_by_name(name: str, study: FakeStudy, tmp_path: Path) -> None:
     place = tmp_path / "not there"
     printed = flat(run("reproduce", name, "--data-dir", place, "--output", tmp_path / "new", code=2).output)
-    assert f"data-dir must be a folder that is there, got {place} instead" in printed
+    assert f"data-dir must be a folder that is there, got {place}." in printed
     assert study.given == {}
     assert not (tmp_path / "new").exists()
 

@@ -35,13 +35,7 @@ _FINAL_STEPS = 2
 
 
 def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
-    """Solve every problem of the batch.
-
-    Parameters
-    ----------
-    tolerance : float
-        Largest fixed-point gap ‖Π(GR) − R‖_F at which maps count as at rest.
-    """
+    """Solve every problem of the batch."""
     if problem.n_participants == 2:
         return _two_participants(problem)
     n, whole = problem.n_problems, math.sqrt(problem.n_participants * problem.n_components)

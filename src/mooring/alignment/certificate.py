@@ -60,14 +60,7 @@ class Certificate:
 
 
 def prove_optimal(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certificate:
-    """Try to prove that maps solve a problem globally.
-
-    Parameters
-    ----------
-    maps : array of shape (p, d, d)
-    index : int, default 0
-        Which problem of the batch.
-    """
+    """Try to prove that maps solve a problem globally."""
     dual = _Dual.at(problem, maps, index)
     smallest = _smallest_eigenvalue(dual)
     gap = _proved_gap(dual, smallest=smallest)

@@ -20,13 +20,7 @@ from mooring.typing import Array
 
 
 def solve_by_power_method(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
-    """Run the generalized power method on every problem of the batch; each stops by itself.
-
-    Parameters
-    ----------
-    tolerance : float
-        Largest step ‖R_new − R‖_F at which the maps count as at rest.
-    """
+    """Run the generalized power method on every problem of the batch; each stops by itself."""
     xp = namespace_of(problem.blocks)
     solution = BatchSolution.in_one_step(spectral_maps(problem), Termination.ITERATION_LIMIT)
     active, batch, maps = np.arange(problem.n_problems), problem, solution.maps

@@ -29,12 +29,7 @@ _REST = 3e-3  # relative fixed-point gap at which the relaxation ends
 def relaxed_maps(
     problem: ProcrustesProblem, maps: Array, *, max_iterations: int
 ) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Lift maps to k dimensions, optimise there in the maps' precision, and round back to O(d); also the iterations spent.
-
-    Parameters
-    ----------
-    maps : array of shape (n_problems, p, d, d)
-    """
+    """Return maps improved in k dimensions and rounded back to O(d), and the iterations spent on each problem."""
     p, d = problem.n_participants, problem.n_components
     lifted_problem = _padded(problem.in_precision(maps.dtype), extra=max(2, math.ceil(d / 20)))
     k = lifted_problem.n_components

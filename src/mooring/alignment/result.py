@@ -111,15 +111,7 @@ class BatchSolution:
     def alignments(
         self, problem: ProcrustesProblem, *, origin: Array | None = None, tolerance: float = 0.0, certify: bool = False
     ) -> tuple[Alignment, ...]:
-        """Put together an alignment a problem.
-
-        Parameters
-        ----------
-        origin : array of shape (d,), optional
-            Where the common space puts the anchor's mean; zero by default.
-        tolerance : float, default 0
-            Maps whose gap is no larger have converged, whatever the solver said: it may have been with its last iteration.
-        """
+        """Put together an alignment a problem."""
         maps, xp = self.maps, namespace_of(self.maps)
         gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(self.gap).any() else self.gap
         p, d = problem.n_participants, problem.n_components

@@ -75,17 +75,7 @@ class TraceObjective:
             return self._flat(blockwise(lambda root, turns: root @ turns @ root, curvature, self._turns(tangents)))
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """R exp(Ω), to third order.
-
-        Parameters
-        ----------
-        points : tuple of array
-            Maps R of shape (problems, participants, d, d).
-        tangents : array
-            Skew-symmetric Ω of each participant, flattened.
-        exactly : bool
-            Whether the result is orthogonal to rounding rather than within the drift allowed between steps.
-        """
+        """R exp(Ω), to third order."""
         (maps,) = points
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
         return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)
@@ -117,13 +107,6 @@ class TraceObjective:
 
 class FixedPointGap:
     """Stop when the fixed-point gap ‖Π(GR) − R‖_F, the size of the step the power method would take, is small.
-
-    Parameters
-    ----------
-    tolerance : float
-        Absolute, and on the whole stack.
-    roughly : bool, default False
-        Whether to trust the estimate of the gap, instead of computing it before a problem ends.
 
     Attributes
     ----------
@@ -162,14 +145,7 @@ class FixedPointGap:
 def trace_optimiser(
     problem: ProcrustesProblem, maps: Array, *, iterations: npt.NDArray[np.int64] | None = None
 ) -> RiemannianLBFGS:
-    """Return an optimiser of tr(Rᵀ G R) from these maps, in the precision of the problem.
-
-    Parameters
-    ----------
-    maps : array of shape (n_problems, p, d, d)
-    iterations : numpy.ndarray of shape (n_problems,), optional
-        Those already spent.
-    """
+    """Return an optimiser of tr(Rᵀ G R) from these maps, in the precision of the problem."""
     n, p, d, _ = maps.shape
     affordable = max(math.prod(problem.blocks.shape), _SMALLEST_MEMORY * n) // (n * p * d * d)
     return RiemannianLBFGS(

@@ -62,17 +62,7 @@ def _orthogonal_parts(view: CollusionView) -> tuple[list[Array], list[Array], Ar
 
 
 def alignment_map_estimate(secrets: Array, colluder_maps: Array, target_maps: Array) -> Array:
-    """Ô_i = Π(O_c R_c) R_iᵀ (eqs. pdp_am_attack_global_rotation and pdp_am_attack_rotation), of shape (..., h, h).
-
-    Parameters
-    ----------
-    secrets : array of shape (h, h) or (m, h, h)
-        O_c of one colluder, or of m of them, the mean of whose O_c R_c is then taken.
-    colluder_maps : array of shape (..., h, h) or (..., m, h, h)
-        R_c.
-    target_maps : array of shape (..., h, h)
-        R_i.
-    """
+    """Ô_i = Π(O_c R_c) R_iᵀ (eqs. pdp_am_attack_global_rotation and pdp_am_attack_rotation), of shape (..., h, h)."""
     effective = secrets @ colluder_maps
     if len(secrets.shape) > 2:
         effective = namespace_of(effective).mean(effective, axis=-3)

@@ -25,14 +25,7 @@ class ClassMoments:
 
     @classmethod
     def of(cls, rows: Array, codes: Codes, n_classes: int) -> ClassMoments:
-        """Compute the moments of rows.
-
-        Parameters
-        ----------
-        rows : array of shape (n, h)
-        codes : numpy.ndarray of shape (n,)
-            The class of each row, 0 … n_classes − 1.
-        """
+        """Compute the moments of rows."""
         xp = namespace_of(rows)
         h = rows.shape[1]
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
@@ -102,14 +95,6 @@ def third_moments(rows: Array, codes: Codes, axes: Array) -> Array:
     """T[a, b] = mean of z_a² z_b, for rows centred by class and scaled to unit variance along each axis.
 
     Reversing axis b changes the sign of column b and of nothing else, whatever the other axes' signs are.
-
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    codes : numpy.ndarray of shape (n,)
-        The class of each row.
-    axes : array of shape (h, h)
-        Orthonormal columns.
     """
     xp = namespace_of(rows, axes)
     centred = xp.empty_like(rows)
@@ -124,15 +109,7 @@ def third_moments(rows: Array, codes: Codes, axes: Array) -> Array:
 
 
 def sign_votes(population: Array, target: Array, n_population: int, n_target: int) -> Array:
-    """Evidence, in units of log-likelihood, that each axis points the same way on both sides.
-
-    Parameters
-    ----------
-    population, target : arrays of shape (h, h)
-        Third moments of both sides on matched axes.
-    n_population, n_target : int
-        Rows behind them.
-    """
+    """Evidence, in units of log-likelihood, that each axis points the same way on both sides."""
     xp = namespace_of(population, target)
     h = population.shape[0]
     spread = 2.0 + 4.0 * xp.eye(h, dtype=population.dtype, device=device_of(population))  # Var z_a² z_b of a Gaussian

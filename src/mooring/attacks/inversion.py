@@ -19,18 +19,7 @@ _N_BINS = 5
 def invert_columns(
     log_likelihood: Callable[[Matrix], Matrix], rows: Matrix, codes: Indices, groups: Sequence[Indices]
 ) -> tuple[Matrix, Matrix]:
-    """Which cells are found, with the model and without it, each of shape (n_rows, n_groups).
-
-    Parameters
-    ----------
-    log_likelihood : callable
-        Takes (n_rows, n_features), and returns the logarithm of the probability of each row's label.
-    rows : array of shape (n_rows, n_features)
-    codes : integers of shape (n_rows,)
-        Classes of the rows; all equal where there are none.
-    groups : sequence of arrays of int
-        Features of each column to invert. Of a feature with more than 8 values, the fifth that holds the value is sought.
-    """
+    """Which cells are found, with the model and without it, each of shape (n_rows, n_groups)."""
     found, guessed = np.zeros((2, len(rows), len(groups)))
     for k, group in enumerate(groups):
         values, truth = _list_values(rows[:, group])

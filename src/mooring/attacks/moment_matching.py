@@ -62,14 +62,6 @@ class MomentMatch:
     from their own centre and on their own principal axes, so that a good map is near a diagonal of signs. `shift` is Ψ in
     the target's coordinates when there is an anchor, and the mapped centre when there is none: either way its error and
     the map's are nearly independent.
-
-    Parameters
-    ----------
-    anchor : AnchorEvidence or None
-        Without an anchor there is one draw.
-    smoothing : float, default 0
-        A multiple of the mean variance added to every C_k. It mutes directions of little variance, which leaves fewer local
-        optima to find the way in through.
     """
 
     def __init__(
@@ -149,17 +141,7 @@ class MomentMatch:
         return tangents / curvature
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Turn by the Cayley transform, which stays on the group, and move the shift.
-
-        Parameters
-        ----------
-        points : tuple of array
-            Orthogonal matrices of shape (problems, h, h) and shifts of shape (problems, h).
-        tangents : array of shape (problems, h² + h)
-            Turns, then moves of the shift.
-        exactly : bool
-            Without effect: the Cayley transform is exact.
-        """
+        """Turn by the Cayley transform, which stays on the group, and move the shift."""
         O, shift = points
         h = self.n_components
         return O @ cayley(self._turns(tangents)), shift + tangents[:, h * h :]

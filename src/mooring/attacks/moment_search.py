@@ -57,10 +57,6 @@ def best_matches(
     """Descend from several starts in a smoothed landscape, from the best of them in ever finer ones, settling signs.
 
     Returns the match in its finest form, where the descents of all draws ended, and which start won.
-
-    Parameters
-    ----------
-    anchor : AnchorEvidence or None
     """
     match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])
     signs = _Signs(match, population, target)
@@ -93,13 +89,7 @@ def plain_starts(match: MomentMatch) -> dict[str, Array]:
 
 
 def minimise(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minima:
-    """Minimise a match for all its draws.
-
-    Parameters
-    ----------
-    O, shift : arrays that broadcast to shapes (n, h, h) and (n, h)
-        Where to start.
-    """
+    """Minimise a match for all its draws."""
     xp = namespace_of(O)
     n, h = match.n_draws, match.n_components
     start = (xp.broadcast_to(O, (n, h, h)), xp.broadcast_to(shift, (n, h)))

@@ -136,17 +136,7 @@ def anchor_evidence(views: Sequence[CollusionView], participant: int | None = No
 
 
 def side_of(rows: Array, codes: Codes, shared: Codes, *, noise_variance: float = 0.0) -> MomentRows:
-    """Rows of the shared classes, recoded 0, 1, …, with their moments.
-
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    codes : numpy.ndarray of shape (n,)
-    shared : numpy.ndarray
-        The classes to keep, sorted.
-    noise_variance : float, default 0
-        Variance of independent noise that the moments are to include.
-    """
+    """Rows of the shared classes, recoded 0, 1, …, with their moments."""
     kept = np.flatnonzero(np.isin(codes, shared))
     if kept.size < codes.size:
         rows = rows[namespace_of(rows).asarray(kept, device=rows.device), :]

@@ -40,14 +40,7 @@ def principal_axes(view: CollusionView, *, rng: np.random.Generator) -> Reconstr
 
 
 def translation_for(view: CollusionView, orthogonal: Array, mean: Array) -> Array:
-    """Ψ̂: the uploaded anchor's mean, which is Ψ but for noise, or else what takes the population's mean to the upload's.
-
-    Parameters
-    ----------
-    orthogonal : array of shape (h, h)
-    mean : array of shape (h,)
-        The population's.
-    """
+    """Ψ̂: the uploaded anchor's mean, which is Ψ but for noise, or else what takes the population's mean to the upload's."""
     Y, B = view.target_upload.representation, view.target_upload.anchor_representation
     xp = namespace_of(Y)
     if B is not None:

@@ -128,14 +128,7 @@ class AnchorDraws:
     def reconstructions(
         self, rows: Array, orthogonals: Array, row_errors: Sequence[Array | None]
     ) -> tuple[Reconstruction, ...]:
-        """Rebuilt rows of shape (D, n, h) and orthogonal parts of shape (D, h, h), draw by draw.
-
-        Parameters
-        ----------
-        rows, orthogonals : arrays
-        row_errors : sequence of array or None
-            As in `Reconstruction`, of each draw.
-        """
+        """Rebuilt rows of shape (D, n, h) and orthogonal parts of shape (D, h, h), draw by draw."""
         return tuple(
             Reconstruction(rows[k, ...], RigidMap(orthogonals[k, ...], self.means[k, ...]), error)
             for k, error in enumerate(row_errors)

@@ -25,12 +25,9 @@ _LEAST_SPREAD = 1e-9
 
 
 def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask:
-    """Which rows each model is trained on, (n_models, n_rows): halves at random; models 2j and 2j + 1 complement each other.
+    """Return which rows each model is trained on, as a mask of shape (n_models, n_rows).
 
-    Parameters
-    ----------
-    n_models : int
-        Even, and six or more.
+    Each model gets a random half of the rows. Models 2j and 2j + 1 have complementary halves.
     """
     if n_models < 6 or n_models % 2:
         raise InputError("n_models", expected="even, and 6 or more", got=str(n_models), cure="16 is usual.")
@@ -53,15 +50,7 @@ def find_confidence(answers: Matrix, codes: npt.NDArray[np.integer]) -> Matrix:
 
 
 def follow_gradients(answers: Matrix, labels: npt.NDArray[Any]) -> Matrix:
-    """How far each model's parameters moved along the gradient of each row's loss, (n_models, n_rows).
-
-    Parameters
-    ----------
-    answers : array of shape (n_models, n_rows) or (n_models, n_rows, classes)
-        Predicted numbers, or logarithms of probabilities.
-    labels : array of shape (n_rows,)
-        Numbers, or places of classes.
-    """
+    """How far each model's parameters moved along the gradient of each row's loss, (n_models, n_rows)."""
     middle = answers.mean(axis=0)
     if answers.ndim == 2:
         return np.asarray((answers - middle) * (labels - middle))

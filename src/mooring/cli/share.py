@@ -103,5 +103,9 @@ def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendRes
         raise type(problem)(problem.what, reason=problem.reason, cure=f"{problem.cure} {later}") from None
     except InputError as problem:
         raise InputError(
-            problem.what, expected=problem.expected, got=problem.got, cure=f"{problem.cure} {later}"
+            problem.what,
+            problem=problem.problem,
+            expected=problem.expected,
+            got=problem.got,
+            cure=f"{problem.cure} {later}",
         ) from None

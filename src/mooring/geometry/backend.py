@@ -131,10 +131,6 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
     """Return weight · addend + scale · left @ right, for stacks of square matrices of one shape.
 
     Torch does that in the product itself; the sum would otherwise move as many bytes through a GPU's memory again.
-
-    Parameters
-    ----------
-    addend, left, right : arrays of shape (..., d, d)
     """
     if not array_api_compat.is_torch_array(left):
         return weight * addend + scale * (left @ right)
@@ -145,15 +141,7 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
 
 
 def overwrite(target: Array, values: Array, chosen: Array) -> None:
-    """Replace the chosen numbers of an array by others, in place.
-
-    Parameters
-    ----------
-    target : array
-    values : array that broadcasts to the shape of the target
-    chosen : array of bool
-        The target's leading axes, or axes that broadcast to them.
-    """
+    """Replace the chosen numbers of an array by others, in place."""
     chosen = chosen.reshape(*chosen.shape, *[1] * (target.ndim - chosen.ndim))
     if type(target) is not np.ndarray:
         import torch
@@ -275,17 +263,7 @@ def is_on_gpu(array: Array) -> bool:
 
 
 def require_finite(what: str, values: Array, *, cure: str = "Look for a failed computation upstream.") -> None:
-    """Refuse an array that holds NaN or Inf; `what` and `cure` are the error's.
-
-    Parameters
-    ----------
-    what : str
-        Name of the array in the error.
-    values : array
-        On any array library.
-    cure : str, default "Look for a failed computation upstream."
-        What to do, in the error.
-    """
+    """Refuse an array that holds NaN or Inf; `what` and `cure` are the error's."""
     xp = namespace_of(values)
     if not bool(xp.all(xp.isfinite(values))):
         raise InputError(what, expected="finite", got="NaN or Inf", cure=cure)

@@ -23,17 +23,7 @@ _SMALLEST_CURVATURE = 1e-8  # sᵀy / sᵀs
 
 
 class InverseHessian:
-    """The last few pairs of every problem, each in a ring of its own; the slot to be written next holds none.
-
-    Parameters
-    ----------
-    tangents : array of shape (n_problems, length)
-        Of the kind and number of those to be remembered.
-    size : int
-        Pairs to remember.
-    beside : array
-        Of the library and on the device that small arrays shall have.
-    """
+    """The last few pairs of every problem, each in a ring of its own; the slot to be written next holds none."""
 
     _arrays = ("_vectors", "_along", "_inverse", "_images", "_curvatures", "_scale", "_next")
 
@@ -78,16 +68,7 @@ class InverseHessian:
         return remembered
 
     def add(self, step: Array, change: Array, image: Array, *, slopes: Array, accepted: Array) -> Array:
-        """Remember the pairs of steps that were accepted and have positive curvature; return the norms of steps.
-
-        Parameters
-        ----------
-        step, change, image : arrays of shape (n_problems, length)
-            s, y and u.
-        slopes : array of shape (n_problems, 2)
-            sᵀg and uᵀg at the point before the step.
-        accepted : array of bool
-        """
+        """Remember the pairs of steps that were accepted and have positive curvature; return the norms of steps."""
         xp, slot = namespace_of(self._scale), indices_beside(self._next, step)
         self._vectors[self._each, slot, ...] = step
         self._vectors[self._each, self._slots + slot, ...] = image

@@ -114,18 +114,7 @@ def reorthogonalise(matrices: Array, *, tolerance: float) -> Array:
 
 
 def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
-    """Move orthogonal maps along skew turns: R exp(Ω), to third order in Ω.
-
-    Parameters
-    ----------
-    maps : array of shape (..., d, d)
-    turns : array of shape (..., d, d)
-        Skew; possibly of lower precision than the maps, whose precision the result has.
-    tolerance : float
-        I + Ω + Ω²/2 misses orthogonality by Ω⁴/4 alone. Where that is below the tolerance the result is left as it is.
-    exactly : bool
-        Whether to bring the result back onto O(d) there, too. On a GPU that is always done, rather than waiting for it.
-    """
+    """Move orthogonal maps along skew turns: R exp(Ω), to third order in Ω."""
 
     def moved(maps: Array, turns: Array) -> Array:
         xp = namespace_of(maps)

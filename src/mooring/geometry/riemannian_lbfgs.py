@@ -72,16 +72,7 @@ class Objective(Protocol):
         """Return H₀ applied to tangent vectors: linear, symmetric, positive definite."""
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Move points along tangent vectors, staying on the group to rounding if `exactly`, nearly otherwise.
-
-        Parameters
-        ----------
-        points : array
-            One a problem.
-        tangents : array of shape (problems, size)
-        exactly : bool
-            Whether to stay on the group to rounding rather than nearly.
-        """
+        """Move points along tangent vectors, staying on the group to rounding if `exactly`, nearly otherwise."""
 
     def limit_turns(self, tangents: Array, largest: Array) -> Array:
         """Shorten each problem's tangent vector, by parts that `precondition` keeps apart, to about `largest` radians."""
@@ -96,17 +87,6 @@ StoppingRule: TypeAlias = "Callable[[RiemannianLBFGS], Mask]"
 
 class RiemannianLBFGS:
     """A batch of minimisations.
-
-    Parameters
-    ----------
-    points : tuple of arrays
-        Where each problem starts; owned by the optimiser from here on, and changed in place.
-    memory_size : int, default 10
-        Pairs of steps and gradient changes to remember.
-    refresh_at : frozenset of int, optional
-        Iterations at which the preconditioner is computed anew, and the memory cleared.
-    iterations : numpy.ndarray of shape (n_problems,), optional
-        Steps already taken elsewhere.
 
     Attributes
     ----------
@@ -175,13 +155,7 @@ class RiemannianLBFGS:
         return to_numpy(self._iterations).copy()
 
     def run(self, has_converged: StoppingRule, *, max_iterations: int) -> None:
-        """Minimise until every problem has converged, stalled, or taken `max_iterations` steps in all its runs.
-
-        Parameters
-        ----------
-        has_converged : callable
-            Asked before every iteration, on a GPU before some.
-        """
+        """Minimise until every problem has converged, stalled, or taken `max_iterations` steps in all its runs."""
         self.converged[:], self.stalled[:] = False, False
         self._decrease[...], self._share[...] = np.inf, 1.0
         self._run(has_converged, max_iterations)

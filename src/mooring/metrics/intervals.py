@@ -187,17 +187,7 @@ def clopper_pearson(successes: int, trials: int) -> Interval:
 
 
 def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: float) -> tuple[Matrix, Matrix]:
-    """Both bounds of Clopper and Pearson's interval for each of many counts.
-
-    Parameters
-    ----------
-    successes : array or integers
-        Counts, each out of `trials`.
-    trials : int
-        At least 1.
-    level : float
-        Coverage, between 0 and 1.
-    """
+    """Both bounds of Clopper and Pearson's interval for each of many counts."""
     tail = (1 - level) / 2
     low = betaincinv(np.maximum(successes, 1), trials - successes + 1, tail)
     high = betaincinv(successes + 1, np.maximum(trials - successes, 1), 1 - tail)
@@ -260,17 +250,6 @@ def mean_ratio(
 
     Linear in the numerators, so numerators that are paired differences give the difference of two such means.
 
-    Parameters
-    ----------
-    numerators, denominators : array of shape (n, k)
-        One line a row; columns whose denominators sum to zero are left out.
-    clusters : array of shape (n,), optional
-        Rows of one cluster depend on each other; clusters do not, and are what the error is over.
-    pseudo_rows : float, default 0
-        Discordant rows, of a column drawn evenly, added to the variance alone, so that rows which all agree do not give an
-        error of zero; with 1 and one column, the interval of Agresti and Min (2005) for a difference of paired
-        proportions, but for its shrunken centre.
-
     Returns
     -------
     value, error : float
@@ -300,28 +279,13 @@ def mean_ratio(
 
 
 def student_interval(value: float, error: float, *, n: int) -> Interval:
-    """Student's interval of an estimate with a standard error over `n` rows or clusters; unknown where the error is NaN.
-
-    Parameters
-    ----------
-    n : int
-        One more than the degrees of freedom.
-    """
+    """Student's interval of an estimate with a standard error over `n` rows or clusters; unknown where the error is NaN."""
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error
     return Interval(value - half, value + half)
 
 
 def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:
-    """Sum each column over rows drawn with replacement, `n_resamples` times: shape (n_resamples, n_columns).
-
-    Parameters
-    ----------
-    columns : array of shape (n, n_columns)
-    rng : Generator
-        Draws how often each row counts.
-    n_resamples : int
-        At least 1.
-    """
+    """Sum each column over rows drawn with replacement, `n_resamples` times: shape (n_resamples, n_columns)."""
     require_minimum("n_resamples", n_resamples, 1)
     n_rows = len(columns)
     shares, block = np.full(n_rows, 1.0 / n_rows), max(1, BLOCK_NUMBERS // n_rows)

@@ -62,17 +62,7 @@ class RebuiltRows:
 
     @classmethod
     def of(cls, rows: Matrix, codes: Integers, *, error: Matrix, densities: Densities) -> RebuiltRows:
-        """Prepare rebuilt rows.
-
-        Parameters
-        ----------
-        rows : array of shape (n, h)
-        codes : array of shape (n,)
-        error : array of shape (h, h)
-            E, positive definite.
-        densities : Densities
-            Of every class in `codes`.
-        """
+        """Prepare rebuilt rows."""
         whitening = np.linalg.inv(np.linalg.cholesky(error)).T
         surplus = np.log(np.diag(whitening)).sum() - densities.log_density(rows, codes)
         return cls(rows @ whitening, whitening, codes, surplus)
@@ -87,15 +77,7 @@ class RebuiltRows:
         return scores
 
     def search_register(self, register: Matrix, codes: Integers, answers: Integers) -> RegisterSearch:
-        """Look every rebuilt row up among the records of its class.
-
-        Parameters
-        ----------
-        register : array of shape (m, h)
-        codes : array of shape (m,)
-        answers : array of shape (n,)
-            Where the record of each row stands in the register; −1 if nowhere.
-        """
+        """Look every rebuilt row up among the records of its class."""
         n = len(self.codes)
         found = RegisterSearch(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool))
         for own, places in self._classes(codes):
@@ -164,14 +146,7 @@ class RegisterSearch:
 
 
 def name_holders(uploads: Sequence[RebuiltRows], records: Matrix, codes: Integers) -> Integers:
-    """Which of several uploads holds each record, at most one of them doing so: where the record is likeliest a row.
-
-    Parameters
-    ----------
-    records : array of shape (n, h)
-    codes : array of shape (n,)
-        Their classes.
-    """
+    """Which of several uploads holds each record, at most one of them doing so: where the record is likeliest a row."""
     scores = np.empty((len(uploads), len(records)))
     for k, upload in enumerate(uploads):
         counts = np.bincount(upload.codes, minlength=int(codes.max(initial=0)) + 1)[codes]

@@ -31,15 +31,6 @@ _RIGHT_ANGLE = 2.0**0.5  # the distance of two unit vectors whose cosine is 0
 def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, metric: Metric = "euclidean") -> Matrix:
     """Hit or miss of each gallery in each of several reconstructions of the same rows, on their device.
 
-    Parameters
-    ----------
-    queries : array of shape (D, n, m)
-        D reconstructions, indexed by `galleries.queries`.
-    candidates : array of shape (r, m)
-        Clean rows, indexed by `galleries.candidates`.
-    metric : {"euclidean", "cosine"}
-        What nearest means. A vector of zeros has cosine 0 with every other.
-
     Returns
     -------
     array of shape (D, q)

@@ -29,17 +29,7 @@ def finite_vector(what: str, values: ArrayLike) -> Matrix:
 
 
 def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -> NDArray[Any]:
-    """Return labels, identities or categories as a vector, of `n_rows` values where that is known.
-
-    Parameters
-    ----------
-    what : str
-        Its name in the error.
-    values : array
-        Labels, identities or categories.
-    n_rows : int, optional
-        None accepts any length.
-    """
+    """Return labels, identities or categories as a vector, of `n_rows` values where that is known."""
     vector = np.asarray(values)
     if vector.ndim != 1 or (n_rows is not None and len(vector) != n_rows):
         raise InputError(
@@ -52,15 +42,7 @@ def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -
 
 
 def require_minimum(what: str, value: int, least: int) -> None:
-    """Refuse a count below `least`.
-
-    Parameters
-    ----------
-    what : str
-        Its name in the error.
-    value, least : int
-        The count, and the least that is accepted.
-    """
+    """Refuse a count below `least`."""
     if value < least:
         raise InputError(what, expected=f"at least {least}", got=str(value), cure=f"Ask for {least} or more.")
 
@@ -85,16 +67,7 @@ def require_image_shape(image_shape: tuple[int, ...], n_pixels: int | None = Non
 
 
 def image_rows(what: str, rows: ArrayLike, image_shape: tuple[int, ...]) -> Matrix:
-    """Rows as images of shape (n, H, W, C), clamped to [0, 1].
-
-    Parameters
-    ----------
-    what : str
-        Name of the argument in the error.
-    rows : array of shape (n, pixels)
-    image_shape : tuple of int
-        (H, W) or (H, W, C).
-    """
+    """Rows as images of shape (n, H, W, C), clamped to [0, 1]."""
     rows = finite_rows(what, rows)
     if rows.shape[1] != math.prod(image_shape):
         expected, got = f"of {math.prod(image_shape)} pixel values, images of shape {image_shape}", f"{rows.shape[1]}"

@@ -50,17 +50,7 @@ class AtomGroup:
         return np.asarray(((self.atoms**2).sum(axis=1) - 2 * own @ self.atoms.T).argmin(axis=1))
 
     def means(self, weights: Matrix, rows: Matrix, variance: float) -> Matrix:
-        """The expected values of rows whose atoms have these probabilities.
-
-        Parameters
-        ----------
-        weights : array of shape (n, n_atoms)
-            Probabilities of the atoms, a row each.
-        rows : array of shape (n, h)
-            The rebuilt rows.
-        variance : float
-            Of the error in each feature of `rows`.
-        """
+        """The expected values of rows whose atoms have these probabilities."""
         kept = self.widths / (self.widths + variance)
         return np.asarray(
             weights @ ((1 - kept)[:, None] * self.atoms) + (weights @ kept)[:, None] * rows[:, self.features]
@@ -70,17 +60,7 @@ class AtomGroup:
 def make_atoms(
     columns: Sequence[Column], known: Matrix, noise: float, noisy: Matrix | None = None
 ) -> Iterator[AtomGroup]:
-    """The atoms of every column, in order.
-
-    Parameters
-    ----------
-    known : array of shape (n, n_features)
-        Encoded rows that are known.
-    noise : float
-        Standard deviation of the noise: grids need not be finer than it by much.
-    noisy : array of shape (n, n_features), optional
-        Encoded rows with noise. A column without a declared range gets that of all these rows.
-    """
+    """The atoms of every column, in order."""
     every, start = known if noisy is None else np.concatenate([known, noisy]), 0
     lows, highs = every.min(axis=0), every.max(axis=0)
     for column in columns:

@@ -51,15 +51,6 @@ class Population:
         """How far the means of a participant's classes lie from these, by its own rows: E[δ_k], one row for each of them.
 
         Zero where the differences are within chance (t = 0).
-
-        Parameters
-        ----------
-        rows : array of shape (n, h)
-            Rebuilt.
-        codes : numpy.ndarray of shape (n,)
-            Their classes.
-        noise, map_error : arrays of shape (h, h)
-            σ² I and E, in the coordinates of the rows.
         """
         xp = namespace_of(rows)
         classes, places, sizes = np.unique(codes, return_inverse=True, return_counts=True)
@@ -195,11 +186,6 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
     Covariances maximise the likelihood of both (expectation maximisation), drawn to their mean over classes, and that to a
     multiple of the identity. Rows with noise then count as much as they tell, direction by direction; taking the noise's
     variance out of their covariance gives them full weight everywhere, and what is left of small variances is chance.
-
-    Parameters
-    ----------
-    known, noisy : ClassMoments
-        Of the same classes.
     """
     xp = namespace_of(known.means)
     both = known.merged(noisy)

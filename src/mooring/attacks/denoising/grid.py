@@ -43,15 +43,6 @@ def denoise_by_grids(
     """Replace the rebuilt rows by their posterior mean under a latent-class model of the declared columns; see `Denoiser`.
 
     It does not apply where no columns are declared, there is no error to take out, or nothing is known of the population.
-
-    Parameters
-    ----------
-    reconstruction : Reconstruction
-        What an attack rebuilt.
-    view : CollusionView
-        What it was rebuilt from; its `columns` say which values there are.
-    rng : Generator
-        Draws the cells.
     """
     require_generator(rng)
     if not view.columns:
@@ -154,13 +145,6 @@ class CellSampler:
         self, rows: Matrix, codes: Codes, n_sweeps: int, rng: np.random.Generator
     ) -> tuple[list[Matrix], list[Codes]]:
         """Draw the cells of projected rows, all rows at once and one column after the other.
-
-        Parameters
-        ----------
-        rows : array of shape (n, h)
-        codes : numpy.ndarray of shape (n,)
-        n_sweeps : int
-            Over the first half of them the likelihood is let in.
 
         Returns
         -------

@@ -62,15 +62,6 @@ def denoise_by_kernels(
     """Replace the rebuilt rows by their posterior mean under a mixture of Gaussians for each class; see `Denoiser`.
 
     It does not apply where there is no error to take out, or there are no rows to make atoms of.
-
-    Parameters
-    ----------
-    reconstruction : Reconstruction
-        What an attack rebuilt.
-    view : CollusionView
-        What it was rebuilt from; its known rows are the atoms.
-    rng : Generator
-        Not drawn from.
     """
     require_generator(rng)
     rows = reconstruction.rows
@@ -124,17 +115,7 @@ class KernelPrior:
 
     @classmethod
     def of(cls, reconstruction: Reconstruction, view: CollusionView, whiten: Array) -> KernelPrior:
-        """Gather atoms and fit the classes.
-
-        Parameters
-        ----------
-        reconstruction : Reconstruction
-            What an attack rebuilt, with the population that it learnt.
-        view : CollusionView
-            What it was rebuilt from.
-        whiten : array of shape (h, h)
-            Turns the error of rebuilt rows into a standard normal one.
-        """
+        """Gather atoms and fit the classes."""
         codes, population = fit_population(reconstruction, view)
         if not np.array_equal(codes, view.codes_of([view.target])):
             raise DoesNotApply("The population was learnt without regard to classes, which kernels go by.")
@@ -180,15 +161,7 @@ class KernelPrior:
         )
 
     def denoise(self, rows: Array, shift: Array, *, alone: bool) -> Denoised:
-        """Denoise the target's whitened rows by the shares that Stein's estimate prefers.
-
-        Parameters
-        ----------
-        rows, shift : arrays of shape (n, h)
-            Atoms move by `shift`, a row each.
-        alone : bool
-            Whether shares are chosen by the target's rows alone, and not by others', too.
-        """
+        """Denoise the target's whitened rows by the shares that Stein's estimate prefers."""
         xp, own = namespace_of(rows), rows - shift
         shares = self.choose_shares(own, alone=alone)
         result, evidence, risk = xp.empty_like(rows), xp.empty_like(rows[:, 0]), 0.0
@@ -201,31 +174,11 @@ class KernelPrior:
         return Denoised(result, evidence, shares, risk)
 
     def combined(self, k: int, rows: Array, of_known: float, of_others: float) -> Density:
-        """The density of class k with these shares; without atoms, that of the Gaussian.
-
-        Parameters
-        ----------
-        k : int
-            Class.
-        rows : array of shape (n, h)
-            Whitened.
-        of_known, of_others : float
-            Share c² of a class's covariance that lies between atoms of known rows, and of other participants' rows,
-            rather than around each; 0 leaves these atoms out. Above 1, how many neighbours a known row has; a class of
-            fewer than twice as many known rows has a c² then, too.
-        """
+        """The density of class k with these shares; without atoms, that of the Gaussian."""
         return _sum(self._known(k, rows, of_known), self._others(k, rows, of_others, None)) or self._gaussian(k, rows)
 
     def count_atoms(self, k: int, of_known: float, of_others: float) -> int:
-        """How many atoms class k has with these shares; the Gaussian's is one.
-
-        Parameters
-        ----------
-        k : int
-            Class.
-        of_known, of_others : float
-            Shares as in `combined`; 0 leaves these atoms out.
-        """
+        """How many atoms class k has with these shares; the Gaussian's is one."""
         known = self.known[k].owners.size if of_known > 0 and k in self.known else 0
         return known + (self.others[k].owners.size if of_others > 0 and k in self.others else 0) or 1
 

@@ -73,19 +73,7 @@ def fit_latent_classes(
     spread: float,
     rng: np.random.Generator,
 ) -> LatentClasses:
-    """Fit the model to rows.
-
-    Parameters
-    ----------
-    likelihoods : sequence of arrays of shape (n, n_atoms)
-        For each column; at most 1.
-    codes : numpy.ndarray of shape (n,)
-        Strata.
-    labels : numpy.ndarray of shape (n_strata,)
-        Of every stratum, of which some may have no row here.
-    spread : float
-        How far along a grid values are smoothed, in encoded units.
-    """
+    """Fit the model to rows."""
     n = codes.size
     k = max(1, min(N_COMPONENTS, n // 8))
     overall = [
@@ -123,16 +111,6 @@ def _mix(
     """Probabilities of the components in each stratum, by those of its rows; and how much the prior weighs.
 
     The weight is fitted to components that are drawn: probabilities under noise are alike in all strata, whatever these are.
-
-    Parameters
-    ----------
-    weights : array of shape (n, n_components)
-        Probabilities of each row's components.
-    codes : numpy.ndarray of shape (n,)
-    labels : numpy.ndarray of shape (n_strata,)
-        As for `fit_latent_classes`.
-    prior_weight : float
-        That of the round before.
     """
     counts, drawn = np.zeros((2, labels.size, weights.shape[1]))
     np.add.at(counts, codes, weights)

@@ -72,17 +72,7 @@ class Neighbourhoods:
 
 
 def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> Density:
-    """The density of Gaussians of one covariance at atoms.
-
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    atoms : Atoms
-    kernel : array of shape (h, h)
-        The covariance, L.
-    owners : numpy.ndarray of shape (n,), optional
-        Of the rows: none is compared with atoms of its own owner.
-    """
+    """The density of Gaussians of one covariance at atoms."""
     xp = namespace_of(rows)
     S = kernel + identity_like(kernel)
     inverse = solve(S, identity_like(S))
@@ -116,13 +106,6 @@ def find_neighbourhoods(rows: Array, covariance: Array, numbers: Sequence[int]) 
     """The neighbourhoods of a class's rows, by number of neighbours: those of which there are at least twice as many rows.
 
     Of some rows, where the covariances of all would be too large.
-
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    covariance : array of shape (h, h)
-        That of the class.
-    numbers : sequence of int
     """
     xp, (n, h) = namespace_of(rows), rows.shape
     numbers = [number for number in numbers if n >= 2 * number]

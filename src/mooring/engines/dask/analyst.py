@@ -57,17 +57,7 @@ class DaskEngine:
         command: str = "",
         progress: Progress | None = None,
     ) -> Intake:
-        """Verify the bundles at `source`, a folder that every worker sees or an address, and take those that hold up.
-
-        Parameters
-        ----------
-        study, command, progress
-            As for `mooring.protocol.analyst.intake.collect`.
-        source : str or Path
-            A folder that every worker sees, or an address.
-        folder : str or Path
-            The work folder, which every worker sees.
-        """
+        """Verify the bundles at `source`, a folder that every worker sees or an address, and take those that hold up."""
         folder = Path(folder).absolute()
         study.require_rows()
         study.require_roster()
@@ -98,17 +88,7 @@ class DaskEngine:
         command: str = "",
         progress: Progress | None = None,
     ) -> Aligned:
-        """Align bundles that this engine collected, and map them on the workers.
-
-        Parameters
-        ----------
-        study, folder, mode, command, progress
-            As for `mooring.protocol.analyst.alignment.align_bundles`.
-        bundles : sequence of Bundle
-            Those that this engine collected.
-        certify : bool, default True
-            Whether to try to prove the optimum, where anchors are gathered here.
-        """
+        """Align bundles that this engine collected, and map them on the workers."""
         folder = Path(folder).absolute()
         known = {bundle.digest for bundle in self._intake.bundles} if self._intake else set()
         if self._intake is None or not all(isinstance(one, RemoteBundle) and one.digest in known for one in bundles):

@@ -78,17 +78,7 @@ class Features:
 
     @classmethod
     def of(cls, learner: str, moments: Moments, *, seed: int) -> Features:
-        """The features that the local learner of this name has, for rows with these sums.
-
-        Parameters
-        ----------
-        learner : str
-            A name in `LEARNERS`.
-        moments : Moments
-            Count, sum and sum of squares of all rows.
-        seed : int
-            For random features.
-        """
+        """The features that the local learner of this name has, for rows with these sums."""
         h = moments.total.size
         mean = moments.total / moments.count
         variance = moments.squares / (moments.count * h) - float(np.mean(mean**2))
@@ -114,18 +104,7 @@ class Features:
 def fitted_from(
     features: Features, kind: Kind, weights: Matrix, intercepts: Any, classes: npt.NDArray[Any] | None = None
 ) -> Fitted:
-    """A linear model on the features as the learner that can be written as ONNX.
-
-    Parameters
-    ----------
-    features, kind
-        What the weights are of.
-    weights : array of shape (n_outputs, width)
-    intercepts : object
-        One an output.
-    classes : array, optional
-        None for a number.
-    """
+    """A linear model on the features as the learner that can be written as ONNX."""
     last: Any = Ridge() if classes is None else LogisticRegression()
     last.coef_, last.intercept_ = weights, intercepts
     last.n_features_in_ = features.width
@@ -160,15 +139,7 @@ def _cut(
 def picked_rows(
     study: Study, pieces: Sequence[Piece], positions: Sequence[Indices]
 ) -> list[tuple[Matrix, npt.NDArray[Any]]]:
-    """Of each of some parts, the rows and labels at these positions in it.
-
-    Parameters
-    ----------
-    study, pieces
-        Parts of the study's collaboration matrix.
-    positions : sequence of integers
-        Rows of each part, in ascending order.
-    """
+    """Of each of some parts, the rows and labels at these positions in it."""
     found = []
     for piece, wanted in zip(pieces, positions, strict=True):
         first, rows, labels = 0, [np.zeros((0, study.n_components))], [np.zeros(0, dtype=np.int8)]
@@ -197,15 +168,7 @@ def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
 
 
 def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dict[int, Matrix]:
-    """By fold, ΣAᵀA with A = [1, features, label].
-
-    Parameters
-    ----------
-    study, pieces
-        Parts of the study's collaboration matrix.
-    features : Features
-        Made of each block of rows.
-    """
+    """By fold, ΣAᵀA with A = [1, features, label]."""
     found: dict[int, Matrix] = {}
     for piece in pieces:
         for rows, labels in blocks_of(study, piece):
@@ -227,18 +190,7 @@ def solve_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
 
 
 def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: int, alpha: float) -> list[SGDClassifier]:
-    """Models that know nothing yet: one without each fold, and one of everybody.
-
-    Parameters
-    ----------
-    features : Features
-    classes : integers
-        All that there are.
-    n_models : int
-        Folds and one more.
-    alpha : float
-        Strength of the penalty.
-    """
+    """Models that know nothing yet: one without each fold, and one of everybody."""
     model = SGDClassifier(
         loss="log_loss",
         alpha=alpha,
@@ -256,18 +208,7 @@ def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: in
 def advance(
     models: Sequence[SGDClassifier], study: Study, features: Features, pieces: Sequence[Piece], seed: int
 ) -> list[SGDClassifier]:
-    """The next step of a chain: every model learns from these parts, but for the one without their fold.
-
-    Parameters
-    ----------
-    models : sequence of SGDClassifier
-        Not changed.
-    study, features
-    pieces : sequence of Piece
-        Parts to learn from, in this order.
-    seed : int
-        For the order of rows.
-    """
+    """The next step of a chain: every model learns from these parts, but for the one without their fold."""
     own = copy.deepcopy(list(models))  # what another task may still read stays as it is
     for model in own:
         model.random_state = seed

@@ -41,17 +41,7 @@ class Tls:
 
 @contextmanager
 def connect(*, scheduler: str | None = None, workers: int | None = None, tls: Tls | None = None) -> Iterator[Client]:
-    """A Dask client, closed at the end, together with the cluster if it was started here.
-
-    Parameters
-    ----------
-    scheduler : str, optional
-        Address of a scheduler, such as tcp://host:8786. Without one, workers are started on this machine.
-    workers : int, optional
-        Processes to start, of one thread each; as many as there are cores unless told otherwise. Not with `scheduler`.
-    tls : Tls, optional
-        For an address tls://…. Workers started here talk by TLS, too, with certificates made for them alone.
-    """
+    """A Dask client, closed at the end, together with the cluster if it was started here."""
     if scheduler is not None and workers is not None:
         cure = "The scheduler's workers are used, however many there are."
         raise InputError("workers", expected="left out where a scheduler is given", got="both", cure=cure)
@@ -120,13 +110,7 @@ def require_shared(client: Client, folder: Path) -> None:
 
 
 def require_seen(client: Client, path: Path, *, what: str, cure: str) -> None:
-    """Refuse a folder or file that some worker does not see.
-
-    Parameters
-    ----------
-    what, cure : str
-        What an error calls it, and what to do about it.
-    """
+    """Refuse a folder or file that some worker does not see."""
     seen = client.run(_is_there, str(path))
     if not all(seen.values()):
         count = sum(not each for each in seen.values())

@@ -81,17 +81,7 @@ def list_bundles(source: str | Path) -> list[BundleLocation]:
 
 
 def kept_places(places: Sequence[BundleLocation], received: Path, copies: Mapping[str, Copy]) -> list[BundleLocation]:
-    """Copies that a local run made of accepted objects: they count for as long as the listing names the object.
-
-    Parameters
-    ----------
-    places : sequence of BundleLocation
-        What the listing names.
-    received : Path
-        Folder of the copies.
-    copies : mapping
-        From a copy's name to the object that it is of.
-    """
+    """Copies that a local run made of accepted objects: they count for as long as the listing names the object."""
     shown = {hash_name(each.path): each for each in places if each.is_away}
     return [
         BundleLocation(str(received), str(received / name), shown[copy.object].shown, size, kept=True)
@@ -151,13 +141,6 @@ def collect_on_workers(
     progress: Progress | None = None,
 ) -> tuple[Intake, tuple[Future, ...]]:
     """Take every bundle that holds up; the record of bundles is the one that the local intake writes.
-
-    Parameters
-    ----------
-    study : Study
-        With its roster.
-    anchors_here : bool
-        Whether anchor representations come to this process.
 
     Returns
     -------
@@ -220,16 +203,7 @@ def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[Bundl
 
 
 def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int) -> Checked:
-    """Verify some bundles; runs on a worker.
-
-    Parameters
-    ----------
-    study : Study
-    places : sequence of BundleLocation
-        Of the bundles.
-    most_bytes : int
-        Of a bundle; a larger one is not fetched.
-    """
+    """Verify some bundles; runs on a worker."""
     found: Found = []
     anchors: list[Matrix] = []
     for place in places:

@@ -76,13 +76,7 @@ class WriteTask:
 
 
 class PartsOnWorkers:
-    """Workers write, into a folder of parts that they all see.
-
-    Parameters
-    ----------
-    rows_at_once : int, optional
-        Rows that a worker holds at a time; a part has up to 16 times as many.
-    """
+    """Workers write, into a folder of parts that they all see."""
 
     name = PARTS_FOLDER
 
@@ -99,13 +93,7 @@ class PartsOnWorkers:
         bundles: Mapping[str, Bundle],
         progress: Progress | None,
     ) -> None:
-        """Write everybody's rows; of participants without a bundle, the parts that are there stay.
-
-        Parameters
-        ----------
-        folder, study, space, bundles, progress
-            As for `TableWriter.write`; every worker sees the folder.
-        """
+        """Write everybody's rows; of participants without a bundle, the parts that are there stay."""
         folder = folder.absolute()
         stay = [name for name in space.names if name not in bundles]
         if stay and space.record.get("table") != PARTS_FOLDER:

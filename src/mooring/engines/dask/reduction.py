@@ -65,13 +65,7 @@ class Reduced:
 
 
 class AnchorsOnWorkers:
-    """The anchor representations with the workers that verified them.
-
-    Parameters
-    ----------
-    stacks : sequence of futures
-        One a group: anchor representations of shape (k, r, h), centred, and their mean rows (k, h).
-    """
+    """The anchor representations with the workers that verified them."""
 
     can_certify = False
 
@@ -85,13 +79,7 @@ class AnchorsOnWorkers:
     def solve(
         self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
     ) -> AnchorSolution:
-        """Align these; no proof is tried.
-
-        Parameters
-        ----------
-        bundles, reference, certify
-            As for `AnchorSource.solve`; `certify` is without effect.
-        """
+        """Align these; no proof is tried."""
         parts, order = self._parts(bundles)
         if reference is not None:
             one = cast(RemoteBundle, bundles[reference])
@@ -220,19 +208,7 @@ def outer(stack: Stack, rows: Rows) -> Sum:
 
 
 def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
-    """R_j = Π(B̄_jᵀ S), Σ B̄_j R_j, and how far the R_j are from those of the sum before.
-
-    Parameters
-    ----------
-    stack, rows
-        Centred anchor representations B̄_j, and which of them count.
-    group : int
-        Of this stack, for the maps that a worker keeps.
-    S, before
-        Sums of this and of the last iteration; None at the first.
-    run, iteration
-        Under which the maps are kept; "" keeps none.
-    """
+    """R_j = Π(B̄_jᵀ S), Σ B̄_j R_j, and how far the R_j are from those of the sum before."""
     B = select_rows(stack, rows)
     Bt = np.swapaxes(B, 1, 2)
     maps = np.asarray(polar_factor(Bt @ S))
@@ -269,14 +245,7 @@ def _maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[
 
 
 def newcomers(stack: Stack, rows: Rows, template: Matrix) -> list[Newcomer]:
-    """Each by itself against a template.
-
-    Parameters
-    ----------
-    stack, rows
-        Centred anchor representations, and which of them count.
-    template : array of shape (r, h)
-    """
+    """Each by itself against a template."""
     return [fit_newcomer(template, stack[0][row], stack[1][row]) for row in rows]
 
 

@@ -89,15 +89,6 @@ def is_job(name: object) -> bool:
 def classify_connection(me: str, peer: str, *, outgoing: bool, protected: bool) -> Way:
     """Which of the few connections that a site has this is.
 
-    Parameters
-    ----------
-    me, peer : str
-        Names of this cell and of the one at the other end.
-    outgoing : bool
-        Whether this process made it; it makes none but those that its own kit and parent told it of.
-    protected : bool
-        Whether both ends showed certificates.
-
     Examples
     --------
     >>> classify_connection("north", "server", outgoing=True, protected=True)

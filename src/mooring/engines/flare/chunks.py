@@ -33,18 +33,7 @@ def plain_values(content: Mapping[str, object]) -> dict[str, Value]:
 
 
 def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int], None] | None = None) -> str:
-    """Send a file to whoever gave the ticket, unless it is there already; returns its SHA-256.
-
-    Parameters
-    ----------
-    path : Path
-    ticket : str
-        From the task.
-    ask : Ask
-        Sends a message and waits for the answer.
-    progress : callable, optional
-        Called with bytes sent and in all.
-    """
+    """Send a file to whoever gave the ticket, unless it is there already; returns its SHA-256."""
     digest, size = hash_file(path, what="the file"), path.stat().st_size
     if _answer(ask, {"do": "offer", "ticket": ticket, "size": size, "digest": digest}).get("have"):
         return digest
@@ -62,23 +51,7 @@ def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int
 def fetch_file(
     name: str, path: Path, ticket: str, ask: Ask, *, size: int, digest: str, most: int, what: str = "the file"
 ) -> None:
-    """Fetch a file of which a task told size and SHA-256; one that is larger than `most` is not begun.
-
-    Parameters
-    ----------
-    name, path
-        At the server, and here.
-    ticket : str
-        From the task.
-    ask : Ask
-        Sends a message and waits for the answer.
-    size, digest
-        Bytes and SHA-256 that the task told.
-    most : int
-        Bytes that are accepted.
-    what : str, default "the file"
-        In errors.
-    """
+    """Fetch a file of which a task told size and SHA-256; one that is larger than `most` is not begun."""
     if not 0 < size <= most:
         raise RefusedError(what, reason="it is larger than any of this study", cure="Ask the analyst.")
     whole, came = hashlib.sha256(), 0
@@ -215,7 +188,7 @@ class FileExchange:
             except (RefusedError, StorageError) as problem:
                 return {"no": problem.reason}
             except InputError as problem:
-                return {"no": f"{problem.what} must be {problem.expected}"}
+                return {"no": problem.problem}
 
     def _answer(self, ticket: str, request: Message) -> Message:
         arrival, do = self._arrivals.get(ticket), request.get("do")

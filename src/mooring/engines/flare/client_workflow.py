@@ -59,17 +59,7 @@ class ClientWorkflow:
     """Given words about progress, for the site's own log."""
 
     def do(self, task: str, told: Message, ask: Ask) -> dict[str, Any]:
-        """Do a task of the job, and say in plain values what was done.
-
-        Parameters
-        ----------
-        task : str
-            Its name.
-        told : Message
-            What the server sent with it.
-        ask : Ask
-            Sends a message to the server and waits for the answer.
-        """
+        """Do a task of the job, and say in plain values what was done."""
         participant = self._participant(told)
         steps = {
             ANCHOR_TASK: self._deal,

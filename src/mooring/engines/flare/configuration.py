@@ -165,13 +165,6 @@ def list_kit_warnings(folder: Path, now: datetime | None = None) -> list[str]:
     """List what is to be mended in a kit: keys that others on the machine can read, and a certificate that ends soon.
 
     The authority's key is looked for where the kit was provisioned, and in folders beside the kit.
-
-    Parameters
-    ----------
-    folder : Path
-        The kit's `local` folder.
-    now : datetime or None
-        The present, if None.
     """
     kit = folder.resolve().parent
     authority = [*kit.parent.parent.glob("state/cert.json"), *kit.parent.glob("*/*/state/cert.json")]

@@ -22,13 +22,7 @@ _LOOK_SECONDS = 0.2
 
 
 class MooringController(Controller):  # type: ignore[misc]
-    """Gives sites the tasks of `ServerWorkflow.run`, and answers what they ask about files.
-
-    Parameters
-    ----------
-    study : str
-        Digest of the study that the job is for; it must be that of the server's own mooring.toml.
-    """
+    """Gives sites the tasks of `ServerWorkflow.run`, and answers what they ask about files."""
 
     def __init__(self, study: str) -> None:
         super().__init__()
@@ -73,17 +67,7 @@ class MooringController(Controller):  # type: ignore[misc]
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """An answer after its time; what it sent has no ticket any more.
-
-        Parameters
-        ----------
-        client, task_name, client_task_id
-            Who answered what.
-        result : Shareable
-            Not read.
-        fl_ctx : FLContext
-            For the log.
-        """
+        """An answer after its time; what it sent has no ticket any more."""
         self.log_info(fl_ctx, f"{client.name} answered {task_name} too late")
 
     def _let_nobody_end_the_job(self, fl_ctx: FLContext) -> None:

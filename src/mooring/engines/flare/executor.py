@@ -21,30 +21,14 @@ _ANSWER_SECONDS, _TRIES = 60.0, 5
 
 
 class MooringExecutor(Executor):  # type: ignore[misc]
-    """Emits the bundle that 'mooring share' would, and keeps the result that comes back.
-
-    Parameters
-    ----------
-    study : str
-        Digest of the study that the job is for: all that a job can say. Everything else is in the site's own mooring.toml.
-    """
+    """Emits the bundle that 'mooring share' would, and keeps the result that comes back."""
 
     def __init__(self, study: str) -> None:
         super().__init__()
         self._study = study
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Do a task; what cannot be done is told to the server in a word, and in full to the site's own log.
-
-        Parameters
-        ----------
-        task_name, shareable
-            The task and what the server sent with it.
-        fl_ctx : FLContext
-            Names the job and the site's folder.
-        abort_signal : Signal
-            Tells that the job ended.
-        """
+        """Do a task; what cannot be done is told to the server in a word, and in full to the site's own log."""
         reply = make_reply(ReturnCode.OK)
         try:
             if not is_guarded():
@@ -67,7 +51,7 @@ class MooringExecutor(Executor):  # type: ignore[misc]
             self.log_error(fl_ctx, str(problem), fire_event=False)
             reply["outcome"] = _word_for(problem)
         except Exception as problem:  # what a library says may quote a record
-            self.log_error(fl_ctx, f"{type(problem).__name__}, which nobody foresaw", fire_event=False)
+            self.log_error(fl_ctx, f"{type(problem).__name__} was not expected", fire_event=False)
             reply["outcome"] = "failed: a fault of mooring's own"
         return reply
 

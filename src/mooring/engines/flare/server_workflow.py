@@ -86,17 +86,6 @@ class ServerWorkflow:
         """Read the settings in a kit's local folder, and hold the work folder till `close`.
 
         A job of another study is refused, and so is one while another is at work in the same folder.
-
-        Parameters
-        ----------
-        folder : Path
-            The kit's local folder.
-        digest : object
-            Of the study, as the job states it.
-        tell : callable
-            Writes a line to the log.
-        job : str, optional
-            Its identifier, for the record.
         """
         settings = ServerSettings.read(folder)
         study = Study.read(settings.study)

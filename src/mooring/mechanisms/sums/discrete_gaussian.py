@@ -28,12 +28,6 @@ _LARGEST_VARIANCE = 2**96
 def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt.NDArray[np.int64]:
     """Draw independent numbers from N_Z(0, σ²).
 
-    Parameters
-    ----------
-    words : stream of uniform 64-bit words
-    variance : Fraction
-        σ², positive; not the variance of the numbers to the last digit, but above σ = 1 nearly.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -74,17 +68,7 @@ def _draw_geometric(words: Words, count: int) -> npt.NDArray[np.int64]:
 
 
 def draw_below(words: Words, bound: int, count: int) -> npt.NDArray[np.int64]:
-    """Draw uniform integers from 0 to `bound` − 1, `bound` being 2⁶² at most; words of an incomplete round are replaced.
-
-    Parameters
-    ----------
-    words : Words
-        From a count to so many uniform 64-bit words.
-    bound : int
-        Above the largest integer; 2⁶² at most.
-    count : int
-        How many to draw.
-    """
+    """Draw uniform integers from 0 to `bound` − 1, `bound` being 2⁶² at most; words of an incomplete round are replaced."""
     whole_rounds = 2**64 - 2**64 % bound
     found = words(count)
     while whole_rounds < 2**64 and (rejected := np.flatnonzero(found >= np.uint64(whole_rounds))).size:
@@ -95,16 +79,7 @@ def draw_below(words: Words, bound: int, count: int) -> npt.NDArray[np.int64]:
 def draw_events(
     words: Words, exponents: npt.NDArray[np.float64], exact: Callable[[int], Fraction]
 ) -> npt.NDArray[np.bool_]:
-    """Draw events of probability exp(−x).
-
-    Parameters
-    ----------
-    words : stream of uniform 64-bit words
-    exponents : array of shape (n,)
-        x, zero or more, to a relative accuracy of 10⁻¹⁴.
-    exact : callable
-        Returns x at an index, exactly.
-    """
+    """Draw events of probability exp(−x)."""
     drawn = words(exponents.size)
     uniform, chance = drawn * 2.0**-64, np.exp(-exponents)
     happened = uniform < chance

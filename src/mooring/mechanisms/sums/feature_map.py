@@ -296,16 +296,7 @@ def require_width(rows: Matrix, features: FeatureMap) -> None:
 
 
 def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:
-    """Scale all features but the last to a norm of √(1 − c₀), and set the last one, the constant, to √c₀; in place.
-
-    Parameters
-    ----------
-    phi : array of shape (n, D)
-    constant_share : float
-        c₀.
-    largest : float, optional
-        Divide every row by this, which no norm exceeds, instead of by its own norm.
-    """
+    """Scale all features but the last to a norm of √(1 − c₀), and set the last one, the constant, to √c₀; in place."""
     own = phi[:, :-1]
     if largest is not None:
         own *= math.sqrt(1 - constant_share) / largest

@@ -89,17 +89,7 @@ class SumNoise:
         return np.asarray(self.draw_many(layout, words, 1)[0])
 
     def draw_many(self, layout: SumLayout, words: Words, n_draws: int) -> Integers:
-        """Draw the noise on so many vectors of sums, of shape (n_draws, size).
-
-        Parameters
-        ----------
-        layout : SumLayout
-            Says which sums are products and which outcomes.
-        words : Words
-            From a count to so many uniform 64-bit words.
-        n_draws : int
-            Vectors of sums.
-        """
+        """Draw the noise on so many vectors of sums, of shape (n_draws, size)."""
         rows, columns = np.triu_indices(layout.n_features)
         on_diagonal, n_outcomes = rows == columns, layout.size - layout.n_products
         noise = np.empty((n_draws, layout.size), dtype=np.int64)
@@ -163,10 +153,6 @@ def _sensitivities(layout: SumLayout, privacy: SumPrivacy) -> tuple[int, int]:
 
 def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
     """Say what ε and δ mean for any test of membership: its true positive rate is at most e^ε times its false one, plus δ.
-
-    Parameters
-    ----------
-    unit : {"row", "person"}
 
     Examples
     --------

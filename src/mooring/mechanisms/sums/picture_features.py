@@ -207,11 +207,6 @@ def draw_glyphs(height: int, width: int, seed: int) -> Matrix:
     """Return synthetic pictures: glyphs of two or three random Bézier curves, each in copies that are bent and shifted.
 
     They are of shape (glyphs × copies, height × width), in [−1, 1]; the copies of a glyph follow each other.
-
-    Parameters
-    ----------
-    seed : int
-        Public.
     """
     words = np.random.PCG64(seed)
 

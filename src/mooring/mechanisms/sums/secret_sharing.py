@@ -68,14 +68,7 @@ class Threshold:
 
 
 def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> list[Elements]:
-    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `draw_elements` of the seeds.
-
-    Parameters
-    ----------
-    secret : array of shape (n,)
-    seeds : sequence of t − 1 streams
-        Fresh for every vector: shares of two vectors from one stream tell their difference.
-    """
+    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `draw_elements` of the seeds."""
     k, t = threshold.n_combiners, threshold.threshold
     if len(seeds) != t - 1:
         raise InputError("seeds", expected=f"{t - 1}, one below the threshold", got=str(len(seeds)), cure="Draw them.")
@@ -101,12 +94,6 @@ def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
 
 def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Words) -> list[int] | None:
     """Return the combiners whose shares do not fit the others', or None if it cannot be told.
-
-    Parameters
-    ----------
-    shares : mapping from combiner, 1 to k, to its share
-    words : stream
-        For a random combination of the entries, which shares that fit pass as the entries do.
 
     Notes
     -----
@@ -139,17 +126,7 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
 
 
 def check_value(share: Elements, mask: int, weights: Elements) -> int:
-    """Return u + Σ r_e s_e, which a combiner publishes of its share s and its share u of a random number.
-
-    Parameters
-    ----------
-    share : array
-        s, modulo `PRIME`.
-    mask : int
-        u.
-    weights : array
-        r, public and drawn after shares are dealt.
-    """
+    """Return u + Σ r_e s_e, which a combiner publishes of its share s and its share u of a random number."""
     return (mask + int(total(multiply(share, weights)))) % PRIME
 
 

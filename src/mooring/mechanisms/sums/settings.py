@@ -188,13 +188,7 @@ class SumScheme:
 
 
 def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[int]) -> FeatureMap:
-    """Return the public feature map of a study's columns.
-
-    Parameters
-    ----------
-    image_shape : sequence of int
-        Of pictures.
-    """
+    """Return the public feature map of a study's columns."""
     if settings.features == "columns":
         return TableFeatures(schema, frozenset(settings.log_scaled), settings.n_hats)
     if settings.features == "fourier":
@@ -209,14 +203,7 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
 
 
 def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayout:
-    """Return which sums are shared; a study without a label is refused.
-
-    Parameters
-    ----------
-    settings : SumSettings
-    schema : Schema
-    features : FeatureMap
-    """
+    """Return which sums are shared; a study without a label is refused."""
     if schema.label.kind == "none":
         raise InputError("label", expected="one to predict", got="none", cure="Sums serve a model of a label.")
     n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
@@ -227,13 +214,7 @@ def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> 
 
 
 def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, roster: Sequence[str]) -> SumScheme:
-    """Return what the settings mean for a roster, or refuse thresholds that do not hold.
-
-    Parameters
-    ----------
-    roster : sequence of str
-        Names of all participants.
-    """
+    """Return what the settings mean for a roster, or refuse thresholds that do not hold."""
     p, c = len(roster), settings.n_colluders
     combiners = settings.combiners or tuple(roster[:MOST_BY_DEFAULT])
     if unknown := [name for name in combiners if name not in set(roster)]:

@@ -150,16 +150,6 @@ class SumAccumulator:
         """Add rows.
 
         A row longer than one is refused, by the integers that are added: whatever made φ, the sensitivity holds.
-
-        Parameters
-        ----------
-        features : array of shape (n, D)
-            φ.
-        labels : array of shape (n,)
-            Codes of classes, or numbers in [−1, 1].
-        rows_of_person : integers of shape (n,), optional
-            k of each row's person, counted over all blocks (`PersonCounts`): each person's mean is added. Without it, rows
-            are.
         """
         layout = self._layout
         if features.ndim != 2 or features.shape[1] != layout.n_features or len(labels) != len(features):
@@ -242,16 +232,7 @@ def _changed_persons() -> InputError:
 
 
 def quantise(features: Matrix, resolution: int, divisors: Integers | None = None) -> Matrix:
-    """Return trunc(Bφ) as whole floats, or refuse rows whose integers are longer than B.
-
-    Parameters
-    ----------
-    features : array of shape (n, D)
-    resolution : int
-        B.
-    divisors : integers of shape (n,), optional
-        d: return trunc(Bφ/√d) instead, no longer than B/√d.
-    """
+    """Return trunc(Bφ) as whole floats, or refuse rows whose integers are longer than B."""
     d = np.ones(1, dtype=np.int64) if divisors is None else divisors
     if d.min(initial=1) < 1:
         raise InputError("divisors", expected="1 or more", got="less", cure="Count the rows of each person first.")

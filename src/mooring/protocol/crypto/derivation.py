@@ -34,15 +34,7 @@ _CHUNK, _AT_ONCE = 2**16, 2**14  # numbers of a chunk, and as many as the proces
 
 
 def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any], *, version: int = 2) -> Secret:
-    """A key for one purpose in these circumstances.
-
-    Parameters
-    ----------
-    circumstances : mapping
-        Plain values that JSON can hold; any other value gives an unrelated key.
-    version : {1, 2}, default 2
-        The study's format.
-    """
+    """A key for one purpose in these circumstances."""
     info = json.dumps(
         {"mooring": version, "purpose": purpose, **circumstances},
         sort_keys=True,
@@ -67,13 +59,7 @@ class Stream:
     version: int = 2
 
     def words(self, chunk: int, count: int, *, start: int = 0) -> npt.NDArray[np.uint64]:
-        """The words of 64 bits `start` to `start + count` of a chunk; chunks are independent.
-
-        Parameters
-        ----------
-        start : int, default 0
-            A multiple of 8: the cipher's blocks are of eight words.
-        """
+        """The words of 64 bits `start` to `start + count` of a chunk; chunks are independent."""
         nonce = (start // 8).to_bytes(4, "little") + chunk.to_bytes(12, "little")  # the first four bytes count blocks
         stream = Cipher(ChaCha20(self.key.reveal(), nonce), mode=None).encryptor().update(bytes(8 * count))
         return np.frombuffer(stream, dtype="<u8")
@@ -135,17 +121,7 @@ class SecretMap:
 
     @classmethod
     def derive(cls, key: Secret, *, n_components: int, version: int = 2) -> SecretMap:
-        """Draw O from the Haar measure and Ψ from the standard normal, both from the key.
-
-        Parameters
-        ----------
-        key : Secret
-            Of this study and purpose.
-        n_components : int
-            h.
-        version : int, default 2
-            Of the stream of numbers; 1 in studies of format 1.
-        """
+        """Draw O from the Haar measure and Ψ from the standard normal, both from the key."""
         numbers = Stream(key, version).normals(0, n_components * (n_components + 1))
         gaussian = numbers[: n_components**2].reshape(n_components, n_components)
         return cls(RigidMap(orthogonal_from_gaussian(gaussian), numbers[n_components**2 :]))

@@ -102,13 +102,7 @@ _SMALL_ORDER = frozenset({0, 1, _FIELD - 1, _Y8, _FIELD - _Y8})
 
 
 def verify(public: str, signature: bytes, message: bytes) -> bool:
-    """Whether the holder of a public key signed a message.
-
-    Parameters
-    ----------
-    public : str
-        In hexadecimal.
-    """
+    """Whether the holder of a public key signed a message."""
     try:
         if is_of_small_order(public):
             return False

@@ -102,7 +102,7 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
     except InputError as problem:
         raise RefusedError(
             _WHAT,
-            reason=f"the anchor must be {problem.expected}, and has {problem.got}",
+            reason=problem.problem.rstrip("."),
             cure="Do not use it: with such an anchor the noise protects less than the study says.",
         ) from None
     return Anchor(matrix, hashlib.sha256(matrix.tobytes()).hexdigest(), found.digest)

@@ -29,13 +29,7 @@ _WORDS_AT_ONCE = 2**16
 
 
 class Fingerprinter:
-    """Collects fingerprints of rows, and a tag for each column that varies, block by block.
-
-    Parameters
-    ----------
-    names : sequence of str
-        One a column of the values that `add` is given.
-    """
+    """Collects fingerprints of rows, and a tag for each column that varies, block by block."""
 
     def __init__(self, key: Secret, names: Sequence[str]) -> None:
         self.n_rows = 0
@@ -95,16 +89,7 @@ def hash_rows(
     labels: npt.NDArray[Any] | None = None,
     order: npt.NDArray[np.unsignedinteger] | None = None,
 ) -> str:
-    """A keyed digest of rows that does not depend on their order.
-
-    Parameters
-    ----------
-    sorted_prints : array of uint64
-    labels : array, optional
-        In the order of the file.
-    order : array of int, optional
-        Of the fingerprints in the file.
-    """
+    """A keyed digest of rows that does not depend on their order."""
     whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
     whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
     if labels is not None and order is not None:
@@ -142,15 +127,7 @@ class RowSummary:
 
 
 class RowCollector:
-    """Collects fingerprints, labels and counts of classes and persons, block by block: what `share` asks of rows.
-
-    Parameters
-    ----------
-    key : Secret
-        The vault's key of fingerprints.
-    schema : Schema
-        The study's.
-    """
+    """Collects fingerprints, labels and counts of classes and persons, block by block: what `share` asks of rows."""
 
     def __init__(self, key: Secret, schema: Schema) -> None:
         self._key, self._label, names = key, schema.label, [column.name for column in schema.columns]
@@ -189,12 +166,6 @@ def summarise_rows(
 
     Labels carry no noise, and another study may ask for another one: they have no part in the fingerprints, by which rows
     are known again, and are in the digest. Of rows with one fingerprint, the label says which comes first.
-
-    Parameters
-    ----------
-    prints : array of uint64
-        Sorted in place.
-    labels : array, optional
     """
     order = shrink_indices(np.argsort(prints), prints.size)
     prints.sort()

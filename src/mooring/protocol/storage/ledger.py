@@ -132,15 +132,6 @@ class Ledger:
 
         The same rows in the same study are no second upload: the entry that is there is returned. An intent whose bundle was
         never finished gives way to another, and is checked anew: other studies may have had the rows since.
-
-        Parameters
-        ----------
-        owner : str
-            Of the vault, in words.
-        spending : Spending, optional
-            Of secure sums.
-        decided : tuple
-            `Entry.override` and `Entry.exceeded`: no crash can part them from the upload that they are of.
         """
         found = self.entry(study_digest)
         if found is not None and found.rows_digest == rows.digest and found.bundle is not None:
@@ -211,11 +202,6 @@ class Ledger:
 
         A study counts whole if any of these rows was in it, and any study does where that cannot be told: where the unit,
         here or there, is a person, or the columns are others.
-
-        Parameters
-        ----------
-        spending : Spending
-            In this study.
         """
         return sum(self._list_spent(study_digest, rows, spending))
 

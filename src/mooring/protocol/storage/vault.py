@@ -68,13 +68,7 @@ class Vault:
 
     @classmethod
     def create(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
-        """Make a vault with fresh keys; one that is there already is never overwritten.
-
-        Parameters
-        ----------
-        passphrase : str, optional
-            Encrypts the identity at rest.
-        """
+        """Make a vault with fresh keys; one that is there already is never overwritten."""
         if passphrase is not None and not passphrase:
             raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
         _require_no_vault(folder)
@@ -111,16 +105,7 @@ class Vault:
     def open_or_create(
         cls, folder: Path, *, passphrase: str | None = None, floors: Mapping[str, float | bool] | None = None
     ) -> tuple[Vault, bool]:
-        """Open the vault that is there, or make one; returns it, and whether it is new.
-
-        Parameters
-        ----------
-        folder : Path
-        passphrase : str, optional
-        floors : mapping, optional
-            Floors that were asked for, by the names of `Floors`. A vault that is there must have them, and be encrypted
-            where a passphrase is given: both are set once.
-        """
+        """Open the vault that is there, or make one; returns it, and whether it is new."""
         asked = floors or {}
         if not has_vault(folder):
             return cls.create(folder, passphrase=passphrase, floors=Floors(**asked)), True  # type: ignore[arg-type]
@@ -144,15 +129,7 @@ class Vault:
         return folder
 
     def write(self, folder_name: str, name: str, data: bytes) -> Path:
-        """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away.
-
-        Parameters
-        ----------
-        folder_name : str
-            `Study.folder_name`.
-        name : str
-            Of the file.
-        """
+        """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away."""
         with self.lock():
             path = self.study_folder(folder_name) / name
             write_atomically(path, data, mode=0o600, what="the vault")

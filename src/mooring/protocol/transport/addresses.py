@@ -103,13 +103,7 @@ def read_address(given: str) -> str:
 
 
 def parse_presigned(address: str, *, allow_http: bool, what: str) -> SplitResult:
-    """The parts of an address to PUT to, or a refusal.
-
-    Parameters
-    ----------
-    allow_http : bool
-        Whether `what` may travel over a connection that is not protected.
-    """
+    """The parts of an address to PUT to, or a refusal."""
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port

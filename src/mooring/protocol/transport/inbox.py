@@ -57,15 +57,7 @@ class Candidate:
 def download_bundles(
     address: str, received: Path, copies: Mapping[str, Copy], *, most_bytes: int, progress: Progress | None = None
 ) -> Iterator[Candidate]:
-    """Every bundle at an address.
-
-    Parameters
-    ----------
-    received : Path
-        Where downloads go.
-    copies : mapping
-        Accepted before, by the name of the copy in `received`.
-    """
+    """Every bundle at an address."""
     system, listed = list_objects(address)
     make_folder(received, mode=0o700, what="the work folder")
     for index, entry in enumerate(listed):

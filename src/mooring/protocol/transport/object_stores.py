@@ -40,13 +40,7 @@ Answer = TypeVar("Answer")
 
 
 class TransientError(Exception):
-    """The connection to a store broke, or the store asked for patience: worth another try.
-
-    Parameters
-    ----------
-    reason : str
-        In plain words.
-    """
+    """The connection to a store broke, or the store asked for patience: worth another try."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -87,13 +81,7 @@ def is_transient(problem: BaseException) -> bool:
 
 
 def explain_store_error(problem: BaseException, *, what: str, address: str, doing: str = "used") -> StorageError:
-    """What a store's error means, and what to do about it.
-
-    Parameters
-    ----------
-    doing : str
-        "cannot be …"
-    """
+    """What a store's error means, and what to do about it."""
     if lacks_credentials(problem):
         reason = "there are no credentials for the store"
         cure = (
@@ -177,18 +165,6 @@ def upload(
     """Write a file to a store, from its first byte at every try; how many tries, and whether its size was told.
 
     Where the store tells how large the file has become, that must be its size here.
-
-    Parameters
-    ----------
-    system, target
-        The file system, and the path in it.
-    address : str
-        What an error shows, redacted.
-    intact : callable, optional
-        Asked after every try if the file is still the one that was to be sent; if not, what arrived is removed, where the
-        store allows it.
-    waits : sequence of float, optional
-        Seconds between tries.
     """
     from fsspec.callbacks import Callback
 
@@ -225,15 +201,7 @@ def upload(
 
 
 def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
-    """Send those of the files that are in a folder, and remove it.
-
-    Parameters
-    ----------
-    files : sequence of str
-        In the order in which they are sent.
-    address : str
-        Of the folder at the store.
-    """
+    """Send those of the files that are in a folder, and remove it."""
     system, root = open_folder(address)
     for file in files:
         if (place / file).is_file():
@@ -251,17 +219,7 @@ def download(
     what: str,
     waits: Sequence[float] | None = None,
 ) -> str | None:
-    """Fetch a file into `target`. Returns None on success, else the reason; then `target` is as it was.
-
-    Parameters
-    ----------
-    system, name
-        The file system, and the path in it.
-    size : int or None
-        As listed: a shorter file came only in part.
-    waits : sequence of float, optional
-        Seconds between tries.
-    """
+    """Fetch a file into `target`. Returns None on success, else the reason; then `target` is as it was."""
     if size is not None and size > most_bytes:
         return TOO_LARGE
 

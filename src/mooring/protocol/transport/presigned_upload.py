@@ -144,21 +144,7 @@ def put_file(
     allow_http: bool = False,
     progress: Progress | None = None,
 ) -> Answer:
-    """PUT a file once; a broken connection is a BrokenOffError, any answer is returned.
-
-    Parameters
-    ----------
-    parts : SplitResult
-        Of the address.
-    file : binary file
-        Sent from its beginning.
-    size : int
-        How many bytes are announced and sent.
-    digest : str
-        Their SHA-256.
-    allow_http : bool, default False
-        Let the store send us on to http:// on another machine.
-    """
+    """PUT a file once; a broken connection is a BrokenOffError, any answer is returned."""
     for _ in range(_MOST_REDIRECTS + 1):
         file.seek(0)
         body = _Body(file, size, progress)
@@ -298,19 +284,7 @@ def parse_period(period: str) -> int:
 
 
 def invite(study: Study, bundles: str, *, expires: int = LONGEST, only: Collection[str] = ()) -> tuple[Invitation, ...]:
-    """Make presigned addresses, in the roster's order.
-
-    Parameters
-    ----------
-    study : Study
-        With its roster.
-    bundles : str
-        The URL that `mooring align --bundles` will be given.
-    expires : int
-        Seconds.
-    only : collection of str
-        Names; by default all participants.
-    """
+    """Make presigned addresses, in the roster's order."""
     study.require_roster()
     unknown = sorted(set(only) - {member.name for member in study.participants})
     if unknown:

@@ -142,20 +142,7 @@ def send_file(
     waits: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> SendResult:
-    """Send a bundle or an anchor file.
-
-    Parameters
-    ----------
-    to : str or path
-        A folder, or a file's path; a URL that fsspec knows; or a presigned address (http, https), which names one file. Of
-        the others, one that does not end in .bundle (or .anchor, for an anchor file) is a folder, there or not yet.
-    allow_http : bool, default False
-        Send a bundle even over a connection that is not protected.
-    digest : str, optional
-        SHA-256 of the only file that may be sent.
-    waits : sequence of float, optional
-        Seconds between tries; by default there are four tries.
-    """
+    """Send a bundle or an anchor file."""
     from fsspec.implementations.local import LocalFileSystem
 
     path = Path(path)
