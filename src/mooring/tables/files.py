@@ -9,11 +9,12 @@ import csv
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,22 @@ def require_different(names: Sequence[str]) -> None:
             got=f"one name for columns {' and '.join(str(k + 1) for k, name in enumerate(names) if name == twice)}",
             cure="Give each column a name of its own.",
         )
+
+
+def require_column(what: str, name: str, names: Collection[str]) -> None:
+    """Refuse the name of a column that is not among `names`, in an error about `what` that lists the nearest ones."""
+    if name in names:
+        return
+    folded = {other.casefold(): other for other in names}
+    near = [folded[word] for word in get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)]
+    cure = f"Nearest to it: {listed(near)}." if near else f"There are {listed(list(names))}."
+    raise InputError(what, expected="the name of a column", got=f"{name!r}, which is none", cure=cure)
+
+
+def listed(names: list[str]) -> str:
+    """The first ten names, quoted, and how many more there are."""
+    shown = ", ".join(map(repr, names[:10]))
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
 
 
 @contextmanager

@@ -1,14 +1,17 @@
-"""The schema of a table inferred from its rows, for an audit: nothing of a study's participant passes through here.
+"""Inference of what the columns of a table hold, from their cells.
 
-`clean_values` reads a column as numbers or as words; `infer_column` says what a clean column becomes when it is encoded.
+This is the only inference of column kinds. Audits choose an encoding by it (`choose_encoding`), headers describe a site's
+columns by it, and drafts of a study ask it for the likely kind of each column.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,89 +20,236 @@ import pyarrow.compute as pc
 
 from mooring.errors import InputError
 from mooring.serialization import count_noun
-from mooring.tables.cells import as_text, describe_type, holds_words, is_whole, missing_numbers
+from mooring.tables.cells import (
+    as_plain,
+    as_text,
+    describe_type,
+    holds_words,
+    is_number,
+    is_readable,
+    is_whole,
+    missing_numbers,
+    read_days,
+    word_places,
+)
+from mooring.tables.problems import DATE_LIKE, NUMBER_LIKE, SENTINELS
 from mooring.tables.records import Labels
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
-from mooring.typing import Indices
+from mooring.typing import Indices, Vector
 
+ValueKind = Literal["number", "integer", "category", "time", "other", "empty"]
+LikelyKind = Literal["number", "date", "category", "id", "text", ""]
 MAX_CATEGORIES = 50
+"""A column with more distinct words is not a category."""
 MAX_INTEGER_CLASSES = 20
+"""A label with more distinct whole numbers is a number, not a class."""
 INDICATOR_SHARE = 0.01
-_NO_SPREAD = 1e-12  # of the mean: what rounding leaves of a constant column
+"""Where a larger share of the numbers is missing, a further feature marks the missing ones."""
+FEWEST_ROWS = 5
+"""A range, frequent word or missing word is inferred from at least so many rows."""
+_MANY_NUMBERS = 10  # with more distinct numbers than this, a sentinel far from all others stands for a missing value
+_NO_SPREAD = 1e-12  # relative to the mean: what rounding leaves of a constant column
+_IDENTIFIER = r"^[^\s:]*[0-9][^\s:]*$"
 _MOMENT, _ZONED_MOMENT = pa.timestamp("ns"), pa.timestamp("ns", "UTC")
-Values = Any
-"""A clean column, a pyarrow array: float64, or a dictionary of words in rising order; null where missing."""
 
 
-def clean_values(
-    values: Any, *, missing: Collection[str] = (), is_text: bool = False, as_category: bool = False
-) -> Values | str:
-    """Read a pyarrow column as numbers or words.
+@dataclass(frozen=True, eq=False)
+class InferredColumn:
+    """What one column of a table holds. Everything but the cells themselves is computed when it is first asked for."""
 
-    Parameters
-    ----------
-    missing : collection of str
-        Words that stand for a missing value, besides the usual ones.
-    is_text : bool
-        Whether the column comes from a file of plain text: words that read as numbers throughout are meant as numbers,
-        and so are dates and truths.
-    as_category : bool
-        Whether numbers are names of categories.
+    name: str
+    values: Any = field(repr=False)
+    """The cells as a pyarrow array, null where missing: float64 for numbers, a dictionary of words in rising order for
+    categories and for dates or times written as text, and the type of the file for everything else."""
+    unusable: str = ""
+    """Why the cells are neither numbers nor categories; empty if they are."""
 
-    Returns
-    -------
-    A clean column, or why it cannot be used.
+    @cached_property
+    def kind(self) -> ValueKind:
+        """The kind that every cell has. "time" stands for dates and times, "other" for types that are not read."""
+        if self.unusable:
+            is_text = pa.types.is_dictionary(self.values.type)
+            return "time" if is_text or kind_of_type(self.values.type) == "time" else "other"
+        if self.n_missing == len(self.values):
+            return "empty"
+        if pa.types.is_dictionary(self.values.type):
+            return "category"
+        return "integer" if is_whole(self.numbers) else "number"
+
+    @cached_property
+    def likely_kind(self) -> LikelyKind:
+        """The kind that most distinct words look like, whatever the others are; empty if there is nothing to judge by.
+
+        Numbers with a decimal comma, a unit or a limit of detection count as numbers. Where most cells differ, words are
+        identifiers if most of them contain a digit and no space, and free text otherwise.
+        """
+        if self.kind in ("empty", "other"):
+            return ""
+        if not pa.types.is_dictionary(self.values.type):
+            return "date" if self.kind == "time" else "number"
+        words = list(self.word_counts)
+        many = len(words) > max(10, (len(self.values) - self.n_missing) / 2)
+        patterns: dict[LikelyKind, str] = {"number": NUMBER_LIKE, "date": DATE_LIKE}
+        for kind, pattern in (patterns | {"id": _IDENTIFIER} if many else patterns).items():
+            if 2 * sum(re.search(pattern, word) is not None for word in words) > len(words):
+                return kind
+        return "text" if many else "category"
+
+    @cached_property
+    def n_missing(self) -> int:
+        """How many cells are missing."""
+        return int(self.values.null_count)
+
+    @cached_property
+    def numbers(self) -> Vector:
+        """The numbers that are not missing, in the order of the rows; of a category, its words as numbers."""
+        if pa.types.is_dictionary(self.values.type):
+            words = np.array(list(self.word_counts), dtype=np.str_)
+            return np.repeat(words.astype(np.float64), list(self.word_counts.values()))
+        return np.asarray(self.values.drop_null().to_numpy(zero_copy_only=False))
+
+    @cached_property
+    def word_counts(self) -> dict[str, int]:
+        """The distinct words of a category, in rising order, with the number of rows of each."""
+        n_words = len(self.values.dictionary)
+        counts = np.bincount(word_places(self.values), minlength=n_words)[:n_words].tolist()
+        pairs = zip(self.values.dictionary.to_pylist(), counts, strict=True)
+        return dict(sorted((word, count) for word, count in pairs if count))
+
+    @cached_property
+    def missing_words(self) -> tuple[str, ...]:
+        """Numbers that probably stand for a missing value: negative where no others are, or far from all others."""
+        if self.kind == "category" and not all(map(is_number, self.word_counts)):
+            return ()
+        usual = self.numbers[~np.isin(self.numbers, SENTINELS)]
+        others_negative = np.count_nonzero(usual < 0) >= FEWEST_ROWS
+        many = np.unique(usual).size > _MANY_NUMBERS
+        low, high = find_ends(usual) if many else (0.0, 0.0)
+        missing_words = []
+        for sentinel in SENTINELS:
+            is_far = many and max(low - sentinel, sentinel - high) > 0.25 * (high - low)
+            is_frequent = np.count_nonzero(self.numbers == sentinel) >= FEWEST_ROWS
+            if is_frequent and (is_far or (sentinel < 0 and not others_negative)):
+                missing_words.append(f"{sentinel:g}")
+        return tuple(missing_words)
+
+    @cached_property
+    def present_numbers(self) -> Vector:
+        """The numbers less those that probably stand for a missing value."""
+        return self.numbers[~np.isin(self.numbers, [float(word) for word in self.missing_words])]
+
+    @cached_property
+    def frequent_words(self) -> tuple[str, ...]:
+        """Words of a category that enough rows have, less those that probably stand for a missing value."""
+        frequent = (word for word, count in self.word_counts.items() if count >= FEWEST_ROWS)
+        return tuple(word for word in frequent if word not in self.missing_words)
+
+    @cached_property
+    def days(self) -> Vector:
+        """The cells as days since 1970-01-01, NaN where they are missing or no day; empty if the type has no days."""
+        if not is_readable(self.values.type, as_date=True):
+            return np.zeros(0)
+        words = _combine_words(as_plain(self.values))
+        return np.append(read_days(words.dictionary), np.nan).take(word_places(words))
+
+    def keep(self, rows: npt.NDArray[np.bool_]) -> InferredColumn:
+        """The same column with these rows only; one that cannot be used is left as it is."""
+        return self if self.unusable else replace(self, values=self.values.filter(pa.array(rows)))
+
+
+def infer_column(
+    name: str, cells: Any, *, missing: Collection[str] = (), is_text: bool = False, as_category: bool = False
+) -> InferredColumn:
+    """Read a pyarrow column as numbers or as words.
+
+    `missing` are words that stand for a missing value, besides the usual ones. With `is_text`, the column comes from a file
+    of plain text: words that all read as numbers are numbers, and words that all read as dates or truths are those. With
+    `as_category`, numbers are names of categories.
     """
-    if pa.types.is_dictionary(values.type):
+    if pa.types.is_dictionary(cells.type):
         as_category = as_category or not is_text
-        if not holds_words(values.type.value_type):
-            values = values.cast(values.type.value_type)
-    elif pa.types.is_boolean(values.type):
-        values = values.cast(pa.string())
-    if pa.types.is_dictionary(values.type) or holds_words(values.type):
-        coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        coded = coded.unify_dictionaries().combine_chunks()
-        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+        if not holds_words(cells.type.value_type):
+            cells = cells.cast(cells.type.value_type)
+    elif pa.types.is_boolean(cells.type):
+        cells = cells.cast(pa.string())
+    if pa.types.is_dictionary(cells.type) or holds_words(cells.type):
+        coded = _combine_words(cells)
         words = pc.utf8_trim_whitespace(coded.dictionary.cast(pa.string()))
         absent = pc.is_in(words, value_set=pa.array([*MISSING_WORDS, *missing], pa.string()))
         words = pc.if_else(absent, pa.scalar(None, pa.string()), words)
         numbers = _cast(words, pa.float64()) if is_text else None
         if numbers is None:
-            return _words_or_moments(words, coded.indices) if is_text else _dictionary(words, coded.indices)
-        values = numbers.take(coded.indices)
-    kind = values.type
-    if pa.types.is_null(kind):
-        return pa.nulls(len(values), pa.float64())
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        numbers = np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+            return _infer_words(name, words, coded.indices, is_text=is_text)
+        cells = numbers.take(coded.indices)
+    kind = kind_of_type(cells.type)
+    if kind == "empty":
+        return InferredColumn(name, pa.nulls(len(cells), pa.float64()))
+    if kind in ("number", "integer"):
+        numbers = np.array(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
         absent = ~np.isfinite(numbers) | np.isin(numbers, missing_numbers(frozenset(missing)))
-        clean = pa.array(numbers, mask=absent)
-        return _number_names(clean) if as_category else clean
-    if pa.types.is_temporal(kind):
-        return "it holds dates or times"
-    return f"it holds values of type {describe_type(kind)}"
+        values = pa.array(numbers, mask=absent)
+        return InferredColumn(name, _number_names(values) if as_category else values)
+    reason = "it holds dates or times" if kind == "time" else f"it holds values of type {describe_type(cells.type)}"
+    return InferredColumn(name, cells, reason)
 
 
-def infer_column(name: str, values: Values | str) -> tuple[Column | None, str]:
-    """What a clean column is encoded as, None if it is left out; and why, or of which part of it, in words.
+def kind_of_type(stored: Any) -> ValueKind:
+    """The kind of a column by its type in Parquet or a data frame."""
+    if pa.types.is_null(stored):
+        return "empty"
+    if pa.types.is_dictionary(stored) or pa.types.is_boolean(stored) or holds_words(stored):
+        return "category"
+    if pa.types.is_integer(stored):
+        return "integer"
+    if pa.types.is_floating(stored) or pa.types.is_decimal(stored):
+        return "number"
+    return "time" if pa.types.is_temporal(stored) else "other"
 
-    Numbers are standardised, missing ones filled with the median, and where more than 1 % are missing a further column
-    tells. Words become a category each, "missing" being one of them.
+
+def find_ends(numbers: Vector) -> tuple[float, float]:
+    """The fifth lowest and the fifth highest number, so that no end comes from fewer than `FEWEST_ROWS` rows."""
+    ordered = np.partition(numbers, (FEWEST_ROWS - 1, numbers.size - FEWEST_ROWS))
+    return float(ordered[FEWEST_ROWS - 1]), float(ordered[numbers.size - FEWEST_ROWS])
+
+
+def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
+    """Both ends rounded outward to a multiple of the largest power of ten within the range, and `n_steps` further.
+
+    The lower end does not move on to zero: where zero often stands for a missing value, it should not fit.
+
+    Examples
+    --------
+    >>> widen_range(29, 77, n_steps=0), widen_range(126, 564, n_steps=1), widen_range(0.02, 0.42, n_steps=1)
+    ((20.0, 80.0), (100.0, 700.0), (0.0, 0.6))
     """
-    if isinstance(values, str):
-        return _left_out(name, values)
-    if values.null_count == len(values):
-        return _left_out(name, "it is empty")
-    if pa.types.is_dictionary(values.type):
-        return _infer_category(name, values)
-    indicate = values.null_count > INDICATOR_SHARE * len(values)
+    exponent = math.floor(math.log10(high - low))
+    step, parts = (10.0**exponent, 1.0) if exponent >= 0 else (1.0, 10.0**-exponent)
+    first, last = math.floor(low * parts / step), math.ceil(high * parts / step) + n_steps
+    first -= n_steps if first < 0 or first > n_steps else 0
+    return first * step / parts, last * step / parts
+
+
+def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
+    """The encoding of a column in an audit, None if it is left out; and why it, or a part of it, is left out.
+
+    Numbers are standardised, missing ones are filled with the median, and where more than 1 % are missing a further
+    feature marks them. Each word of a category becomes a feature, "missing" being one of them.
+    """
+    name, values = column.name, column.values
+    if column.unusable:
+        return None, _left_out(name, column.unusable)
+    if column.kind == "empty":
+        return None, _left_out(name, "it is empty")
+    if column.kind == "category":
+        return _encode_words(column)
+    indicate = column.n_missing > INDICATOR_SHARE * len(values)
     median, centre, spread = _standard_scale(values)
     if spread == 0.0:
         only_missing = Column(name, "category", missing="indicate", inferred=True) if indicate else None
-        return only_missing, _left_out(name, "it is constant")[1]
-    column = Column(
+        return only_missing, _left_out(name, "it is constant")
+    encoding = Column(
         name,
-        "integer" if is_whole(values.drop_null().to_numpy(zero_copy_only=False)) else "number",
+        "integer" if column.kind == "integer" else "number",
         -np.inf,
         np.inf,
         missing="indicate" if indicate else "fill",
@@ -108,14 +258,21 @@ def infer_column(name: str, values: Values | str) -> tuple[Column | None, str]:
         spread=spread,
         fill=median,
     )
-    return column, ""
+    return encoding, ""
 
 
 def fit_scale(schema: Schema, columns: Any) -> Schema:
-    """The same inferred schema with its numbers standardised, and filled, by these rows of clean columns.
+    """The same inferred schema with its numbers standardised, and filled, by these rows.
 
-    A column that is constant is centred only, and one that is missing throughout becomes 0 for all rows: nothing is known of
-    its scale.
+    A constant column is centred only. A column that is missing throughout becomes 0 for all rows, as nothing is known
+    about its scale.
+
+    Parameters
+    ----------
+    schema : Schema
+        As `infer_table` returns it.
+    columns : pyarrow.Table
+        The rows to fit to, in the form of `InferredTable.columns`.
     """
     fitted = []
     for column in schema.columns:
@@ -127,22 +284,38 @@ def fit_scale(schema: Schema, columns: Any) -> Schema:
     return replace(schema, columns=tuple(fitted))
 
 
-def _standard_scale(values: Values) -> tuple[float, float, float]:
-    """Median, and mean and standard deviation once it fills the gaps; 0 for a deviation that is rounding alone."""
+def _standard_scale(values: Any) -> tuple[float, float, float]:
+    """Median; mean and standard deviation with gaps filled by the median; a deviation of rounding alone is 0."""
     numbers = values.to_numpy(zero_copy_only=False)
     median = float(np.median(numbers[~np.isnan(numbers)]))
     filled = np.where(np.isnan(numbers), median, numbers)
-    # By a power of two, which changes no digit, so that the squares of huge numbers stay finite.
+    # Dividing by a power of two changes no digit and keeps the squares of huge numbers finite.
     unit = 2.0 ** (np.frexp(np.abs(filled).max())[1] - 1)
     centre, spread = float(np.mean(filled / unit)) * unit, float(np.std(filled / unit)) * unit
     return median, centre, 0.0 if spread <= _NO_SPREAD * abs(centre) else spread
 
 
+def _encode_words(column: InferredColumn) -> tuple[Column | None, str]:
+    words = set(column.word_counts)
+    if len(words) > MAX_CATEGORIES:
+        return None, _left_out(column.name, f"it has more than {MAX_CATEGORIES} categories")
+    fill = "missing" if column.n_missing else None
+    categories = tuple(sorted(words | ({fill} if fill else set())))
+    if len(categories) == 1:
+        return None, _left_out(column.name, "it is constant")
+    return Column(column.name, "category", categories=categories, missing="fill", inferred=True, fill=fill), ""
+
+
+def _left_out(name: str, reason: str) -> str:
+    return f"column {name!r} is left out: {reason}"
+
+
 @dataclass(frozen=True, eq=False)
 class RowKeys:
-    """The labels and groups of the rows that have them, and which rows those are."""
+    """The labels and groups of the rows that have them."""
 
     keep: npt.NDArray[np.bool_]
+    """Which rows have a label and a group."""
     labels: Labels | None
     label_names: tuple[str, ...]
     groups: Indices | None
@@ -150,126 +323,78 @@ class RowKeys:
     notes: tuple[str, ...]
 
 
-def row_keys(
-    label: Values | str | None,
-    group: Values | str | None,
+def read_keys(
+    label: InferredColumn | None,
+    group: InferredColumn | None,
     *,
     keep: npt.NDArray[np.bool_],
     max_integer_classes: float = MAX_INTEGER_CLASSES,
 ) -> RowKeys:
-    """Read labels and groups, and drop the rows without them.
+    """Read labels and groups, and drop the rows without them, as well as the rows that `keep` leaves out.
 
-    Parameters
-    ----------
-    label, group : clean columns, or why they cannot be used
-        Words and few whole numbers are classes, other numbers are numbers. Groups are always classes.
-    keep : array of bool
-        Rows to read.
-    max_integer_classes : float
-        How many different whole numbers are few.
+    Words are classes, and so are whole numbers of which at most `max_integer_classes` differ; other numbers are numbers.
+    Groups are always classes.
     """
     notes = []
-    for what, said, values in (("label", "label", label), ("group_by", "group", group)):
-        if isinstance(values, str):
-            got = f"one that cannot be used: {values}"
-            raise InputError(what, expected="a column of numbers or words", got=got, cure="Choose another column.")
-        if values is None:
+    for what, noun, column in (("label", "label", label), ("group_by", "group", group)):
+        if column is None:
             continue
-        absent = values.is_null().to_numpy(zero_copy_only=False)
+        if column.unusable:
+            got = f"one that cannot be used: {column.unusable}"
+            raise InputError(what, expected="a column of numbers or words", got=got, cure="Choose another column.")
+        absent = column.values.is_null().to_numpy(zero_copy_only=False)
         if (keep & absent).any():
-            notes.append(describe_dropped(np.count_nonzero(keep & absent), f"a {said}"))
+            notes.append(describe_dropped(np.count_nonzero(keep & absent), f"a {noun}"))
         keep = keep & ~absent
         if not keep.any():
             raise InputError(
                 what, expected="a column with values", got="none in any row", cure="Choose another column."
             )
-    assert not isinstance(label, str)
-    assert not isinstance(group, str)
-    labels, label_names = (None, ()) if label is None else _labels(label.filter(pa.array(keep)), max_integer_classes)
-    groups, group_names = (None, ()) if group is None else _classes(group.filter(pa.array(keep)))
+    labels, label_names = (None, ()) if label is None else _labels(label.keep(keep), max_integer_classes)
+    groups, group_names = (None, ()) if group is None else _classes(group.keep(keep).values)
     return RowKeys(keep, labels, label_names, groups, group_names, tuple(notes))
 
 
 def describe_dropped(n: Any, what: str) -> str:
-    """A note on rows that lack what is needed of each."""
+    """A note on rows that lack what every row needs."""
     return count_noun(int(n), f"row without {what} is dropped", f"rows without {what} are dropped")
 
 
-def plain_values(values: Values) -> npt.NDArray[Any]:
+def plain_values(column: InferredColumn) -> npt.NDArray[Any]:
     """The numbers (NaN where missing; integers if whole and complete), or the words (empty where missing)."""
-    if pa.types.is_dictionary(values.type):
-        return np.array(values.dictionary_decode().fill_null("").to_pylist(), dtype=np.str_)
-    numbers = np.asarray(values.to_numpy(zero_copy_only=False))
+    if pa.types.is_dictionary(column.values.type):
+        return np.array(column.values.dictionary_decode().fill_null("").to_pylist(), dtype=np.str_)
+    numbers = np.asarray(column.values.to_numpy(zero_copy_only=False))
     return numbers.astype(np.int64) if is_whole(numbers) else numbers
 
 
-def require_column(what: str, name: str, names: Collection[str]) -> None:
-    """Refuse a column name that is not there, and say which come near.
-
-    Parameters
-    ----------
-    what : str
-        Its name in the error.
-    name : str
-        The name asked for.
-    names : collection of str
-        Those that there are.
-    """
-    if name in names:
-        return
-    folded = {other.casefold(): other for other in names}
-    near = [folded[found] for found in get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)]
-    cure = f"Nearest to it: {listed(near)}." if near else f"There are {listed(list(names))}."
-    raise InputError(what, expected="the name of a column", got=f"{name!r}, which is none", cure=cure)
-
-
-def listed(names: list[str]) -> str:
-    """The first ten names, quoted, and how many more there are."""
-    shown = ", ".join(map(repr, names[:10]))
-    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
-
-
-def _infer_category(name: str, values: Values) -> tuple[Column | None, str]:
-    words = set(values.dictionary.take(pc.unique(values.indices).drop_null()).drop_null().to_pylist())
-    if len(words) > MAX_CATEGORIES:
-        return _left_out(name, f"it has more than {MAX_CATEGORIES} categories")
-    fill = "missing" if values.null_count else None
-    categories = tuple(sorted(words | ({fill} if fill else set())))
-    if len(categories) == 1:
-        return _left_out(name, "it is constant")
-    return Column(name, "category", categories=categories, missing="fill", inferred=True, fill=fill), ""
-
-
-def _left_out(name: str, reason: str) -> tuple[None, str]:
-    return None, f"column {name!r} is left out: {reason}"
-
-
-def _labels(values: Values, max_integer_classes: float) -> tuple[Labels, tuple[str, ...]]:
-    if not pa.types.is_dictionary(values.type):
-        numbers = values.to_numpy(zero_copy_only=False)
-        distinct = np.unique(numbers)
+def _labels(column: InferredColumn, max_integer_classes: float) -> tuple[Labels, tuple[str, ...]]:
+    if column.kind != "category":
+        distinct = np.unique(column.numbers)
         if distinct.size > max_integer_classes or not is_whole(distinct):
-            return numbers, ()
-    return _classes(values)
+            return column.numbers, ()
+    return _classes(column.values)
 
 
-def _classes(values: Values) -> tuple[Indices, tuple[str, ...]]:
-    """Number the different values 0, 1, ..., in rising order, and name them."""
+def _classes(values: Any) -> tuple[Indices, tuple[str, ...]]:
+    """The distinct values numbered 0, 1, ..., in rising order, and their names."""
     values = values if pa.types.is_dictionary(values.type) else _number_names(values)
     present, codes = np.unique(values.indices.to_numpy(zero_copy_only=False), return_inverse=True)
     return codes.astype(np.int64), tuple(values.dictionary.take(pa.array(present)).to_pylist())
 
 
-def _words_or_moments(words: Any, indices: Any) -> Values | str:
-    """Words of a text file, of which not all are numbers."""
-    times = pc.binary_join_element_wise("1970-01-01", words, " ")
-    if any(_cast(*of) is not None for of in ((words, _MOMENT), (words, _ZONED_MOMENT), (times, _MOMENT))):
-        return "it holds dates or times"
-    truths = _cast(words, pa.bool_())
-    return _dictionary(words if truths is None else truths.cast(pa.string()), indices)
+def _infer_words(name: str, words: Any, indices: Any, *, is_text: bool) -> InferredColumn:
+    """A column of the distinct words at these indices, not all of which are numbers."""
+    if is_text:
+        times = pc.binary_join_element_wise("1970-01-01", words, " ")
+        if any(_cast(*pair) is not None for pair in ((words, _MOMENT), (words, _ZONED_MOMENT), (times, _MOMENT))):
+            return InferredColumn(name, _dictionary(words, indices), "it holds dates or times")
+        truths = _cast(words, pa.bool_())
+        words = words if truths is None else truths.cast(pa.string())
+    return InferredColumn(name, _dictionary(words, indices))
 
 
-def _dictionary(words: Any, indices: Any) -> Values:
+def _dictionary(words: Any, indices: Any) -> Any:
     """The words at these indices, each once and in rising order; some of the words may be null, or the same."""
     coded = words.dictionary_encode()
     order = pc.sort_indices(coded.dictionary)
@@ -279,7 +404,7 @@ def _dictionary(words: Any, indices: Any) -> Values:
     )
 
 
-def _number_names(values: Values) -> Values:
+def _number_names(values: Any) -> Any:
     """Numbers as categories, in rising order: whole ones without a decimal point."""
     numbers = values.to_numpy(zero_copy_only=False)
     distinct, codes = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
@@ -287,6 +412,15 @@ def _number_names(values: Values) -> Values:
     indices[~np.isnan(numbers)] = codes
     names = pa.array([as_text(number) for number in distinct.tolist()], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=np.isnan(numbers)), names)
+
+
+def _combine_words(cells: Any) -> Any:
+    """Words, in chunks or not, as one array with a dictionary."""
+    coded = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
+    if not isinstance(coded, pa.ChunkedArray):
+        return coded
+    whole = coded.unify_dictionaries().combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def _cast(values: Any, kind: Any) -> Any:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from mooring.errors import InputError
 from mooring.tables.cells import is_number
 from mooring.tables.encoder import encode_table
-from mooring.tables.files import OpenTable, is_table_file, open_table, require_different
+from mooring.tables.files import OpenTable, is_table_file, open_table, require_column, require_different
 from mooring.tables.images.reader import holds_images, read_images
-from mooring.tables.inference import RowKeys, clean_values, infer_column, require_column, row_keys
+from mooring.tables.inference import RowKeys, choose_encoding, infer_column, read_keys
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
 from mooring.tables.schema import MISSING_WORDS, Schema
@@ -156,26 +156,24 @@ def infer_table(
         Whether it comes from a file of plain text, whose numbers are words.
     """
     _check_columns(table.column_names, label, group_by, drop, categorical)
-    clean = {
-        name: clean_values(table.column(name), missing=missing, is_text=is_text, as_category=name in categorical)
+    inferred = {
+        name: infer_column(name, table.column(name), missing=missing, is_text=is_text, as_category=name in categorical)
         for name in table.column_names
         if name not in drop
     }
-    everything = np.ones(table.num_rows, dtype=np.bool_)
-    keys = row_keys(
-        None if label is None else clean.pop(label), None if group_by is None else clean.pop(group_by), keep=everything
+    keys = read_keys(
+        None if label is None else inferred.pop(label),
+        None if group_by is None else inferred.pop(group_by),
+        keep=np.ones(table.num_rows, dtype=np.bool_),
     )
-    kept = {
-        name: values if isinstance(values, str) else values.filter(pa.array(keys.keep))
-        for name, values in clean.items()
-    }
-    inferred = [infer_column(name, values) for name, values in kept.items()]
-    schema = Schema(tuple(column for column, _ in inferred if column is not None))
-    left_out = tuple(note for _, note in inferred if note)
+    kept = {name: column.keep(keys.keep) for name, column in inferred.items()}
+    encodings = [choose_encoding(column) for column in kept.values()]
+    schema = Schema(tuple(encoding for encoding, _ in encodings if encoding is not None))
+    left_out = tuple(note for _, note in encodings if note)
     if not schema.columns:
         expected, got = "a table with a column that can be used", "; ".join(left_out) or "no column besides the label"
         raise InputError("data file", expected=expected, got=got, cure="Add columns that vary.")
-    columns = pa.table({column.name: kept[column.name] for column in schema.columns})
+    columns = pa.table({column.name: kept[column.name].values for column in schema.columns})
     return InferredTable(schema, columns, keys, left_out)
 
 
@@ -207,8 +205,7 @@ def _first_line_is_a_row(names: Sequence[str], table: Any, missing: Sequence[str
 
 
 def _holds_numbers(values: Any, missing: Sequence[str]) -> bool:
-    clean = clean_values(values, missing=missing, is_text=True)
-    return not isinstance(clean, str) and pa.types.is_floating(clean.type) and clean.null_count < len(clean)
+    return infer_column("", values, missing=missing, is_text=True).kind in ("number", "integer")
 
 
 def _check_columns(

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError
 from mooring.protocol.designer.draft import DeclaredColumns, count_open_entries, recognise_columns
-from mooring.protocol.designer.header import FEWEST, Header, draft_merged, infer_header, merge_headers, read_header
+from mooring.protocol.designer.header import Header, draft_merged, infer_header, merge_headers, read_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study
 from mooring.tables import Column
 from mooring.tables.files import open_table
-from mooring.tables.inference import MAX_CATEGORIES
+from mooring.tables.inference import FEWEST_ROWS, MAX_CATEGORIES
 from tests import commands
 from tests.raising import raising
 from tests.record import check_record
@@ -27,7 +27,7 @@ SEX = Column("sex", "category", categories=("f", "m"))
 
 
 @given(
-    numbers=st.lists(st.floats(-1e9, 1e9), min_size=2 * FEWEST, max_size=40),
+    numbers=st.lists(st.floats(-1e9, 1e9), min_size=2 * FEWEST_ROWS, max_size=40),
     ends=st.lists(st.floats(-1e12, 1e12), min_size=8, max_size=8),
 )
 def test_a_range_does_not_change_with_the_four_lowest_and_highest_rows(
@@ -192,7 +192,7 @@ def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(
 
 @pytest.mark.parametrize("n_words", [MAX_CATEGORIES, MAX_CATEGORIES + 1])
 def test_a_column_of_many_words_is_described_up_to_the_most_categories(n_words: int, tmp_path: Path) -> None:
-    words = pa.array([f"w{k:03}" for k in range(n_words)] * FEWEST).dictionary_encode()
+    words = pa.array([f"w{k:03}" for k in range(n_words)] * FEWEST_ROWS).dictionary_encode()
     pa.parquet.write_table(pa.table({"word": words, "n": np.arange(len(words)) % 7}), tmp_path / "t.parquet")
     header, _ = infer_header(tmp_path / "t.parquet", site="a")
     assert header.undescribed == (() if n_words == MAX_CATEGORIES else ("word",))

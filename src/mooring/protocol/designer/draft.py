@@ -22,10 +22,10 @@ from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import ProjectionName, draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
-from mooring.tables.cells import holds_words, is_number
-from mooring.tables.files import OpenTable, open_table
-from mooring.tables.inference import clean_values, require_column
-from mooring.tables.problems import DATE_LIKE, NUMBER_LIKE, RaggedLines
+from mooring.tables.cells import describe_type, holds_words, is_number
+from mooring.tables.files import OpenTable, open_table, require_column
+from mooring.tables.inference import LikelyKind, infer_column, kind_of_type
+from mooring.tables.problems import RaggedLines
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import MissingRule
 from mooring.typing import TableSource
@@ -220,32 +220,19 @@ _RECOGNISED = {
 }
 
 
-def infer_kinds(data: TableSource) -> dict[str, str]:
-    """What columns of a text file hold, by most of its first rows: "number", "date", "category", "id" or "text"."""
+def infer_kinds(data: TableSource) -> dict[str, LikelyKind]:
+    """The likely kind of each column of a text file, from its first 1,000 rows; nothing for a table with types."""
     table, first = open_table(data), list[Any]()
     with suppress(InputError):  # 'mooring check --fit-only' says what is wrong
         rows = table_batches(table, words=table.names, rows_at_once=1000, ragged=RaggedLines())
         first = next(rows, []) if table.schema is None else []  # Parquet and data frames have types
-    found = {}
+    kinds: dict[str, LikelyKind] = {}
     for name in table.names if first else ():  # of other parts, columns may be of another type
-        with suppress(pa.ArrowInvalid):  # bytes that are no text
-            found[name] = _infer_values(first[0].column(name))
-    return found
-
-
-def _infer_values(values: Any) -> str:
-    coded = values if pa.types.is_dictionary(values.type) else values.cast(pa.string()).dictionary_encode()
-    clean = clean_values(pa.chunked_array([coded]), is_text=True)
-    if isinstance(clean, str):  # dates or times
-        clean = coded
-    if not pa.types.is_dictionary(clean.type):
-        return "number" if clean.null_count < len(clean) else ""
-    words = clean.dictionary.take(clean.indices.drop_null().unique()).to_pylist()
-    kinds = {"number": NUMBER_LIKE, "date": DATE_LIKE, "id": r"^[^\s:]*[0-9][^\s:]*$"}
-    found = {kind: sum(re.search(pattern, word) is not None for word in words) for kind, pattern in kinds.items()}
-    many = len(words) > max(10, (len(clean) - clean.null_count) / 2)
-    most = [kind for kind, n in found.items() if 2 * n > len(words) and (many or kind != "id")]
-    return most[0] if most else "text" if many else "category"
+        values = first[0].column(name)
+        with suppress(pa.ArrowInvalid):  # bytes that are not text
+            text = values if pa.types.is_dictionary(values.type) else values.cast(pa.string())
+            kinds[name] = infer_column(name, text, is_text=True).likely_kind
+    return kinds
 
 
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
@@ -297,7 +284,7 @@ def _describe_column(table: OpenTable, name: str, known: DeclaredColumns, recogn
         return {"name": name, "kind": "date", "range": list(known.dates.get(name, ()))}
     if name in known.births or recognised == "birth":
         return {"name": name, "kind": "age", "range": [0.0, 120.0], "at": known.births.get(name, [])}
-    kind = _infer_kind(table, name)
+    kind = _kind_in_file(table, name)
     if name in known.categories or recognised == "category":
         kind = "category"
     elif name in known.ranges and kind == "category":
@@ -310,19 +297,16 @@ def _describe_column(table: OpenTable, name: str, known: DeclaredColumns, recogn
     return {"name": name, "kind": kind, "range": [] if ends is None else [float(end) for end in ends]}
 
 
-def _infer_kind(table: OpenTable, name: str) -> str:
+def _kind_in_file(table: OpenTable, name: str) -> str:
+    """The kind of a column by its type in the file; text files have no types, so theirs are numbers."""
     if table.schema is None:
         return "number"
-    kind: Any = table.schema.field(name).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "number"
-    if pa.types.is_integer(kind):
-        return "integer"
-    if pa.types.is_boolean(kind) or pa.types.is_null(kind) or holds_words(kind):
-        return "category"
-    cure = "Leave it out with --drop, or write it in another form."
-    raise InputError(f"column {name!r}", expected="made of numbers or words", got=f"values of type {kind}", cure=cure)
+    stored = table.schema.field(name).type
+    kind = kind_of_type(stored)
+    if kind in ("time", "other"):
+        got, cure = f"values of type {describe_type(stored)}", "Leave it out with --drop, or write it in another form."
+        raise InputError(f"column {name!r}", expected="made of numbers or words", got=got, cure=cure)
+    return "category" if kind == "empty" else kind
 
 
 def _describe_label(table: OpenTable, label: str | None, known: DeclaredColumns) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Headers of tables: what each site says of its columns before there is a study, and several of them merged to one draft.
 
-A header is made from rows, and travels. No end of a range, category or missing word in it comes from fewer than `FEWEST`
-rows: ranges run from the fifth lowest value to the fifth highest, widened and rounded outward. No count of rows is in it.
+A header is made from rows, and travels. No end of a range, category or missing word in it comes from fewer than
+`FEWEST_ROWS` rows: ranges run from the fifth lowest value to the fifth highest, widened and rounded outward. A header
+contains no count of rows.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.protocol.designer.draft import (
@@ -33,23 +32,26 @@ from mooring.protocol.messages.study_file import (
     render_declaration,
     render_table,
 )
-from mooring.tables.cells import is_number, is_readable, is_whole, read_days
+from mooring.tables.cells import is_number, is_whole
 from mooring.tables.files import open_table
-from mooring.tables.inference import MAX_CATEGORIES, clean_values
-from mooring.tables.problems import SENTINELS
+from mooring.tables.inference import (
+    FEWEST_ROWS,
+    MAX_CATEGORIES,
+    InferredColumn,
+    find_ends,
+    infer_column,
+    widen_range,
+)
 from mooring.tables.reader import read_columns
 from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule, Schema, count_days, require_known
-from mooring.typing import TableSource, Vector
+from mooring.typing import TableSource
 
-FEWEST = 5
 _MERGED = """\
 # Ranges and categories come from sites' rows, widened. For sums, put what can be in their place: the guarantee assumes
 # that they are public.
 """
-"""Rows that anything in a header comes from."""
-_DISTINCT = 10  # with more different numbers than this, one far from all others stands for a missing value
-_MOST_COMPARED = 100  # names that one is compared with
-_FEW_NUMBERS = "few whole numbers: if they are codes, name it with --category"
+_FEW_NUMBERS = 10  # so few distinct whole numbers may be codes
+_MOST_COMPARED = 100  # names that one name is compared with
 _ABOVE = """\
 # The header of a table, for 'mooring study merge'. It was made from rows: ranges run from the fifth lowest value to the
 # fifth highest, widened and rounded outward, and words of fewer than five rows are left out. Read it before you send it.
@@ -124,13 +126,15 @@ def infer_header(data: TableSource, *, site: str, categorical: Collection[str] =
     require_header(file)
     names = recognise_columns(file, DeclaredColumns(categories=dict.fromkeys(categorical, ())))
     _, table = read_columns(file, missing_words=MISSING_WORDS)
-    if table.num_rows < 2 * FEWEST:
-        raise InputError("data file", expected=f"{2 * FEWEST} rows or more", got="fewer", cure="Add rows.")
+    if table.num_rows < 2 * FEWEST_ROWS:
+        expected, got = f"{2 * FEWEST_ROWS} rows or more", str(table.num_rows)
+        raise InputError("data file", expected=expected, got=got, cure="Add rows.")
     columns, undescribed, notes = [], [], []
-    for name in (one for one in table.column_names if names.get(one) != "id"):
+    for name in (name for name in table.column_names if names.get(name) != "id"):
         column, note = None, "free text or names, by its name"
         if names.get(name) != "text":
-            column, note = _infer(name, table.column(name), file.schema is None, name in categorical)
+            cells, as_category = table.column(name), name in categorical
+            column, note = _describe(infer_column(name, cells, is_text=file.schema is None, as_category=as_category))
         columns += [] if column is None else [column]
         undescribed += [name] if column is None else []
         notes += [(name, note)] if note else []
@@ -141,82 +145,42 @@ def infer_header(data: TableSource, *, site: str, categorical: Collection[str] =
     return header, tuple(f"{which}: {note}" for note, which in alike.items())
 
 
-def _infer(name: str, values: Any, is_text: bool, as_category: bool) -> tuple[Column | None, str]:
-    """A column as its rows have it, None where nothing is said of it; and a note for the site."""
-    clean = clean_values(values, is_text=is_text, as_category=as_category)
-    if isinstance(clean, str) and not is_readable(values.type, as_date=True):
-        return None, clean
-    if isinstance(clean, str):
-        days = read_days(values.cast(pa.string()).combine_chunks())
-        known = days[~np.isnan(days)]
-        if known.size < 2 * FEWEST:
-            return None, f"{clean}, not written as 2026-01-31"
-        first, last = (str(np.datetime64(int(end), "D"))[:4] for end in _find_ends(known))
-        n_days = count_days(f"{last}-12-31") - count_days(f"{first}-01-01")
-        rule: MissingRule = "fill" if days.size - known.size >= FEWEST else "refuse"
-        return Column(name, "date", 0, n_days, day=f"{first}-01-01", missing=rule), "dates"
-    missing: MissingRule = "fill" if clean.null_count >= FEWEST else "refuse"
-    if pa.types.is_dictionary(clean.type):
-        words, counts = np.unique(clean.drop_null().dictionary_decode().to_pylist(), return_counts=True)
-        are_numbers = all(is_number(str(word)) for word in words)
-        codes = _find_sentinels(np.repeat(words.astype(np.float64), counts)) if are_numbers else []
-        kept = tuple(str(word) for word in words[(counts >= FEWEST) & ~np.isin(words, codes)])
-        if not kept or words.size > MAX_CATEGORIES:
+def _describe(column: InferredColumn) -> tuple[Column | None, str]:
+    """The declaration of a column by its rows, None if the header does not describe it; and a note for the site."""
+    if column.kind == "other" or (column.kind == "time" and not column.days.size):
+        return None, column.unusable
+    if column.kind == "time":
+        return _describe_days(column)
+    note = f"{', '.join(column.missing_words)} taken for a missing value" if column.missing_words else ""
+    missing: MissingRule = "fill" if column.missing_words or column.n_missing >= FEWEST_ROWS else "refuse"
+    if column.kind == "category":
+        words, n_words = column.frequent_words, len(column.word_counts)
+        if not words or n_words > MAX_CATEGORIES:
             return None, "free text, identifiers, or numbers and dates not written as 2.5 and 2026-01-31"
-        note = f"{', '.join(codes)} taken for a missing value" if codes else ""
-        if len(kept) + len(codes) < words.size:
-            note += f"{'; ' if note else ''}words that fewer than {FEWEST} rows have are left out"
-        missing = "fill" if codes else missing
-        return Column(name, "category", categories=kept, missing=missing, missing_words=tuple(codes)), note
-    numbers = clean.drop_null().to_numpy(zero_copy_only=False)
-    sentinels = _find_sentinels(numbers)
-    numbers = numbers[~np.isin(numbers, [float(word) for word in sentinels])]
-    if numbers.size < 2 * FEWEST or np.subtract(*_find_ends(numbers)) == 0:
+        if len(words) + len(column.missing_words) < n_words:
+            note += f"{'; ' if note else ''}words that fewer than {FEWEST_ROWS} rows have are left out"
+        return Column(
+            column.name, "category", categories=words, missing=missing, missing_words=column.missing_words
+        ), note
+    numbers = column.present_numbers
+    if numbers.size < 2 * FEWEST_ROWS or np.subtract(*find_ends(numbers)) == 0:
         return None, "hardly any values, or nearly all the same"
     kind: ColumnKind = "integer" if is_whole(numbers) else "number"
-    note = f"{', '.join(sentinels)} taken for a missing value" if sentinels else ""
-    is_few = kind == "integer" and np.unique(numbers).size <= _DISTINCT
+    is_few = kind == "integer" and np.unique(numbers).size <= _FEW_NUMBERS
     if is_few:
-        note += f"{'; ' if note else ''}{_FEW_NUMBERS}"
-    low, high = _widen(*_find_ends(numbers), n_steps=0 if is_few else 1)
-    missing = "fill" if sentinels else missing
-    return Column(name, kind, low, high, missing=missing, missing_words=tuple(sentinels)), note
+        note += f"{'; ' if note else ''}few whole numbers: if they are codes, name the column with --category"
+    low, high = widen_range(*find_ends(numbers), n_steps=0 if is_few else 1)
+    return Column(column.name, kind, low, high, missing=missing, missing_words=column.missing_words), note
 
 
-def _find_ends(numbers: Vector) -> tuple[float, float]:
-    """The fifth lowest and the fifth highest."""
-    ordered = np.partition(numbers, (FEWEST - 1, numbers.size - FEWEST))
-    return float(ordered[FEWEST - 1]), float(ordered[numbers.size - FEWEST])
-
-
-def _find_sentinels(numbers: Vector) -> list[str]:
-    """Numbers that probably stand for a missing value: negative where no others are, or far from all others."""
-    usual, found = numbers[~np.isin(numbers, SENTINELS)], []
-    others_negative = np.count_nonzero(usual < 0) >= FEWEST
-    many = np.unique(usual).size > _DISTINCT
-    low, high = _find_ends(usual) if many else (0.0, 0.0)
-    for one in SENTINELS:
-        far = many and max(low - one, one - high) > 0.25 * (high - low)
-        if np.count_nonzero(numbers == one) >= FEWEST and (far or (one < 0 and not others_negative)):
-            found.append(f"{one:g}")
-    return found
-
-
-def _widen(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
-    """Both ends rounded outward to a power of ten, the largest that is no wider than the range; and so many further.
-
-    Zero is not reached by further steps: where it often stands for a missing value, it should not fit.
-
-    Examples
-    --------
-    >>> _widen(29, 77, n_steps=0), _widen(126, 564, n_steps=1), _widen(0.02, 0.42, n_steps=1)
-    ((20.0, 80.0), (100.0, 700.0), (0.0, 0.6))
-    """
-    exponent = math.floor(math.log10(high - low))
-    step, parts = (10.0**exponent, 1.0) if exponent >= 0 else (1.0, 10.0**-exponent)
-    first, last = math.floor(low * parts / step), math.ceil(high * parts / step) + n_steps
-    first -= n_steps if first < 0 or first > n_steps else 0
-    return first * step / parts, last * step / parts
+def _describe_days(column: InferredColumn) -> tuple[Column | None, str]:
+    known = column.days[~np.isnan(column.days)]
+    if known.size < 2 * FEWEST_ROWS:
+        return None, f"{column.unusable}, not written as 2026-01-31"
+    first, last = (str(np.datetime64(int(end), "D"))[:4] for end in find_ends(known))
+    n_days = count_days(f"{last}-12-31") - count_days(f"{first}-01-01")
+    missing: MissingRule = "fill" if column.days.size - known.size >= FEWEST_ROWS else "refuse"
+    return Column(column.name, "date", 0, n_days, day=f"{first}-01-01", missing=missing), "dates"
 
 
 @dataclass(frozen=True)

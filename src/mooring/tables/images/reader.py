@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.files import is_gzip, is_parquet, open_table, require_file
+from mooring.tables.files import is_gzip, is_parquet, listed, open_table, require_column, require_file
 from mooring.tables.images.pixels import (
     IMAGE_SUFFIXES,
     MAX_NUMBERS,
@@ -32,15 +32,7 @@ from mooring.tables.images.pixels import (
     decode_images,
     resize_images,
 )
-from mooring.tables.inference import (
-    RowKeys,
-    clean_values,
-    describe_dropped,
-    listed,
-    plain_values,
-    require_column,
-    row_keys,
-)
+from mooring.tables.inference import RowKeys, describe_dropped, infer_column, plain_values, read_keys
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
 from mooring.typing import Matrix
@@ -205,20 +197,21 @@ def _read_parquet_images(
     encoded = table.column(candidates[0])
     if pa.types.is_struct(encoded.type):
         encoded = pc.struct_field(encoded, "bytes")
-    columns = {name: clean_values(table.column(name)) for name in table.column_names if name != candidates[0]}
+    columns = {name: infer_column(name, table.column(name)) for name in table.column_names if name != candidates[0]}
     absent = np.asarray(encoded.is_null())
     if absent.all():
         raise InputError("path", expected="a table with images", got="none in any row", cure=f"Look into {path.name}.")
     notes = [describe_dropped(np.count_nonzero(absent), "an image")] if absent.any() else []
-    keys = row_keys(columns.get(label), columns.get(group_by), keep=~absent, max_integer_classes=np.inf)
+    label_column, group_column = (None if name is None else columns.get(name) for name in (label, group_by))
+    keys = read_keys(label_column, group_column, keep=~absent, max_integer_classes=np.inf)
     kept = np.flatnonzero(keys.keep)
     pixels = decode_images(
         encoded.take(pa.array(kept)).to_pylist(), size=size, place=lambda k: f"row {kept[k] + 1} of the table"
     )
     others = {
-        name: plain_values(values)[kept]
-        for name, values in columns.items()
-        if name not in (label, group_by) and not isinstance(values, str)
+        name: plain_values(column)[kept]
+        for name, column in columns.items()
+        if name not in (label, group_by) and not column.unusable
     }
     return _records(_as_fractions(pixels), keys, attributes=others, notes=tuple(notes))
 
@@ -230,9 +223,9 @@ def _row_keys(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, 
             expected = "an array of numbers or words"
             raise InputError(what, expected=expected, got=f"an array of {values.dtype}", cure="Save whole numbers.")
         native = None if values is None else pa.array(values.astype(values.dtype.newbyteorder("=")))
-        columns.append(None if native is None else clean_values(pa.chunked_array([native])))
+        columns.append(None if native is None else infer_column(what, native))
     keep = np.ones(n_images, dtype=np.bool_)
-    keys = row_keys(columns[0], columns[1], keep=keep, max_integer_classes=np.inf)
+    keys = read_keys(columns[0], columns[1], keep=keep, max_integer_classes=np.inf)
     if not keys.keep.all():
         raise InputError("labels", expected="complete", got="missing values", cure="Drop those images first.")
     return keys
