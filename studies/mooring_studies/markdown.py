@@ -17,18 +17,7 @@ _UNLIMITED = 10**9
 
 
 def render_markdown(template: str, values: Mapping[str, Any], *, width: int | None = WIDTH) -> str:
-    """Fill a template and lay out what it says.
-
-    Parameters
-    ----------
-    template : str
-        A name in the folder `templates`.
-    values : mapping
-        What the template names.
-    width : int or None
-        Of a line of a paragraph or of an item of a list; None for one line each. Tables, pictures, headings and numbered
-        lists stay as they are.
-    """
+    """Fill a template and lay out what it says."""
     text = load_template(template, __package__).render(values)
     return "\n\n".join(_lay_out(block, width or _UNLIMITED) for block in re.split(r"\n{2,}", text.strip())) + "\n"
 
@@ -45,17 +34,7 @@ def write_line(*cells: Any) -> str:
 
 
 def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str, str], *, under: PurePath) -> str:
-    """The page of all figures of the studies, each with what its caption says and none before it did.
-
-    Parameters
-    ----------
-    figures : mapping of str to figures
-        By the study's name.
-    titles : mapping of str to str
-        What each study is called.
-    under : path
-        The folder that the page will lie in: pictures are named from there.
-    """
+    """The page of all figures of the studies, each with what its caption says and none before it did."""
     captions = iter(_without_repetition(one.caption for own in figures.values() for one in own))
     studies = [
         {

@@ -38,13 +38,7 @@ _UNUSED: Mapping[str, Sequence[str]] = {
 
 
 def present(folder: Path) -> list[Figure]:
-    """Draw a finished study's figures, compare it with the paper, and write its page.
-
-    Parameters
-    ----------
-    folder : Path
-        The study's output folder; gets figures/, claims.json and index.html.
-    """
+    """Draw a finished study's figures, compare it with the paper, and write its page."""
     from mooring.atomic_io import write_atomically
     from mooring_studies.comparison.claims_page import as_dicts
 
@@ -68,22 +62,14 @@ def draw_figures(finished: Finished, folder: Path) -> list[Figure]:
 
 def compare_with_paper(studies: Mapping[str, Finished], *, only: str | None = None) -> list[Any]:
     """The paper's numbers beside those of some studies; `only` leaves out what belongs to others."""
-    from mooring_studies.comparison.claims import compare
+    from mooring_studies.comparison.numbers import compare
 
     found = compare({name: (one.results, one.facts) for name, one in studies.items()})
     return [one for one in found if only is None or one.number.study == only]
 
 
 def render_study(finished: Finished, figures: Sequence[Figure], comparisons: Sequence[Mapping[str, Any]]) -> str:
-    """The page, as HTML.
-
-    Parameters
-    ----------
-    figures : sequence of Figure
-        As drawn, in the order in which they are shown.
-    comparisons : sequence of mapping
-        Rows of the comparison with the paper, as `claims_page.as_dicts` gives them.
-    """
+    """The page, as HTML."""
     values = describe_study(finished, figures, comparisons)
     return render_page("study.html.jinja", values, package=__package__)
 
@@ -91,16 +77,7 @@ def render_study(finished: Finished, figures: Sequence[Figure], comparisons: Seq
 def describe_study(
     finished: Finished, figures: Sequence[Figure], comparisons: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Everything that the page shows, in plain values; parameters as of `render_study`.
-
-    Parameters
-    ----------
-    finished : Finished
-    figures : sequence of Figure
-        In the order of the page.
-    comparisons : sequence of mapping
-        Claims of the paper with our figures.
-    """
+    """Everything that the page shows, in plain values; parameters as of `render_study`."""
     facts = finished.facts
     spec = facts.get("spec") or {}
     told = {name: value for name, value in facts.items() if name not in _NOT_IN_TABLE}

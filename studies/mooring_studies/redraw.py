@@ -27,17 +27,7 @@ _FACES = ("celeba", "participants")
 
 
 def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda words: None) -> list[Path]:
-    """Redraw every study that is there; returns what was written.
-
-    Parameters
-    ----------
-    results : Path
-        A folder with one folder a study.
-    docs : Path
-        Gets figures/<study>/ and the comparison with the paper.
-    say : callable
-        Told what is drawn.
-    """
+    """Redraw every study that is there; returns what was written."""
     there = [name for name in STUDIES if (results / name / "results.parquet").is_file()]
     if not there:
         raise InputError(

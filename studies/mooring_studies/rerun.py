@@ -117,17 +117,7 @@ def read_choice(text: str) -> Row:
 
 
 def find_rows(folder: Path, study: str, choice: Mapping[str, Any]) -> RerunRequest:
-    """The rows of a finished study that are meant, and the settings that it was made with.
-
-    Parameters
-    ----------
-    folder : Path
-        Of a finished study.
-    study : str
-        Its name.
-    choice : mapping
-        From columns to values.
-    """
+    """The rows of a finished study that are meant, and the settings that it was made with."""
     finished = read_finished(folder)
     if finished.study != study:
         raise InputError(
@@ -164,17 +154,7 @@ def spec_of(facts: Mapping[str, Any]) -> Spec:
 def rerun_rows(
     asked: RerunRequest, *, data_dir: Path | None, face_model: Path | None, device: str, progress: Progress
 ) -> Rerun:
-    """Compute the rows again that were asked for, and no other but those that can only be had together with them.
-
-    Parameters
-    ----------
-    asked : RerunRequest
-    data_dir, face_model : Path or None
-        None where they are usually.
-    device : str
-        Name of torch's.
-    progress : Progress
-    """
+    """Compute the rows again that were asked for, and no other but those that can only be had together with them."""
     from mooring_studies import runner
 
     # Deployments do not depend on one another: later ones than those asked for need not even be prepared.

@@ -31,13 +31,7 @@ def run_study(
     store: ResultStore,
     progress: Any,
 ) -> None:
-    """Run what the store does not have yet, and keep the facts of it.
-
-    Parameters
-    ----------
-    progress : object
-        With `stage(name, total)`, `advance(n)` and `note(text)`.
-    """
+    """Run what the store does not have yet, and keep the facts of it."""
     match spec.kind:
         case "digits" | "faces" | "faces-by-participants":
             _run_images(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)

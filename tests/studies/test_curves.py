@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from mooring_studies.comparison import curves
-from mooring_studies.comparison.claims_study import Study, column_of
 from mooring_studies.comparison.curves import (
     crossing,
     crossings,
@@ -14,7 +13,7 @@ from mooring_studies.comparison.curves import (
     shared_bands,
     weighted_coefficients,
 )
-from mooring_studies.comparison.findings_reading import ANCHOR
+from mooring_studies.comparison.reading import ANCHOR, Study, column_of
 from mooring_studies.comparison.results import COLUMNS, Results, read_results, write_results
 from scipy.interpolate import LSQUnivariateSpline
 

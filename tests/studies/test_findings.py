@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.comparison import findings_reading
-from mooring_studies.comparison.claims import Comparison, paper_numbers
+from mooring_studies.comparison import findings
 from mooring_studies.comparison.curves import fit
 from mooring_studies.comparison.findings import find, render_findings
-from mooring_studies.comparison.findings_reading import Deployments, percent, share_at
+from mooring_studies.comparison.numbers import Comparison, paper_number
+from mooring_studies.comparison.reading import ANCHOR, Deployments, Study, percent, share_at
 from mooring_studies.comparison.results import Results
 
 ALONE, POOLED = 0.80, 0.95
@@ -98,7 +98,7 @@ def test_the_numbers_are_those_of_the_tables() -> None:
 
 
 def test_faces_are_read_where_the_paper_reaches_chance_and_where_our_draws_end() -> None:
-    v = next(one.value for one in paper_numbers() if one.id == "celeba.linkage.anchor.crossing.procrustes")
+    v = paper_number("celeba.linkage.anchor.crossing.procrustes").value or 0.0
     found = find({"celeba": faces(last=0.24)})["faces"]
     assert found["v_chance"] == v
     assert found["procrustes_at_chance"] == near(0.6 - 0.5 * v / 0.24)
@@ -109,15 +109,14 @@ def test_faces_are_read_where_the_paper_reaches_chance_and_where_our_draws_end()
 def test_the_points_at_which_findings_read_are_not_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = {"celeba.linkage.anchor.crossing.procrustes": {"value": 0.12}}
     moved |= {"mnist.linkage.anchor.0.20.procrustes": {"args": {"at": 0.25}}}
-    numbers = tuple(replace(one, **moved.get(one.id, {})) for one in paper_numbers())
-    monkeypatch.setattr(findings_reading, "paper_numbers", lambda: numbers)
+    monkeypatch.setattr(findings, "paper_number", lambda id: replace(paper_number(id), **moved.get(id, {})))
     found = find({"celeba": faces(last=0.24), "mnist": digits()})
     assert (found["faces"]["v_chance"], found["faces"]["procrustes_at_chance"]) == (0.12, near(0.35))
     assert (found["digits"]["v"], found["digits"]["procrustes"]) == (0.25, near(0.235))
 
 
 def test_the_baseline_stands_beside_what_the_strongest_attack_links_at_the_end() -> None:
-    number = next(one for one in paper_numbers() if one.id == "celeba.beside.chance.linkage")
+    number = paper_number("celeba.beside.chance.linkage")
     comparisons = [Comparison(number, 14.0)]
     assert find({}, comparisons)["by_chance"] == {"digits": None, "faces": 0.14}
     page = render_findings({"celeba": faces(last=0.24)}, comparisons)
@@ -205,9 +204,9 @@ def test_a_level_crossed_where_there_are_no_draws_is_not_read() -> None:
     rows = digits()
     v = rows["anchor_noise_scale"]
     gone = (rows["method"] == "aa-i-gdp-anchor-noise") & (v > 0.2) & (v < 0.3)
-    study = findings_reading.Reader(rows.only(~gone))
-    assert study.falls_to_alone(findings_reading.ANCHOR) is None  # it would be at 0.25
-    assert findings_reading.Reader(rows).falls_to_alone(findings_reading.ANCHOR) == pytest.approx(0.25, abs=1e-3)
+    study = Study(rows.only(~gone))
+    assert study.falls_to_alone(ANCHOR) is None  # it would be at 0.25
+    assert Study(rows).falls_to_alone(ANCHOR) == pytest.approx(0.25, abs=1e-3)
 
 
 def test_a_spline_that_overshoots_is_not_read_as_certainty() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from mooring_studies.comparison import max_of_k_baseline as baseline
-from mooring_studies.comparison.claims import compare
-from mooring_studies.comparison.claims_counts import expected_max_of_k
 from mooring_studies.comparison.claims_page import as_dicts
-from mooring_studies.comparison.claims_study import NOT_RECORDED, NoAnswer, Study, read_paper
 from mooring_studies.comparison.findings import find
 from mooring_studies.comparison.max_of_k_baseline import (
     count_galleries,
@@ -17,6 +14,9 @@ from mooring_studies.comparison.max_of_k_baseline import (
     estimate_max_of_k,
     expect_best_guess,
 )
+from mooring_studies.comparison.numbers import compare, paper_number
+from mooring_studies.comparison.quantities import NOT_RECORDED, NoAnswer, expected_max_of_k
+from mooring_studies.comparison.reading import Study
 from mooring_studies.comparison.results import Results
 
 ANCHOR = "aa-i-gdp-anchor-noise"
@@ -95,7 +95,7 @@ def test_the_words_tell_each_number_of_attacks_once() -> None:
 
 
 def test_ten_candidates_are_what_galleries_have() -> None:
-    assert read_paper()["built"]["gallery: candidates"] == baseline.N_CANDIDATES
+    assert paper_number("celeba.setting.gallery").value == baseline.N_CANDIDATES
 
 
 def test_pages_say_what_chance_gives_where_it_is_known() -> None:

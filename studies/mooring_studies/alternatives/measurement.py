@@ -61,16 +61,7 @@ class AuditedRows:
 
     @classmethod
     def of(cls, dealt: SumRows, attacks: tuple[str, ...], streams: Streams) -> AuditedRows:
-        """Choose targets and build galleries; `attacks` are those on rotated rows.
-
-        Parameters
-        ----------
-        dealt : SumRows
-        attacks : tuple of str
-            On rotated rows.
-        streams : Streams
-            For the map, the galleries and the seed.
-        """
+        """Choose targets and build galleries; `attacks` are those on rotated rows."""
         rows, features, seed = dealt.rows, dealt.feature_map, int(streams.named("seed").integers(2**31))
         labels = tuple(np.asarray(own, dtype=np.int64) for own in rows.train_labels or ())
         columns = features.schema.columns if isinstance(features, TableFeatures) else ()

@@ -36,15 +36,7 @@ class ClassStatistics:
 
     @classmethod
     def of(cls, rows: Matrix, codes: Codes, n_classes: int) -> ClassStatistics:
-        """Compute them; the mean of a class without rows is that of all.
-
-        Parameters
-        ----------
-        rows : array of shape (n, d)
-        codes : array of shape (n,)
-            Classes from 0.
-        n_classes : int
-        """
+        """Compute them; the mean of a class without rows is that of all."""
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
         means = np.stack([rows[codes == k].mean(axis=0) if counts[k] else rows.mean(axis=0) for k in range(n_classes)])
         gap = rows - means[codes]
@@ -87,14 +79,6 @@ def draw_synthetic(own: Labelled, shape: RowShape, rng: np.random.Generator) -> 
     """As many rows of each class, drawn from a Gaussian copula with the class's own marginals.
 
     Of the columns of a category, the one is 1 whose normal score is farthest above what its share asks for.
-
-    Parameters
-    ----------
-    own : Labelled
-        Rows and classes of one participant.
-    shape : RowShape
-        Which columns are those of one category.
-    rng : Generator
     """
     rows, codes = own
     drawn = np.empty_like(rows)
@@ -114,15 +98,7 @@ def draw_synthetic(own: Labelled, shape: RowShape, rng: np.random.Generator) -> 
 
 
 def score_by_synthetic(own: Labelled, others: Labelled, asked: Labelled) -> dict[str, Matrix]:
-    """Scores of candidates by the target's own synthetic rows against others', by attack.
-
-    Parameters
-    ----------
-    own, others : Labelled
-        Synthetic rows with classes, of the target and of everybody else.
-    asked : Labelled
-        Candidates with classes.
-    """
+    """Scores of candidates by the target's own synthetic rows against others', by attack."""
     (rows, codes), width = asked, len(own[0]) ** (-1 / (own[0].shape[1] + 4))  # Scott's, of a kernel
     pooled = ClassStatistics.of(*others, int(max(part.max() for part in (others[1], codes))) + 1)
     whitening = np.linalg.inv(np.linalg.cholesky(_ridged(pooled.covariance))).T

@@ -63,17 +63,7 @@ class AlternativeOptions(SumLine):
 
 
 def run_alternatives(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:
-    """Measure every way in every deployment, leaving out what the store has already; see `run_sums`.
-
-    Parameters
-    ----------
-    spec : Spec
-    data_dir : Path or None
-        Where data sets are; None where they are usually.
-    store : ResultStore
-        Gets the rows, and says which are there.
-    progress : Progress
-    """
+    """Measure every way in every deployment, leaving out what the store has already; see `run_sums`."""
     options, declared = convert(spec.options, AlternativeOptions), convert(read_spec("sums").options, SumOptions)
 
     def jobs(dealt: SumRows, streams: Streams, deployment: int) -> list[Job]:

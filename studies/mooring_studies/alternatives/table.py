@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mooring.typing import Vector
-from mooring_studies.comparison.findings_reading import mean_of
+from mooring_studies.comparison.reading import mean_of
 from mooring_studies.comparison.results import Results
 from mooring_studies.comparison.sums_table import describe_spread
 

@@ -77,15 +77,7 @@ class Backpropagated:
 
 
 def backpropagate(weights: Weights, rows: Any, codes: Any) -> Backpropagated:
-    """Run rows of shape (..., n, d) with classes of shape (..., n), arrays or tensors, through the network and back.
-
-    Parameters
-    ----------
-    weights : Weights
-        Of both layers, biases last.
-    rows : array of shape (..., n, d)
-    codes : array of shape (..., n)
-    """
+    """Run rows of shape (..., n, d) with classes of shape (..., n), arrays or tensors, through the network and back."""
     import torch
 
     inputs, codes = _with_constant(torch.as_tensor(rows)), torch.as_tensor(codes)
@@ -119,16 +111,6 @@ def federate(
     """Run all rounds of federated averaging over rows of shape (p, n, d) with classes of shape (p, n).
 
     The generator draws the first weights, which are public, and the order of rows.
-
-    Parameters
-    ----------
-    rows : array of shape (p, n, d)
-    codes : array of shape (p, n)
-    n_classes : int
-    settings : UpdateSettings
-        Rounds, epochs, batches and rates.
-    rng : Generator
-        Draws the first weights, which are public, and the order of rows.
     """
     import torch
 
@@ -171,18 +153,6 @@ def score_members(
 
     The register asks for candidates of whom `n_members` are all that are behind the steps. These are gradients, or the
     results of several of them.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-        Weights and what a participant sent from there.
-    rows : array of shape (n, d)
-        Candidates.
-    codes : array of shape (n,)
-    n_members : int
-        How many are behind the steps.
-    is_gradient : bool
-        Whether steps are gradients rather than results of several.
     """
     products, seen, alignment = np.zeros((len(rows), len(rows))), np.zeros(len(rows)), np.zeros(len(rows))
     for weights, update in steps:

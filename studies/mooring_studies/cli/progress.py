@@ -22,13 +22,6 @@ _SAVE_EVERY = 60.0
 class StudyProgress:
     """Tells stage, steps, time, and an estimate of the time that is left of the stage.
 
-    Parameters
-    ----------
-    save : callable
-        Given the seconds of each stage now and then, so that they outlive a run that is ended.
-    takes : str
-        How long the whole takes, in the study's own words: stages differ too much for one to tell of the others.
-
     Attributes
     ----------
     notes : list of str

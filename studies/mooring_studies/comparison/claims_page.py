@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from mooring_studies.comparison.claims import (
+import numpy as np
+
+from mooring_studies.comparison.claims import Verdict, judge_claims
+from mooring_studies.comparison.numbers import (
+    AS_BUILT,
     FORMULA,
     LARGE_FACTOR,
     LARGE_POINTS,
@@ -18,9 +23,8 @@ from mooring_studies.comparison.claims import (
     Facts,
     Number,
 )
-from mooring_studies.comparison.findings_reading import describe_uneven
+from mooring_studies.comparison.reading import ACCURACY, ANCHOR, Study, column_of, mean_and_deviation, mean_of
 from mooring_studies.comparison.results import Results
-from mooring_studies.comparison.verdicts import describe_verdicts
 from mooring_studies.markdown import render_markdown, write_line
 
 _COLUMNS = (
@@ -28,27 +32,115 @@ _COLUMNS = (
     *("lowest", "highest", "paper_text", "ours_text", "spread_text", "difference_text"),
 )
 _FEW_DIGITS = 1e-3  # below this, numbers are written with a power of ten
+_UNEVEN_NOISE = (0.0, 0.04, 0.08, 0.16, 0.25)
+_PEOPLE_CALL = {"mnist": "digits", "celeba": "Faces"}
 
 
 def render_comparison(
     comparisons: Sequence[Comparison], facts: Mapping[str, Facts], studies: Mapping[str, Results]
 ) -> str:
-    """The page of the paper's claims and what became of them, in Markdown.
-
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-        From `compare`.
-    facts, studies : mapping of str to facts and to Results
-        Of the studies that were run, by name.
-    """
+    """The page of the paper's claims and what became of them, in Markdown, from the studies that were run."""
+    claims = judge_claims(studies)
+    outside = [
+        reading.words
+        for verdicts in claims
+        for reading in verdicts[0].readings
+        if verdicts[0].claim.rule == "falls" and reading.outside
+    ]
     values = {
         **describe_comparison(comparisons, facts),
-        "claims": describe_verdicts(studies),
+        "claims": [_describe_claim(verdicts) for verdicts in claims],
+        "outside": outside,
         "uneven": describe_uneven(studies),
         "write_line": write_line,
     }
     return render_markdown("comparison.md.jinja", values)
+
+
+def _describe_claim(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """A claim as a line of the page's table."""
+    claim, judged = verdicts[0].claim, [verdict.verdict for verdict in verdicts]
+
+    def both(write: Callable[[Verdict], str]) -> str:
+        if len(verdicts) == 1:
+            return write(verdicts[0])
+        return ". ".join(f"{_PEOPLE_CALL[verdict.claim.study]}: {write(verdict)}" for verdict in verdicts)
+
+    alike = len(set(judged)) == 1
+    by_study = zip(verdicts, judged, strict=True)
+    return {
+        "says": claim.says,
+        "verdict": f"**{judged[0]}**"
+        if alike
+        else ", ".join(f"{_PEOPLE_CALL[verdict.claim.study].lower()} **{word}**" for verdict, word in by_study),
+        "paper": both(_papers) if verdicts[0].readings else "less under anchor noise, by its attacks and scoring",
+        "ours": both(_ours_of),
+        "figure": f"[{claim.figure.partition('.')[0]}](figures/{claim.figure})",
+    }
+
+
+def _papers(verdict: Verdict) -> str:
+    return "; ".join(f"{one.words}: {_shown(one.number, one.paper)}" for one in verdict.readings)
+
+
+def _ours_of(verdict: Verdict) -> str:
+    """Our readings, each as mean ± standard deviation; † where the paper's lies outside of all of them."""
+    if verdict.linked:
+        return ", ".join(
+            f"{noise} {mean:.1f} ± {deviation:.1f}"
+            for noise, (mean, deviation) in zip(("anchor", "private"), verdict.linked, strict=True)
+        )
+    texts = []
+    for reading in verdict.readings:
+        if not reading.ours:
+            texts.append("not to be read")
+            continue
+        mean, deviation = (_shown(reading.number, value) for value in reading.shown)
+        texts.append((f"{mean} ± {deviation}" if len(reading.ours) > 1 else mean) + "†" * reading.outside)
+    return "; ".join(texts)
+
+
+def _shown(number: Number, value: float) -> str:
+    return f"{value:.1f}" if number.unit == "%" else f"{value:.3g}"
+
+
+def describe_uneven(studies: Mapping[str, Results]) -> list[dict[str, Any]]:
+    """Uneven participants beside even ones, in the deployments of both: mean and deviation of the two, by noise.
+
+    Of the draws on which every attack was run, and of I-GDP.
+    """
+    if not {"celeba", "uneven"} <= set(studies):
+        return []
+    columns = {
+        "op": "linkage:procrustes",
+        "linked": "envelope:linkage",
+        "matched": "envelope:match",
+        "accuracy": ACCURACY,
+    }
+
+    def line(noise: str, read: Callable[[Study, str], float]) -> dict[str, Any]:
+        deployments = studies["uneven"].values("deployment")
+        pairs = {
+            name: [
+                mean_and_deviation([read(Study(studies[study].where(deployment=k)), column) for k in deployments])
+                for study in ("celeba", "uneven")
+            ]
+            for name, column in columns.items()
+        }
+        return {"noise": noise, **pairs}
+
+    def between(low: float, high: float) -> Callable[[Study, str], float]:
+        def read(study: Study, column: str) -> float:
+            rows = study.draws(ANCHOR)
+            noise = rows["anchor_noise_scale"]
+            chosen = (noise >= low) & (noise < high) & np.isfinite(rows["linkage:moments"])
+            return mean_of(column_of(rows, column)[chosen])
+
+        return read
+
+    lines = [line(f"{low:g} to {high:g}", between(low, high)) for low, high in pairwise(_UNEVEN_NOISE)]
+    without = line("no anchor (I-GDP)", lambda study, column: mean_of(column_of(study.draws("i-gdp"), column)))
+    return [*lines, without]
 
 
 def write_comparison(comparisons: Sequence[Comparison]) -> str:
@@ -86,7 +178,7 @@ def _count(comparisons: Sequence[Comparison]) -> dict[str, int]:
     results = [one for one in comparisons if one.number.kind == "result"]
     alike = [one for one in settings if one.ours is not None]
     found = [one for one in results if one.ours is not None]
-    built = sum(one.number.ours == "as_built" for one in alike)
+    built = sum(one.number.ours == AS_BUILT for one in alike)
     return {
         "settings": len(settings),
         "settings_read": len(alike) - built,
@@ -143,7 +235,7 @@ def paper_text(number: Number) -> str:
     """The paper's number, with the digits that it counts."""
     if number.value is None:
         return "–"
-    return _with_unit(_written(number.value, number, _decimals(number)), number)
+    return _with_unit(_written(number.value, number, number.decimals), number)
 
 
 def ours_text(comparison: Comparison) -> str:
@@ -173,7 +265,7 @@ def difference_text(comparison: Comparison) -> str:
     if number.order_only:
         return f"× {(number.value + difference) / number.value:.2g}"
     if number.unit == "%":
-        return f"{_signed(difference, max(1, min(2, _decimals(number))))} points"
+        return f"{_signed(difference, max(1, min(2, number.decimals)))} points"
     if number.unit == "count" or comparison.relative is None:
         return _signed(difference, 0 if difference == round(difference) else 1)
     return f"{_signed(100 * comparison.relative, 1)} %"
@@ -192,11 +284,6 @@ def _seconds(facts: Facts) -> dict[str, float]:
     return {str(name): float(value) for name, value in noted.items() if isinstance(value, int | float)}
 
 
-def _decimals(number: Number) -> int:
-    """How many decimals the paper writes."""
-    return _places(number.value or 0.0) if number.decimals is None else number.decimals
-
-
 def _places(value: float) -> int:
     """How many decimals a number has, of ten digits at most."""
     text = f"{value:.10g}"
@@ -210,8 +297,8 @@ def _ours(value: float, number: Number) -> str:
     if number.unit == "count":
         return _written(value, number, min(1, _places(value)))
     if number.unit == "s":  # the paper's machine took minutes where another takes a hundredth of a second
-        return _written(value, number, max(_decimals(number), _places_of_digits(value, 2)))
-    return _written(value, number, max(1 if number.unit == "%" else 2, _decimals(number)))
+        return _written(value, number, max(number.decimals, _places_of_digits(value, 2)))
+    return _written(value, number, max(1 if number.unit == "%" else 2, number.decimals))
 
 
 def _places_of_digits(value: float, n_digits: int) -> int:

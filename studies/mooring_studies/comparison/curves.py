@@ -90,16 +90,7 @@ class Curve:
         return np.concatenate([powers, np.maximum(u - knots, 0.0) ** _DEGREE], axis=1)
 
     def band(self, grid: ArrayLike, *, rng: np.random.Generator | None = None, n_resamples: int = N_RESAMPLES) -> Band:
-        """The pointwise bootstrap band, lower and upper, on a grid; without `rng` from a fixed seed.
-
-        Parameters
-        ----------
-        grid : array
-            Where to evaluate.
-        rng : Generator, optional
-            None is a fixed seed.
-        n_resamples : int, optional
-        """
+        """The pointwise bootstrap band, lower and upper, on a grid; without `rng` from a fixed seed."""
         return shared_bands([self], grid, rng=rng, n_resamples=n_resamples)[0]
 
     def _scaled(self, x: Matrix) -> Matrix:
@@ -141,13 +132,7 @@ def fit(x: ArrayLike, y: ArrayLike) -> Curve:
 
 
 def resample_weights(n_draws: int, n_resamples: int, rng: np.random.Generator) -> Matrix:
-    """How often each draw is in each resample, as floats of shape (n_resamples, n_draws); every row sums to n_draws.
-
-    Parameters
-    ----------
-    n_draws, n_resamples : int
-    rng : Generator
-    """
+    """How often each draw is in each resample, as floats of shape (n_resamples, n_draws); every row sums to n_draws."""
     return rng.multinomial(n_draws, np.full(n_draws, 1.0 / n_draws), size=n_resamples).astype(np.float64)
 
 
@@ -168,16 +153,6 @@ def shared_bands(
 
     For curves whose draws belong together one by one, as leakage and utility of the same draw, or the same draw with
     more participants. All must have the same number of draws.
-
-    Parameters
-    ----------
-    curves : sequence of Curve
-        Of as many draws each.
-    grid : array
-        Where to evaluate.
-    rng : Generator, optional
-        None is a fixed seed.
-    n_resamples : int, optional
     """
     sizes = {len(curve) for curve in curves}
     if len(sizes) > 1:

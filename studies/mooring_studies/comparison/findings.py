@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mooring_studies.comparison.claims import Comparison
-from mooring_studies.comparison.findings_reading import (
+from mooring_studies.comparison.numbers import Comparison, paper_number
+from mooring_studies.comparison.reading import (
     ANCHOR,
     DATA,
     RESOLVED_GAIN,
     Deployments,
-    Reader,
-    at_alone,
+    Study,
     largest_of,
     mean_of,
     percent,
-    read_at,
     share_at,
-    stated,
 )
-from mooring_studies.comparison.results import Results
+from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.comparison.sums_table import score_alone, tabulate_line, tabulate_sums
 from mooring_studies.markdown import render_markdown, write_line
 
@@ -71,13 +67,17 @@ def _by_chance(comparisons: Sequence[Comparison], study: str) -> float | None:
     return found[0] / 100 if found and found[0] is not None else None
 
 
+def _leakage_at_alone(method: str, kind: Kind) -> Callable[[Study], float]:
+    return lambda study: study.leakage_at_alone(method, kind)
+
+
 def _of_both(deployments: Deployments) -> Figures:
     """What is read of digits and of faces alike."""
     noises = {
         name: {
             "falls": deployments.falls_below_alone(method),
-            "linked": deployments.share(partial(at_alone, method=method, kind="linkage")),
-            "matched": deployments.share(partial(at_alone, method=method, kind="match")),
+            "linked": deployments.share(_leakage_at_alone(method, "linkage")),
+            "matched": deployments.share(_leakage_at_alone(method, "match")),
         }
         for name, method in (("anchor", ANCHOR), ("data", DATA))
     }
@@ -95,7 +95,7 @@ def _of_both(deployments: Deployments) -> Figures:
 def _on_digits(deployments: Deployments) -> Figures:
     """MNIST, in its first deployment, and how others differ."""
     study = deployments.first
-    v = read_at("mnist.linkage.anchor.0.20.procrustes")
+    v = paper_number("mnist.linkage.anchor.0.20.procrustes").args["at"]
     anchored = study.draws(ANCHOR)
     noise = anchored["anchor_noise_scale"]
     moments = np.isfinite(anchored["linkage:moments"])
@@ -114,7 +114,7 @@ def _on_faces(deployments: Deployments) -> Figures:
     """CelebA with ten participants."""
     study = deployments.first
     procrustes, strongest = study.curve(ANCHOR, "linkage:procrustes"), study.curve(ANCHOR, "envelope:linkage")
-    v_chance = stated("celeba.linkage.anchor.crossing.procrustes")
+    v_chance = paper_number("celeba.linkage.anchor.crossing.procrustes").value or 0.0
     return _of_both(deployments) | {
         "words": "faces",
         "v_most": strongest.high,
@@ -129,12 +129,13 @@ def _on_faces(deployments: Deployments) -> Figures:
 
 def _on_participants(rows: Results) -> Figures:
     """CelebA from two participants to fifty: one series for each number of identities that all of them have."""
-    little, half = read_at("participants.utility.0.01.p2"), stated("participants.setting.anchor-noise") / 2
+    little = paper_number("participants.utility.0.01.p2").args["at"]
+    half = (paper_number("participants.setting.anchor-noise").value or 0.0) / 2
     lines, order = [], []
     for each in rows.values("identities_each"):
         own = []
         for p in rows.where(identities_each=each).values("n_participants"):
-            study = Reader(rows.where(n_participants=p, identities_each=each))
+            study = Study(rows.where(n_participants=p, identities_each=each))
             utility = study.curve(ANCHOR, "balanced_accuracy")
             own.append(
                 {

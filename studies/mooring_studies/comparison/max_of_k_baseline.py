@@ -25,15 +25,6 @@ def expect_best_guess(n_attacks: int, n_galleries: int, n_candidates: int = N_CA
 
     The expected maximum of k independent Binomial(g, 1/c) counts is the sum of 1 − F(x)^k over x = 0 … g − 1.
 
-    Parameters
-    ----------
-    n_attacks : int
-        k.
-    n_galleries : int
-        g.
-    n_candidates : int, optional
-        c, in a gallery.
-
     Examples
     --------
     >>> expect_best_guess(2, 1, n_candidates=2)
@@ -63,17 +54,7 @@ def count_galleries(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | N
 
 
 def estimate_max_of_k(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
-    """The least and the most that the strongest attack would reach on average by chance alone, as shares; None if unknown.
-
-    Parameters
-    ----------
-    rows : Results
-        Say how many attacks there were.
-    facts : mapping
-        Say how many galleries.
-    kind : Kind
-        Linkage, or direct matching.
-    """
+    """The least and the most share that the strongest attack would reach on average by chance alone; None if unknown."""
     counts, n_attacks = count_galleries(facts, kind), count_rivals(rows, kind)
     if counts is None or n_attacks == 0:
         return None
@@ -85,15 +66,6 @@ def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: 
     """A sentence for a caption, with a blank before it: what chance alone gives in each part of a table.
 
     Nothing where the study did not note how many galleries it had, or no attack was run.
-
-    Parameters
-    ----------
-    parts : iterable of Results
-        Rows, with as many attacks each.
-    facts : mapping
-        Say how many galleries.
-    kind : Kind
-        Linkage, or direct matching.
     """
     found = {count_rivals(rows, kind): estimate_max_of_k(rows, facts, kind) for rows in parts}
     told = [(n, baseline) for n, baseline in sorted(found.items()) if baseline is not None]

@@ -97,16 +97,7 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
 
 
 def score_alone(rows: Results, column: str, *, own_rows: bool) -> dict[str, float]:
-    """Training alone on columns and on features: the learner that is better in the mean, in percent.
-
-    Parameters
-    ----------
-    rows : Results
-    column : str
-        A score's, without the learner's name.
-    own_rows : bool
-        Whether each model is tested on its participant's test rows, rather than on everybody's.
-    """
+    """Training alone on columns and on features: the learner that is better in the mean, in percent."""
     method = "local-own" if own_rows else "local-only"
     found = {}
     for words, suffix in (("columns", ""), ("features", "-features")):

@@ -77,13 +77,7 @@ class DigitPartition:
 def load_digits(
     folder: Path, *, _shapes: Mapping[str, tuple[int, ...]] = SHAPES, _checksums: Mapping[str, str] = CHECKSUMS
 ) -> DigitRows:
-    """Read MNIST and check that it is MNIST.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the four IDX files lie, packed (.gz) or not; or the folder above one called "mnist".
-    """
+    """Read MNIST and check that it is MNIST."""
     found = {name: _read(_locate(Path(folder), name), name, shape=shape) for name, shape in _shapes.items()}
     checksums = {}
     for name, (path, array) in found.items():

@@ -36,13 +36,6 @@ def data_folder(data_dir: Path | None) -> Path:
 def find(data_dir: Path | None, name: str) -> Path:
     """Find a file, or the folder of a data set, among the data.
 
-    Parameters
-    ----------
-    data_dir : Path, optional
-        What the user gave; see `data_folder` for what stands in for None.
-    name : str
-        A data set's folder, such as "mnist", or a file in one, such as "celeba/celeba64.parquet".
-
     Returns
     -------
     Path
@@ -62,15 +55,7 @@ def find(data_dir: Path | None, name: str) -> Path:
 
 
 def find_packed(folder: Path, data_set: str, name: str) -> Path | None:
-    """A file, as it is or with .gz, in the folder of its data set or in that of all data; None where it is not there.
-
-    Parameters
-    ----------
-    folder : Path
-        Of all data.
-    data_set, name : str
-        Folder and name of the file.
-    """
+    """A file, as it is or with .gz, in the folder of its data set or in that of all data; None where it is not there."""
     places = (folder / "tabular" / data_set, folder / data_set, folder)
     candidates = (place / (name + ending) for place in places for ending in ("", ".gz"))
     return next((path for path in candidates if path.is_file()), None)
@@ -87,13 +72,7 @@ def missing(name: str, *, looked_in: str) -> StorageError:
 
 
 def cut_short(path: Path, name: str, *, reason: str) -> StorageError:
-    """The error for a file that ends early or cannot be read; `name` says which data set it belongs to.
-
-    Parameters
-    ----------
-    path, name, reason
-        Name of the data set.
-    """
+    """The error for a file that ends early or cannot be read; `name` says which data set it belongs to."""
     size = path.stat().st_size if path.is_file() else 0
     return StorageError(
         str(path),
@@ -103,27 +82,12 @@ def cut_short(path: Path, name: str, *, reason: str) -> StorageError:
 
 
 def changed(path: Path, name: str, *, reason: str) -> StorageError:
-    """The error for a file that is whole, and not the one that was asked for.
-
-    Parameters
-    ----------
-    path, name, reason
-        Name of the data set.
-    """
+    """The error for a file that is whole, and not the one that was asked for."""
     return StorageError(str(path), reason=reason, cure=f"Fetch it again from {source_of(name)}.")
 
 
 def require_checksum(path: Path, name: str, *, checksum: str, expected: str) -> None:
-    """Refuse a file whose content is not the known one.
-
-    Parameters
-    ----------
-    path : Path
-    name : str
-        Of the data set.
-    checksum, expected : str
-        SHA-256 as found and as known.
-    """
+    """Refuse a file whose content is not the known one."""
     if checksum != expected:
         reason = f"its content has the SHA-256 {checksum[:16]}…, where {expected[:16]}… is known"
         raise changed(path, name, reason=reason)

@@ -39,13 +39,6 @@ _MOST_APART = 1e-4  # in any coordinate of a unit vector; float32 rounds to abou
 def open_face_model(path: Path, *, n_threads: int | None = None) -> OnnxEmbedding:
     """Open a face model, to run on the CPU.
 
-    Parameters
-    ----------
-    path : Path
-        An ONNX file of an ArcFace model that takes (n, 3, 112, 112), red first.
-    n_threads : int, optional
-        Cores to use; all of them by default.
-
     Returns
     -------
     OnnxEmbedding
@@ -117,13 +110,6 @@ class FaceModelOnGpu:
 
 def face_model_on_gpu(path: Path, *, like: OnnxEmbedding, device: str) -> FaceModelOnGpu | None:
     """Read a face model for a GPU, and compare it with the one on the CPU.
-
-    Parameters
-    ----------
-    path : Path
-        An ONNX file that `open_face_model` has opened.
-    like : OnnxEmbedding
-        What it opened, which takes red first.
 
     Returns
     -------

@@ -40,6 +40,7 @@ PUBLIC, PARTICIPANTS = "public", "participants"
 COLUMNS = ("file_no", "identity", "smiling", "pool", "image_webp")
 REFERENCE_CHECKSUM = "338cbf2c052da05a9f73df7451a4c9b6ad17c62e34b7f44d67dd12a16cd7fa38"
 HELD_OUT_SHARE = 0.15  # of a participant's identities, for validation; and as much again for testing
+GALLERIES_PER_QUERY = 10
 MIN_IMAGES = 2  # one to keep as the clean reference, one at least to upload
 
 
@@ -234,16 +235,14 @@ def partition_faces(
 
 
 def face_galleries(
-    partition: FacePartition, *, target: int, seed: int, n_candidates: int = 10, galleries_per_query: int = 10
+    partition: FacePartition,
+    *,
+    target: int,
+    seed: int,
+    n_candidates: int = 10,
+    galleries_per_query: int = GALLERIES_PER_QUERY,
 ) -> Galleries:
     """Build the galleries of cross-image linkage: a query against its identity's reserved image and other people's.
-
-    Parameters
-    ----------
-    partition : FacePartition
-        Of all participants that are active: impostors come from everybody's reserved images.
-    target : int
-        Whose queries.
 
     Returns
     -------

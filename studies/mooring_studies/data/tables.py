@@ -203,13 +203,7 @@ def load_credit(data_dir: Path | None) -> TableRows:
 
 
 def load_diabetes(data_dir: Path | None, *, early: bool) -> TableRows:
-    """Read encounters of diabetes in 130 hospitals; the group of a row is its patient.
-
-    Parameters
-    ----------
-    early : bool
-        Whether the label is a readmission within 30 days, rather than any.
-    """
+    """Read encounters of diabetes in 130 hospitals; the group of a row is its patient."""
     file = _read(data_dir, "diabetes130", "diabetic_data.csv", (), DIABETES_ROWS)
     used = ("patient_nbr", *_DIABETES_NUMBERS, *_DIABETES_CATEGORIES, "readmitted")
     if absent := [name for name in used if name not in file.table.column_names]:

@@ -58,13 +58,7 @@ class Drawing:
 
 
 def describe(canvas: Canvas, name: str, macro: str, *, ending: str = "svg", **values: Any) -> Drawing:
-    """A canvas with its caption: a macro of templates/captions.txt.jinja, filled with these values.
-
-    Parameters
-    ----------
-    canvas, name, macro, ending, **values
-        Name and ending of the file; macro of templates/captions.txt.jinja, and its values.
-    """
+    """A canvas with its caption: a macro of templates/captions.txt.jinja, filled with these values."""
     caption = render_sentence("captions.txt.jinja", macro, values, package="mooring_studies")
     return Drawing(name, canvas.get_suptitle(), caption, canvas, ending)
 
@@ -79,13 +73,7 @@ def make_canvas(title: str, *, height: float) -> Canvas:
 
 
 def make_axes(title: str, n_rows: int = 1, n_columns: int = 1, *, height: float, **options: Any) -> tuple[Canvas, Any]:
-    """A figure with its title, and its axes as an array of `n_rows` by `n_columns`.
-
-    Parameters
-    ----------
-    title, n_rows, n_columns, height, **options
-        Height in inches; options of matplotlib's `subplots`.
-    """
+    """A figure with its title, and its axes as an array of `n_rows` by `n_columns`."""
     canvas = make_canvas(title, height=height)
     return canvas, canvas.subplots(n_rows, n_columns, squeeze=False, **options)
 
@@ -97,24 +85,12 @@ def list_entries(axes: Axes, *, without: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def write_legend(canvas: Any, entries: dict[str, Any], *, n_columns: int) -> None:
-    """One legend below all panels.
-
-    Parameters
-    ----------
-    canvas, entries, n_columns
-        Entries from words to what they stand for.
-    """
+    """One legend below all panels."""
     canvas.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=n_columns)
 
 
 def set_percent_axis(axes: Axes, *, across: bool = False, low: float = 0.0, high: float = 100.0) -> None:
-    """Percent, with room for a marker at either end.
-
-    Parameters
-    ----------
-    axes, across, low, high
-        `across`: the horizontal axis; ends in percent.
-    """
+    """Percent, with room for a marker at either end."""
     room = 0.02 * (high - low)
     if across:
         axes.set_xlim(low - room, high + room)
@@ -156,13 +132,7 @@ def draw_points(
     label: str = "_draws",
     **look: Any,
 ) -> None:
-    """One faint marker a draw: filled, or open where `filled` says no; `look` has other settings of a marker.
-
-    Parameters
-    ----------
-    axes, x, y, colour, filled, label, **look
-        `filled` None fills all; `look` has other settings of a marker.
-    """
+    """One faint marker a draw: filled, or open where `filled` says no; `look` has other settings of a marker."""
     shut = np.ones(len(x), dtype=bool) if filled is None else filled
     looks: dict[str, Any] = {
         "marker": "o",
@@ -180,13 +150,7 @@ def draw_points(
 def draw_curve(
     axes: Axes, line: Line | None, *, colour: str, label: str, style: Any = "-", width: float = 1.9, level: int = 4
 ) -> EndLabel | None:
-    """A curve and its band; answers with the words for its right end.
-
-    Parameters
-    ----------
-    axes, line, colour, label, style, width, level
-        Without a line, nothing is drawn; `level` is the order of drawing.
-    """
+    """A curve and its band; answers with the words for its right end."""
     if line is None:
         return None
     axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.16, linewidth=0, zorder=level - 1)
@@ -197,13 +161,7 @@ def draw_curve(
 def draw_level(
     axes: Axes, y: float | None, text: str, *, colour: str, style: Any, width: float = 1.2
 ) -> EndLabel | None:
-    """A horizontal line to compare with; answers with the words for its right end.
-
-    Parameters
-    ----------
-    axes, y, text, colour, style, width
-        Without y, nothing is drawn.
-    """
+    """A horizontal line to compare with; answers with the words for its right end."""
     if y is None:
         return None
     axes.axhline(y, color=colour, linestyle=style, linewidth=width, label=text, zorder=1.5)
@@ -219,13 +177,7 @@ def draw_comparisons(
     independent: float | None = None,
     sums: Mapping[str, float | None] | None = None,
 ) -> list[EndLabel | None]:
-    """The lines that say what a utility is worth: secure sums, pooled, alone, unaligned, guessing.
-
-    Parameters
-    ----------
-    axes, pooled, chance, local, independent, sums
-        In percent; None is not drawn. Sums have words.
-    """
+    """The lines that say what a utility is worth: secure sums, pooled, alone, unaligned, guessing."""
     return [
         *(draw_level(axes, y, text, colour=WINE, style="-", width=1.3) for text, y in (sums or {}).items()),
         draw_level(axes, pooled, "pooled raw", colour=INK, style=(0, (7, 2)), width=1.1),
@@ -241,35 +193,17 @@ def draw_chance(axes: Axes) -> EndLabel | None:
 
 
 def draw_chance_across(axes: Axes, *, x: float = LINKAGE_CHANCE, level: float = 2) -> None:
-    """An upright line at leakage by guessing.
-
-    Parameters
-    ----------
-    axes, x, level
-        x in percent; `level` is the order of drawing.
-    """
+    """An upright line at leakage by guessing."""
     axes.axvline(x, color=GREY, linestyle=":", linewidth=1.2, label="_chance", zorder=level)
 
 
 def draw_noiseless_level(axes: Axes, y: float | None, text: str, *, colour: str = BLUE) -> EndLabel | None:
-    """The same method without noise.
-
-    Parameters
-    ----------
-    axes, y, text, colour
-        As of `draw_level`.
-    """
+    """The same method without noise."""
     return draw_level(axes, y, text, colour=colour, style="-.", width=1.2)
 
 
 def write_end_labels(axes: Axes, labels: Sequence[EndLabel | None], *, size: float = _LABEL_SIZE) -> None:
-    """Write labels right of the axes at their lines' ends, moved apart where they would overlap.
-
-    Parameters
-    ----------
-    axes, labels, size
-        None among labels are left out; size in points.
-    """
+    """Write labels right of the axes at their lines' ends, moved apart where they would overlap."""
     shown = sorted((label for label in labels if label is not None and np.isfinite(label.y)), key=lambda one: one.y)
     if not shown:
         return
@@ -329,38 +263,20 @@ def mark_not_run(axes: Axes) -> None:
 
 
 def draw_strongest(axes: Axes, line: Line | None, *, label: str, style: Any = "-") -> EndLabel | None:
-    """The strongest attack's curve: black, and thicker than all others.
-
-    Parameters
-    ----------
-    axes, line, label, style
-        As of `draw_curve`.
-    """
+    """The strongest attack's curve: black, and thicker than all others."""
     found = draw_curve(axes, line, colour=BLACK, label=label, style=style, width=2.8, level=6)
     return None if found is None else EndLabel(found.y, found.text, found.colour, bold=True)
 
 
 def draw_ribbon(axes: Axes, line: Line | None, *, colour: str, style: Any, label: str, width: float = 2.0) -> None:
-    """A curve of one quantity on the other, with its band.
-
-    Parameters
-    ----------
-    axes, line, colour, style, label, width
-        As of `draw_curve`.
-    """
+    """A curve of one quantity on the other, with its band."""
     if line is not None:
         axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.15, linewidth=0, zorder=2.5)
         axes.plot(line.x, line.y, color=colour, linestyle=style, linewidth=width, label=label, zorder=4)
 
 
 def draw_track(axes: Axes, track: Track | None, colour: str, style: Any, label: str, *, width: float = 2.0) -> None:
-    """Two curves on the noise drawn against each other, with all that their bands span together.
-
-    Parameters
-    ----------
-    axes, track, colour, style, label, width
-        Without a track, nothing is drawn.
-    """
+    """Two curves on the noise drawn against each other, with all that their bands span together."""
     from matplotlib.patches import PathPatch
 
     if track is None:

@@ -85,13 +85,7 @@ class Track:
 
 
 class Fits:
-    """Fitted curves, kept once they are computed.
-
-    Parameters
-    ----------
-    n_resamples : int
-        How many bootstrap resamples a band takes.
-    """
+    """Fitted curves, kept once they are computed."""
 
     def __init__(self, n_resamples: int) -> None:
         self.n_resamples = n_resamples
@@ -103,13 +97,7 @@ class Fits:
         return found[0] if found else None
 
     def track(self, noise: Vector, across: Vector, up: Vector) -> Track | None:
-        """Two curves on the noise, paired by noise level, their bands from the same resamples; None as in `line`.
-
-        Parameters
-        ----------
-        noise, across, up : arrays of shape (n,)
-            One a draw.
-        """
+        """Two curves on the noise, paired by noise level, their bands from the same resamples; None as in `line`."""
         found = self._lines(noise, across, up)
         return Track(found[0].x, *found) if found else None
 
@@ -171,14 +159,6 @@ class Material:
         """What the strongest attack on each method reaches by chance alone, for a caption: see `describe_max_of_k`.
 
         In the first deployment, or in all of them.
-
-        Parameters
-        ----------
-        kind : Kind
-            Linkage, or direct matching.
-        methods : iterable of str
-        everywhere : bool, default False
-            Whether all deployments count, rather than the first.
         """
         results = self.results if everywhere else self.paper
         return describe_max_of_k((results.where(method=method) for method in methods), self.facts, kind)
@@ -225,26 +205,14 @@ def has_learned_decoder(results: Results, method: str) -> bool:
 
 
 def fit_attack(material: Material, results: Results, method: str, attack: str) -> Line | None:
-    """The curve of one of the paper's attacks on the noise, not above the same without noise.
-
-    Parameters
-    ----------
-    material, results, method, attack
-        Fitted to `results`.
-    """
+    """The curve of one of the paper's attacks on the noise, not above the same without noise."""
     own = results.where(method=method)
     line = material.fits.line(own.numbers(SCALES[method]), own.percent(f"linkage:{attack}"))
     return None if line is None else line.capped(noiseless_linkage(results, method))
 
 
 def fit_attack_track(material: Material, results: Results, method: str, attack: str) -> Track | None:
-    """Linkage by one of the paper's attacks and utility, paired by noise; linkage not above the same without noise.
-
-    Parameters
-    ----------
-    material, results, method, attack
-        Fitted to `results`.
-    """
+    """Linkage by one of the paper's attacks and utility, paired by noise; linkage not above the same without noise."""
     own = results.where(method=method)
     noise, linkage = own.numbers(SCALES[method]), own.percent(f"linkage:{attack}")
     found = material.fits.track(noise, linkage, own.percent("balanced_accuracy"))
@@ -252,26 +220,14 @@ def fit_attack_track(material: Material, results: Results, method: str, attack: 
 
 
 def fit_utility_on_linkage(material: Material, results: Results, method: str, attack: str) -> Line | None:
-    """Utility on linkage by one of the paper's attacks, as far as the linkage that it reaches without noise.
-
-    Parameters
-    ----------
-    material, results, method, attack
-        Fitted to `results`.
-    """
+    """Utility on linkage by one of the paper's attacks, as far as the linkage that it reaches without noise."""
     own, top = results.where(method=method), noiseless_linkage(results, method)
     line = material.fits.line(own.percent(f"linkage:{attack}"), own.percent("balanced_accuracy"))
     return line if line is None or top is None else line.only(line.x <= top)
 
 
 def fit_strongest(material: Material, results: Results, method: str) -> Line | None:
-    """The curve of the strongest attack by the auditor: see this module's words.
-
-    Parameters
-    ----------
-    material, results, method
-        Fitted to `results`.
-    """
+    """The curve of the strongest attack by the auditor: see this module's words."""
     own = results.where(method=method)
     line = material.fits.line(own.numbers(SCALES[method]), own.leakage("linkage"))
     return None if line is None else _envelope(line, material, results, method)
@@ -281,11 +237,6 @@ def fit_strongest_track(material: Material, results: Results, method: str) -> Tr
     """Linkage by the strongest attack and utility, paired by noise.
 
     Linkage rests on the draws on which every attack was run, which are few; utility is known on every draw and rests on all.
-
-    Parameters
-    ----------
-    material, results, method
-        Fitted to `results`.
     """
     own = results.where(method=method)
     across = fit_strongest(material, results, method)

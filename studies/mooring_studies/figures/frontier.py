@@ -76,17 +76,7 @@ def find_noiseless_points(results: Results, kind: Kind) -> list[Point]:
 
 
 def draw_deployed(axes: chart.Axes, results: Results, kind: Kind, *, alpha: float = 0.65) -> tuple[Vector, Vector]:
-    """Points of every noisy method by clean accuracy and what the strongest attack finds; returns all of them.
-
-    Parameters
-    ----------
-    axes : Axes
-    results : Results
-    kind : Kind
-        Measure of leakage.
-    alpha : float, default 0.65
-        Opacity.
-    """
+    """Points of every noisy method by clean accuracy and what the strongest attack finds; returns all of them."""
     every_x, every_y = [np.empty(0)], [np.empty(0)]
     for method, (words, marker) in terms.NOISY.items():
         own = results.where(method=method)
@@ -116,18 +106,6 @@ def draw_frontier(
     """Steps along what no other point beats, noisy or not, and on from the last of them, level, to the greatest leakage.
 
     So a point that beats all others is seen to do so, too.
-
-    Parameters
-    ----------
-    axes : Axes
-    x, y : arrays
-        Leakage and utility of noisy draws.
-    points : sequence of Point
-        Others, without noise.
-    kind : Kind
-        Measure of leakage; of "error", less leaks more.
-    width, level
-        As of matplotlib's lines; `level` is the order of drawing.
 
     Returns
     -------

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mooring.typing import Vector
-from mooring_studies.comparison.findings_reading import RESOLVED_GAIN
+from mooring_studies.comparison.reading import RESOLVED_GAIN
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures import chart, fits, readings, terms
 

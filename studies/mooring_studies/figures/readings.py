@@ -22,13 +22,7 @@ def mean(series: Vector) -> float | None:
 
 
 def mean_of(results: Results, method: str, name: str) -> float | None:
-    """A method's mean, in percent.
-
-    Parameters
-    ----------
-    results, method, name
-        Name of a column.
-    """
+    """A method's mean, in percent."""
     return mean(results.where(method=method).percent(name))
 
 
@@ -56,13 +50,7 @@ def sums_of(results: Results, name: str) -> dict[str, float | None]:
 
 
 def leakage_of(results: Results, method: str, kind: Kind) -> float | None:
-    """What the strongest attack finds on average on a method, such as one without noise.
-
-    Parameters
-    ----------
-    results, method, kind
-        Kind of leakage.
-    """
+    """What the strongest attack finds on average on a method, such as one without noise."""
     return mean(results.where(method=method).leakage(kind))
 
 
@@ -95,13 +83,6 @@ def match_levels(rows: Results, scale: str, name: str) -> tuple[Vector, Vector]:
 
     The k-th level of every deployment is one level: σ is a multiple of the rows' size, which differs a little between
     deployments. Deployments with fewer levels than others, unfinished ones, are left out.
-
-    Parameters
-    ----------
-    rows : Results
-        Of one method.
-    scale, name : str
-        Columns of the noise and of the percentage.
     """
     across, up = [], []
     for deployment in rows.values("deployment"):
@@ -137,17 +118,7 @@ def average_by_setting(rows: Results, *series: Vector) -> list[Vector]:
 
 
 def pair_gains(rows: Results, joint: Results, name: str) -> Vector:
-    """Points that a joint model gains over training alone, own rows: one number a deployment, draws averaged.
-
-    Parameters
-    ----------
-    rows : Results
-        With those of training alone.
-    joint : Results
-        Of the joint model.
-    name : str
-        Column of the score.
-    """
+    """Points that a joint model gains over training alone, own rows: one number a deployment, draws averaged."""
     found = []
     for deployment in rows.values("deployment"):
         alone = mean_of(rows.where(deployment=deployment), terms.LOCAL_OWN, name)

@@ -12,8 +12,8 @@ from typing import Any
 from mooring import InputError, MissingExtraError
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.report import render_sentence
-from mooring_studies.comparison.claims import paper_numbers
 from mooring_studies.comparison.curves import N_RESAMPLES
+from mooring_studies.comparison.numbers import paper_numbers
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures import (
     chart,
@@ -95,17 +95,6 @@ def draw_figures(
 ) -> list[Figure]:
     """Draw a study's figures into a folder; returns them in the order in which a page shows them.
 
-    Parameters
-    ----------
-    facts : mapping
-        What the run noted: see facts.json.
-    images : mapping of str to array, or None
-        Rebuilt images, as in pictures.npz; without them none are drawn.
-    folder : Path
-        Made if it is not there.
-    n_resamples : int, optional
-        Bootstrap resamples of every band.
-
     Raises
     ------
     MissingExtraError
@@ -124,19 +113,7 @@ def draw_study(
     *,
     n_resamples: int = N_RESAMPLES,
 ) -> Iterable[chart.Drawing]:
-    """Drawings one after the other, so that only one is in memory; call within `house_style`. See `draw_figures`.
-
-    Parameters
-    ----------
-    study : str
-    results : Results
-    facts : mapping
-        What the run noted: see facts.json.
-    images : mapping or None
-        As in pictures.npz; None draws none.
-    n_resamples : int, optional
-        Of every band.
-    """
+    """Drawings one after the other, so that only one is in memory; call within `house_style`. See `draw_figures`."""
     if study not in _STUDIES:
         raise InputError("study", expected=f"one of {', '.join(_STUDIES)}", got=repr(study), cure="Check the spelling.")
     material = fits.Material(study, results, facts, fits.Fits(n_resamples))

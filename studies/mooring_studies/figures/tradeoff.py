@@ -209,15 +209,7 @@ def _draw_bands(axes: chart.Axes, smooth: Any, levels: Vector, colours: str) -> 
 
 
 def smooth_surface(sigma: Vector, v: Vector, z: Vector) -> Any:
-    """A smooth surface through the draws as (x, y, z) grids, hidden where no draw is near; None where draws are too few.
-
-    Parameters
-    ----------
-    sigma, v : arrays of shape (n,)
-        Noises, one a draw.
-    z : array of shape (n,)
-        What the surface shows.
-    """
+    """A smooth surface through the draws as (x, y, z) grids, hidden where no draw is near; None where draws are too few."""
     from scipy.interpolate import RBFInterpolator
 
     across, up = float(np.ptp(sigma)), float(np.ptp(v))

@@ -216,13 +216,7 @@ class PreparedDeployment:
 def make_sum_rows(
     features: Mapping[Split, Matrix], labels: Mapping[Split, Indices], held: Mapping[Split, Any]
 ) -> SumRows:
-    """Public features of everybody's pictures, without their constant; sums need no validation rows to themselves.
-
-    Parameters
-    ----------
-    features, labels : mapping of split to array
-        Of all pictures.
-    """
+    """Public features of everybody's pictures, without their constant; sums need no validation rows to themselves."""
 
     def parts(values: Mapping[Split, Any], splits: Sequence[Split]) -> list[Any]:
         p = len(held["train"])
@@ -239,28 +233,12 @@ def make_sum_rows(
 
 
 def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Array:
-    """A NumPy array as a tensor of a type, there.
-
-    Parameters
-    ----------
-    array : array
-    device, dtype : str
-        Names of torch's.
-    """
+    """A NumPy array as a tensor of a type, there."""
     import torch
 
     return torch.as_tensor(array, dtype=getattr(torch, dtype), device=device)
 
 
 def in_pieces(encode: Callable[[Any], Any], rows: Any, size: int = 4096) -> npt.NDArray[np.float64]:
-    """Encode many rows a piece at a time, so that no wide copy of all of them is ever made.
-
-    Parameters
-    ----------
-    encode : callable
-        From rows to rows.
-    rows : array of shape (n, d)
-    size : int, default 4096
-        Rows at a time.
-    """
+    """Encode many rows a piece at a time, so that no wide copy of all of them is ever made."""
     return np.concatenate([encode(rows[start : start + size]) for start in range(0, max(1, len(rows)), size)])

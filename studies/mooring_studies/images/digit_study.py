@@ -157,12 +157,6 @@ class DigitStudy:
 
 
 def draw_projection(n_features: int, n_components: int, *, rng: np.random.Generator) -> Projection:
-    """The paper's Gaussian projection, with standard normal entries: noise scales are in units of its projected rows.
-
-    Parameters
-    ----------
-    n_features, n_components, rng
-        Rows and columns of F.
-    """
+    """The paper's Gaussian projection, with standard normal entries: noise scales are in units of its projected rows."""
     F = rng.standard_normal((n_features, n_components))
     return Projection(F, np.linalg.pinv(F), "gaussian")

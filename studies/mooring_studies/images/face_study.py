@@ -49,13 +49,7 @@ _FACES_AT_ONCE = 4  # what passes between a network's layers then fits a core's 
 
 
 class FaceStudy:
-    """CelebA, read once, from which any number of deployments is made.
-
-    Parameters
-    ----------
-    face_model : Path or None
-        The ONNX file; looked for in the data folder by default.
-    """
+    """CelebA, read once, from which any number of deployments is made."""
 
     def __init__(self, spec: Spec, *, data_dir: Path | None, face_model: Path | None, device: str) -> None:
         self.spec, self.device = spec, device
@@ -101,17 +95,7 @@ class FaceStudy:
         return np.asarray(2 * pixels.mean(axis=2, dtype=np.float64) - 1)
 
     def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> PreparedDeployment:
-        """Deal, project and set the galleries up for the first participants of an allocation.
-
-        Parameters
-        ----------
-        streams : Streams
-        n_participants : int
-            The first ones, who take part.
-        most : int
-            Those to whom identities are allocated.
-        identities_each : int
-        """
+        """Deal, project and set the galleries up for the first participants of an allocation."""
         partition = partition_faces(
             self.faces.identity,
             self.faces.pool,

@@ -73,13 +73,7 @@ class ImageStudy:
         )
 
     def run(self, *, after_each: Callable[[], None] = lambda: None) -> None:
-        """Run whatever is not in the store yet, and note how long each part took, waiting for the auditor apart.
-
-        Parameters
-        ----------
-        after_each : callable
-            Called when `seconds` have changed, also after a part that was broken off.
-        """
+        """Run whatever is not in the store yet, and note how long each part took, waiting for the auditor apart."""
         parts: list[tuple[str, Callable[[], None]]] = [
             ("controls", self.controls),
             ("controls", self.without_anchor),

@@ -56,13 +56,7 @@ class Findings:
         self._unaudited: list[tuple[str, Array, npt.NDArray[np.intp]]] = []
 
     def add(self, attack: str, rebuilt: Array, draws: npt.NDArray[np.intp]) -> None:
-        """Take reconstructions of shape (len(draws), q, h) in, and measure all that needs no auditor.
-
-        Parameters
-        ----------
-        attack, rebuilt, draws
-            Draws are places in the table.
-        """
+        """Take reconstructions of shape (len(draws), q, h) in, and measure all that needs no auditor."""
         shown = self._evaluator.shown
         empty = np.full((len(self.columns), len(shown), rebuilt.shape[2]), np.nan, dtype=np.float32)
         self.rebuilt.setdefault(attack, empty)[draws] = rebuilt[:, shown].float().cpu().numpy()
@@ -72,13 +66,7 @@ class Findings:
             self._unaudited.append((attack, rebuilt, draws))
 
     def add_denoised(self, attack: str, found: Reconstruction, view: CollusionView, *, draw: int) -> None:
-        """Put what an attack rebuilt in one draw through every denoiser of the audit; take in where there was an error.
-
-        Parameters
-        ----------
-        attack, found, view, draw
-            What was rebuilt and what from; the draw's place in the table.
-        """
+        """Put what an attack rebuilt in one draw through every denoiser of the audit; take in where there was an error."""
         for denoiser in DENOISERS:
             denoised = run_denoising(attack, found, view, denoiser, rng=np.random.default_rng(0)).found
             if denoised is not None:
@@ -124,14 +112,6 @@ class Attacker:
         """Attack uploads of shape (D, q, h) whose map is known: C-GDP's from the colluder, AA-I-GDP's from the anchor.
 
         On strong draws the rebuilt rows are also drawn towards what the population makes likely.
-
-        Parameters
-        ----------
-        method : str
-        queries : array of shape (D, q, h)
-            Uploaded rows of the target.
-        levels : Levels
-            σ of every draw, and which are strong.
         """
         findings, scales = Findings(len(levels), self.evaluator), levels.data
         attack = "known-secret" if METHODS[method].transform == "common" else "known-anchor"

@@ -75,16 +75,6 @@ def aligned_draws(
 
     The noise of participant i in draw k comes from the stream "anchor-noise/k/i", so that it is the same whoever else
     takes part.
-
-    Parameters
-    ----------
-    deployment : Deployment
-    scales : array of shape (D,)
-        v of every draw.
-    draws : sequence of int
-        Their numbers, which name the streams.
-    solver, max_iterations, tolerance
-        As for `mooring.align`.
     """
     import torch
 
@@ -108,15 +98,7 @@ def aligned_draws(
 
 
 def aligned_rows(deployment: Deployment, uploaded: Array, aligned: AlignedDraws) -> Array:
-    """Z of every draw, float32 of shape (D, n, h); `uploaded` is Y of shape (n, h), or (D, n, h) with noise of each.
-
-    Parameters
-    ----------
-    deployment : Deployment
-    uploaded : array of shape (n, h) or (D, n, h)
-        Y, the latter with noise of each draw.
-    aligned : AlignedDraws
-    """
+    """Z of every draw, float32 of shape (D, n, h); `uploaded` is Y of shape (n, h), or (D, n, h) with noise of each."""
     import torch
 
     n, h = deployment.rows.shape
@@ -152,16 +134,7 @@ class CoupledDraws:
 
 
 def coupled_draws(deployment: Deployment, scales: Matrix, draws: Sequence[int]) -> CoupledDraws:
-    """Draw private-data noise for every draw, for training, validation and test rows alike.
-
-    Parameters
-    ----------
-    deployment : Deployment
-    scales : array of shape (D,)
-        σ of every draw.
-    draws : sequence of int
-        Their numbers, which name the streams.
-    """
+    """Draw private-data noise for every draw, for training, validation and test rows alike."""
     import torch
 
     D, (n, h), device = len(draws), deployment.rows.shape, deployment.device

@@ -50,16 +50,7 @@ class RowWriter:
         }
 
     def begin(self, what: str, methods: tuple[str, ...], n_draws: int) -> Draws:
-        """Begin a stage, and say which of its draws are not in the store.
-
-        Parameters
-        ----------
-        what : str
-            The stage.
-        methods : tuple of str
-            All must have a draw for it to count as done.
-        n_draws : int
-        """
+        """Begin a stage, and say which of its draws are not in the store."""
         self.background.wait()  # its steps are the last stage's, and one thread at a time adds rows to the store
         done = set(range(n_draws)).intersection(
             *(self.store.done(method=method, **self.identity) for method in methods)
@@ -75,17 +66,7 @@ class RowWriter:
         self.progress.advance(len(rows))
 
     def later(self, chunk: Draws, levels: Levels, parts: Parts) -> None:
-        """Have the auditor look at what attacks found, and keep the rows: while the next chunk is computed.
-
-        Parameters
-        ----------
-        chunk : Draws
-            Numbers of the draws.
-        levels : Levels
-            Noise of each.
-        parts : Parts
-            By method: findings, utilities and other columns.
-        """
+        """Have the auditor look at what attacks found, and keep the rows: while the next chunk is computed."""
 
         def finish() -> None:
             rows = []
@@ -104,18 +85,7 @@ class RowWriter:
         self.background.run(finish)
 
     def row(self, method: str, draw: int, v: float, sigma: float, *, strong: bool) -> Row:
-        """The first columns of a draw's row.
-
-        Parameters
-        ----------
-        method : str
-        draw : int
-            Its number.
-        v, sigma : float
-            Noises.
-        strong : bool
-            Whether the strongest attacks were run.
-        """
+        """The first columns of a draw's row."""
         noise = {"anchor_noise_scale": v, "data_noise_scale": sigma, "strongest_attacks": strong}
         return {**self.identity, "method": method, "draw": draw, **noise}
 

@@ -23,17 +23,7 @@ _N_WAYS = 3
 
 
 def trained(rows: Array, deployment: Deployment, *, architecture: Architecture, schedule: Schedule) -> Ensemble:
-    """Train one network a draw on aligned rows of shape (D, n, h), all with the same first weights and batches.
-
-    Parameters
-    ----------
-    rows : array of shape (D, n, h)
-        Aligned.
-    deployment : Deployment
-        Has labels, splits and streams.
-    architecture, schedule
-        Of every network.
-    """
+    """Train one network a draw on aligned rows of shape (D, n, h), all with the same first weights and batches."""
     labels = deployment.labels
     train, validation = deployment.span("train"), deployment.span("validation")
     return train_ensemble(
@@ -87,14 +77,6 @@ def without_protection(
     are tried: as they are, turned by a rigid map, and each column with mean 0 and variance 1; the one that validates best
     is taken. And fewer rows are gone through more often, for as many steps as everybody's rows take: nobody who trains
     alone stops at a few dozen steps. Without either, joining would look better than it is.
-
-    Parameters
-    ----------
-    deployment : Deployment
-    groups : sequence of sequence of int
-        Participants of each.
-    architecture, schedule
-        Of every network.
     """
     import torch
 

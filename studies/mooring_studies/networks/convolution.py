@@ -88,15 +88,7 @@ class PooledConvolution:
         return laid.permute(0, 3, 1, 4, 2, 5).reshape(E, -1, C * self.side * self.window)
 
     def apply(self, inputs: Array, matrix: Array, bias: Array) -> Array:
-        """Convolve, pool, add the bias and rectify: (E, C, side, side, B) to (E, O, pooled, pooled, B).
-
-        Parameters
-        ----------
-        inputs : array of shape (E, C, side, side, B)
-        matrix : array
-            Of kernels, unrolled: one of an ensemble's E networks each.
-        bias : array of shape (E, O)
-        """
+        """Convolve, pool, add the bias and rectify: (E, C, side, side, B) to (E, O, pooled, pooled, B)."""
         import torch
 
         E, B, O = inputs.shape[0], inputs.shape[-1], self.out_channels
@@ -176,13 +168,7 @@ def initial_parameters(architecture: Architecture, rng: np.random.Generator) -> 
 
 
 class Network:
-    """Forward passes of many members: an architecture, with what it needs on a device.
-
-    Parameters
-    ----------
-    like : tensor
-        Anything of the float type and on the device that the parameters have.
-    """
+    """Forward passes of many members: an architecture, with what it needs on a device."""
 
     def __init__(self, architecture: Architecture, like: Array) -> None:
         import torch

@@ -179,17 +179,7 @@ class SumLine:
 def draw_levels(
     ranges: Sequence[NoiseRange | JointRange], kind: NoiseKind, streams: Streams, rms: float
 ) -> tuple[Matrix, Matrix]:
-    """Return v and σ of every draw, absolute, in the order of the ranges; the k-th range draws from "noise/kind/k".
-
-    Parameters
-    ----------
-    ranges : sequence of NoiseRange or JointRange
-    kind : NoiseKind
-        Names the streams.
-    streams : Streams
-    rms : float
-        Of the rows, which is the unit of some ranges.
-    """
+    """Return v and σ of every draw, absolute, in the order of the ranges; the k-th range draws from "noise/kind/k"."""
     if not rms > 0:
         raise InputError("rms", expected="above 0", got=str(rms), cure="Rows of zeros alone cannot be studied.")
     anchor, data = [np.empty(0)], [np.empty(0)]

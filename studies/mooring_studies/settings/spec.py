@@ -151,15 +151,6 @@ def spec_from(plain: Mapping[str, Any], *, quick: bool = False) -> Spec:
 def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tuple[Matrix, Matrix]:
     """Noise levels of every draw of a study, in the order of its file.
 
-    Parameters
-    ----------
-    kind : {"data", "anchor", "both"}
-        Which noise is drawn; the other is 0.
-    streams : Streams
-        Those of the deployment.
-    rms : float
-        Root mean square of the projected training rows, for levels in units of it.
-
     Returns
     -------
     tuple of arrays of shape (n,)

@@ -23,11 +23,6 @@ class Progress(Protocol):
 class StageClock:
     """Counts the steps of a stage, and keeps the seconds of all stages.
 
-    Parameters
-    ----------
-    now : callable
-        A clock, in seconds.
-
     Examples
     --------
     >>> ticks = iter([0.0, 10.0, 15.0])

@@ -15,16 +15,15 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from mooring import InputError, StorageError
-from mooring.atomic_io import PARTIAL, explain_os_errors, make_folder, write_atomically
+from mooring.atomic_io import PARTIAL, LockHeldError, explain_os_errors, hold_lock, make_folder, write_atomically
 from mooring_studies.comparison.results import Results, decode_rows, encode_rows, read_results, to_plain, write_results
 
 FACTS, PICTURES = "facts", "pictures"
@@ -69,7 +68,8 @@ class ResultStore:
         self.place = folder / "store" / key
         self.notes: list[str] = []
         make_folder(self.place / "kept", what="the folder of results")
-        self._lock = lock_folder(self.place)
+        self._lock = ExitStack()
+        self._lock.enter_context(lock_folder(self.place))
         try:
             with explain_os_errors("the folder of results"):
                 for left in sorted([*self.place.glob(f".*{PARTIAL}"), *self.place.glob(f"kept/.*{PARTIAL}")]):
@@ -171,7 +171,7 @@ class ResultStore:
 
     def close(self) -> None:
         """Let another process have the store."""
-        self._lock.release()
+        self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -210,48 +210,37 @@ class ResultStore:
         write_atomically(path, content, what="the results")
 
 
-def lock_folder(folder: Path) -> FileLock:
-    """Lock a folder until `release`; its file "lock" stays, since removing it could let two processes in.
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder while the block runs; its file "lock" stays, since removing it could let two processes in.
 
     Raises
     ------
     StorageError
         Where another process has the lock.
     """
-    lock = FileLock(folder / "lock", thread_local=False)
-    with explain_os_errors("the folder of results"):
+    with ExitStack() as stack:
         try:
-            lock.acquire(blocking=False)
-        except Timeout:
+            stack.enter_context(hold_lock(folder / "lock", what="the folder of results"))
+        except LockHeldError:
             raise StorageError(
                 f"the results in {folder}",
                 reason="another run is working on them",
                 cure="Wait until it ends, end it, or name another --output.",
             ) from None
-    return lock
+        yield
 
 
 @contextmanager
 def one_run_at_a_time(folder: Path, *, make: bool) -> Iterator[None]:
-    """Lock a study's folder, whatever settings a run has: all of them write the same table, figures and page.
-
-    Parameters
-    ----------
-    folder : Path
-        Its folder "store" holds the lock: a folder of results without one, such as a published one, stays as it is.
-    make : bool
-        Whether to make both where they are missing; otherwise there is nothing to lock.
-    """
+    """Lock a study's folder, whatever settings a run has: all of them write the same table, figures and page."""
     if make:
         make_folder(folder / "store", what="the folder of results")
     if not (folder / "store").is_dir():
         yield
         return
-    lock = lock_folder(folder / "store")
-    try:
+    with lock_folder(folder / "store"):
         yield
-    finally:
-        lock.release()
 
 
 @dataclass(frozen=True, eq=False)

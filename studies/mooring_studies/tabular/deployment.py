@@ -128,21 +128,7 @@ def make_deployment(
     streams: Streams,
     columns: tuple[Column, ...] = (),
 ) -> Deployment:
-    """Project the rows, draw the anchor, build the galleries, guess without the upload.
-
-    Parameters
-    ----------
-    records : Partition
-        With classes as labels.
-    projection : Projection
-        Of the records.
-    n_anchor_rows, n_queries : int
-        r, and most galleries.
-    streams : Streams
-        Where secrets and galleries come from.
-    columns : tuple of Column
-        Those that records were encoded by; empty where they are not of a table.
-    """
+    """Project the rows, draw the anchor, build the galleries, guess without the upload."""
     train, test = (tuple(projection.encode(part) for part in parts) for parts in (records.train, records.test))
     public = None if records.public is None else projection.encode(records.public)
     rows = replace(records, train=train, test=test, public=public)
@@ -175,11 +161,6 @@ def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable
     The latter also for guessing.
 
     Attacks that gave nothing are named with the reason: see `mooring_studies.tabular.skipped_attacks`.
-
-    Parameters
-    ----------
-    simulation : Simulation
-        Of this deployment.
     """
     view = simulation.view(colluders=[COLLUDER], target=TARGET)
     exact = view.method.uses_anchor and view.anchor_noise_scale == 0

@@ -87,21 +87,7 @@ class Measurer:
         sums: Sequence[Job],
         seed: int,
     ) -> None:
-        """Append the references, which are one step of progress, then secure sums, and then every point.
-
-        Parameters
-        ----------
-        points : iterable of (Point, int)
-            Each with the seed of its attacks and models.
-        identity : dict
-            What all rows of the deployment have in common.
-        references : Partition
-            The rows that participants learn from alone.
-        sums : sequence of Job
-            See `mooring_studies.tabular.sum_line`.
-        seed : int
-            That of the references.
-        """
+        """Append the references, which are one step of progress, then secure sums, and then every point."""
         append_missing(
             self.store, reference_jobs(references, self.options, seed=seed), identity, own_scores=self.own_scores
         )
@@ -120,17 +106,7 @@ def append_missing(
     own_scores: bool = True,
     after_each: Callable[[], None] = lambda: None,
 ) -> None:
-    """Measure and append the rows that the store does not have.
-
-    Parameters
-    ----------
-    identity : dict
-        What all these rows have in common.
-    own_scores : bool
-        Whether to keep what participants score on their own test rows.
-    after_each : callable
-        Called once a job is done, or found done.
-    """
+    """Measure and append the rows that the store does not have."""
     had = {method: store.done(**identity, method=method) for method in {job[0]["method"] for job in jobs}}
     waiting: list[Row] = []
     since = time.perf_counter()
@@ -148,17 +124,7 @@ def append_missing(
 
 
 def measured(deployment: Deployment, point: Point, *, options: Options, seed: int) -> Row:
-    """One point: its noise, what attacks recover, and what the joint model is worth with every learner.
-
-    Parameters
-    ----------
-    deployment : Deployment
-    point : Point
-        Method and noises.
-    options : Options
-        Attacks and learners.
-    seed : int
-    """
+    """One point: its noise, what attacks recover, and what the joint model is worth with every learner."""
     simulation = deployment.simulate(point)
     return {
         **noise_columns(simulation),
@@ -168,15 +134,7 @@ def measured(deployment: Deployment, point: Point, *, options: Options, seed: in
 
 
 def reference_jobs(rows: Partition, options: Options, *, seed: int) -> list[Job]:
-    """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are.
-
-    Parameters
-    ----------
-    rows : Partition
-    options : Options
-        Learners, and how many train alone.
-    seed : int
-    """
+    """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are."""
     p = rows.n_participants
     chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
     train_alone = partial(alone, rows, learners=options.learners, seed=seed)

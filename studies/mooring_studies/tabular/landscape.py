@@ -116,17 +116,7 @@ class Digits:
 
 
 def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:
-    """Measure every pair of sizes, leaving out what the store has already.
-
-    Parameters
-    ----------
-    spec : Spec
-        Its options are those of `LandscapeOptions`.
-    data_dir : Path, optional
-        Where MNIST's files are, or "mnist" with them in it.
-    store, progress
-        Where rows and facts go, and who is told.
-    """
+    """Measure every pair of sizes, leaving out what the store has already."""
     options = convert(spec.options, LandscapeOptions)
     digits = _load(data_folder(data_dir))
     if not digits.are_mnist:

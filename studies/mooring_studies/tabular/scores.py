@@ -21,15 +21,7 @@ _NO_NOISE: Row = {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0}
 
 
 def utility(rows: Partition, simulation: Simulation, *, learners: Sequence[str], seed: int) -> Row:
-    """Train on everybody's aligned rows; score with noise on test rows, as the paper does, and without, as deployed.
-
-    Parameters
-    ----------
-    rows : Partition
-        What the simulation was made from.
-    learners : sequence of str
-        See `by_learner`.
-    """
+    """Train on everybody's aligned rows; score with noise on test rows, as the paper does, and without, as deployed."""
     labels, test_labels = _labels(rows)
     joint, joint_labels = to_numpy(simulation.collaboration_matrix), np.concatenate(labels)
 
@@ -45,13 +37,7 @@ def utility(rows: Partition, simulation: Simulation, *, learners: Sequence[str],
 
 
 def alone(rows: Partition, who: Sequence[int], *, learners: Sequence[str], seed: int) -> Row:
-    """Train on the rows of some participants, of one or of all, and score on everybody's test rows.
-
-    Parameters
-    ----------
-    learners : sequence of str
-        See `by_learner`.
-    """
+    """Train on the rows of some participants, of one or of all, and score on everybody's test rows."""
     labels, test_labels = _labels(rows)
     own, own_labels = (np.concatenate([part[i] for i in who]) for part in (rows.train, labels))
     tested = np.concatenate(rows.test)
@@ -64,11 +50,6 @@ def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
 
     Where populations differ, as hospitals' do, this is what joining has to beat: a model that was never meant for other
     hospitals' patients is not to blame for failing on them.
-
-    Parameters
-    ----------
-    rows, learners, seed
-        Names of learners.
     """
     labels, test_labels = _labels(rows)
 
@@ -102,15 +83,7 @@ def _score(fitted: Fitted, test_labels: Sequence[Column], clean: Matrix, noisy: 
 
 
 def train(learner: str, rows: Matrix, labels: Column, *, seed: int) -> Fitted:
-    """Train a learner for classes; a logistic regression that stops at its last step is no news here.
-
-    Parameters
-    ----------
-    learner : str
-    rows : array of shape (n, h)
-    labels : array of shape (n,)
-    seed : int
-    """
+    """Train a learner for classes; a logistic regression that stops at its last step is no news here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return train_learner(learner, rows, labels, kind="classes", seed=seed)
@@ -150,15 +123,7 @@ def ranked(test_labels: Sequence[Column], leans: Matrix | None) -> Row:
 
 
 def scored(test_labels: Sequence[Column], *, clean: Column, noisy: Column) -> Row:
-    """Scores over all test rows, and where participants are few each one's own score as deployed.
-
-    Parameters
-    ----------
-    test_labels : sequence of Column
-        One vector a participant.
-    clean, noisy : Column
-        Predictions of all test rows, without and with noise on them.
-    """
+    """Scores over all test rows, and where participants are few each one's own score as deployed."""
     truth = np.concatenate(list(test_labels))
     columns: Row = {
         "balanced_accuracy": balanced(truth, noisy),

@@ -23,13 +23,7 @@ _SHOWN_REASONS = 3
 
 
 def skipped_columns(reasons: Mapping[str, str]) -> dict[str, Any]:
-    """The columns of a row; none where all ran.
-
-    Parameters
-    ----------
-    reasons : mapping of str to str
-        By attack; a reason begins with "did not apply: ", "failed: " or "did not run: ".
-    """
+    """The columns of a row; none where all ran."""
     if not reasons:
         return {}
     return {NAMES: ",".join(reasons), REASONS: json.dumps(dict(reasons), ensure_ascii=False)}

@@ -72,17 +72,7 @@ class TableOptions(Options):
 
 
 def run_tables(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:
-    """Run a study of tables, leaving out what the store has already.
-
-    Parameters
-    ----------
-    spec : Spec
-        Its options are those of `TableOptions`.
-    data_dir : Path, optional
-        Where the files are: see `mooring_studies.data.tables`.
-    store, progress
-        Where rows and facts go, and who is told.
-    """
+    """Run a study of tables, leaving out what the store has already."""
     options = convert(spec.options, TableOptions)
     tables = load_tables(options.source, data_dir)
     for name, checksum in tables.checksums.items():
@@ -147,15 +137,6 @@ def partition_tables(
     """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection.
 
     The columns are those that the rows are encoded by.
-
-    Parameters
-    ----------
-    tables : TableRows
-    options : TableOptions
-        Participants and shares.
-    rows_each : int
-        0 is as many as there are.
-    streams : Streams
     """
     split = partition(
         tables.records,

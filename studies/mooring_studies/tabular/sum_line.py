@@ -80,17 +80,7 @@ def declared_columns(source: str) -> DeclaredColumns:
 
 
 def sum_jobs(rows: Callable[[], SumRows], line: SumLine, streams: Streams, *, seed: int) -> list[Job]:
-    """What is measured of secure sums in one deployment: every ε, and training alone on the same features.
-
-    Parameters
-    ----------
-    rows : callable
-        Returns the rows; called where something is to be measured.
-    streams : Streams
-        Those of the deployment.
-    seed : int
-        Of models, and of which candidates are attacked.
-    """
+    """What is measured of secure sums in one deployment: every ε, and training alone on the same features."""
 
     def measure(epsilon: float | Literal["none"]) -> Row:
         return measure_sums(rows(), epsilon, line=line, streams=streams, seed=seed)
@@ -112,15 +102,7 @@ def sum_jobs(rows: Callable[[], SumRows], line: SumLine, streams: Streams, *, se
 def measure_sums(
     dealt: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams, seed: int
 ) -> Row:
-    """Simulate a study of sums, train from the total, score it on test rows, and attack membership.
-
-    Parameters
-    ----------
-    streams : Streams
-        Those of the deployment.
-    seed : int
-        Of which candidates are attacked.
-    """
+    """Simulate a study of sums, train from the total, score it on test rows, and attack membership."""
     simulation, columns = train_from_sums(dealt, epsilon, line=line, streams=streams)
     # among many alike, the colluder's test rows are asked for like all others
     settings = AuditSettings(colluders=(), seed=seed, sums=SumSpec(feature_map=dealt.feature_map))
@@ -140,16 +122,7 @@ def measure_sums(
 def train_from_sums(
     dealt: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams
 ) -> tuple[SumSimulation, Row]:
-    """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`.
-
-    Parameters
-    ----------
-    dealt : SumRows
-    epsilon : float or "none"
-    line : SumLine
-        δ and colluders.
-    streams : Streams
-    """
+    """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`."""
     rows, feature_map = dealt.rows, dealt.feature_map
     assert rows.train_labels is not None
     assert rows.test_labels is not None
@@ -184,13 +157,7 @@ def without_colluders_tests(rows: Partition) -> Partition:
 
 
 def make_table_features(tables: TableRows, declared: DeclaredColumns, n_hats: int) -> tuple[TableFeatures, Matrix]:
-    """The features of declared columns, and all rows of a table as they are encoded for them.
-
-    Parameters
-    ----------
-    n_hats : int
-        Hat functions of a number.
-    """
+    """The features of declared columns, and all rows of a table as they are encoded for them."""
     columns = {name: tables.columns.column(name) for name in tables.columns.column_names}
     columns |= {name: _as_words(values) for name, values in columns.items() if name not in declared.numbers}
     schema = Schema(tuple(_declare(name, values, declared) for name, values in columns.items()))

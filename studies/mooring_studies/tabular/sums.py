@@ -99,17 +99,7 @@ class CaseRows:
 
 
 def run_sums(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:
-    """Measure every case whose files are there, leaving out what the store has already.
-
-    Parameters
-    ----------
-    spec : Spec
-        Its options are those of `SumOptions`.
-    data_dir : Path, optional
-        Where the files are: see `mooring_studies.data.tables`.
-    store, progress
-        Where rows and facts go, and who is told.
-    """
+    """Measure every case whose files are there, leaving out what the store has already."""
     options = convert(spec.options, SumOptions)
     load = partial(load_case, options=options, data_dir=data_dir)
     run_cases(
@@ -127,15 +117,7 @@ def run_cases(
     store: ResultStore,
     progress: Progress,
 ) -> None:
-    """Deal every case anew in every deployment, run its jobs unless the store has their rows, and keep the facts.
-
-    Parameters
-    ----------
-    load : callable
-        A case whose files are not there is left out.
-    jobs : callable
-        Takes the rows, the streams and the number of a deployment.
-    """
+    """Deal every case anew in every deployment, run its jobs unless the store has their rows, and keep the facts."""
     progress.stage("deals", sum(min(case.deals, spec.deployments) for case in cases))
     checksums: dict[str, str] = {}
     notes, told = list(notes), []
@@ -163,16 +145,7 @@ def run_cases(
 
 
 def load_case(case: SumCase, options: SumOptions, data_dir: Path | None) -> CaseRows:
-    """Encode the rows of a case by its declared columns; scikit-learn's digits need no file.
-
-    Parameters
-    ----------
-    case : SumCase
-    options : SumOptions
-        Declared columns of every source.
-    data_dir : Path or None
-        None where data sets are usually.
-    """
+    """Encode the rows of a case by its declared columns; scikit-learn's digits need no file."""
     if case.source == "digits":
         pictures, labels = load_digits(return_X_y=True)
         return CaseRows(PictureFeatures(8, 8), Records(rows=pictures / 8 - 1, labels=labels))
@@ -185,15 +158,7 @@ def load_case(case: SumCase, options: SumOptions, data_dir: Path | None) -> Case
 
 
 def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRows:
-    """Deal rows to participants: to each group its own where `rows_each` is 0; persons whole where they repeat.
-
-    Parameters
-    ----------
-    data : CaseRows
-    case : SumCase
-        Participants and rows of each.
-    rng : Generator
-    """
+    """Deal rows to participants: to each group its own where `rows_each` is 0; persons whole where they repeat."""
     options: dict[str, Any] = {"n_participants": case.n_participants, "test_share": case.test_share, "rng": rng}
     records, labels = data.records, np.asarray(data.records.labels)
     if data.persons is None:
@@ -221,16 +186,7 @@ def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRow
 
 
 def jobs_of(dealt: SumRows, streams: Streams, deployment: int, *, options: SumOptions) -> list[Job]:
-    """What is measured in one deployment: sums at each ε, and what they are compared with.
-
-    Parameters
-    ----------
-    dealt : SumRows
-    streams : Streams
-    deployment : int
-        Its number; later ones train nobody alone.
-    options : SumOptions
-    """
+    """What is measured in one deployment: sums at each ε, and what they are compared with."""
     rows, seed = dealt.rows, int(streams.named("seed").integers(2**31))
     p = rows.n_participants
     chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
@@ -249,15 +205,7 @@ def jobs_of(dealt: SumRows, streams: Streams, deployment: int, *, options: SumOp
 
 
 def measure_rotation(rows: Partition, streams: Streams, *, seed: int) -> Row:
-    """The paper's way without noise: what its joint model is worth, and how often a row is told from nine others.
-
-    Parameters
-    ----------
-    rows : Partition
-    streams : Streams
-    seed : int
-        For learners and attacks.
-    """
+    """The paper's way without noise: what its joint model is worth, and how often a row is told from nine others."""
     flat, r = no_projection(rows.n_features), 4 * rows.n_features
     deployment = make_deployment(rows, flat, n_anchor_rows=r, n_queries=1000, streams=streams)
     simulation = deployment.simulate(Point("aa-i-gdp"))
