@@ -1,7 +1,7 @@
-"""One source of entropy, and from it any number of named, independent streams.
+"""Named, independent random streams from one secret.
 
-Nothing in mooring touches global random state: whatever is random takes a `numpy.random.Generator`. A participant's
-secrets start from the operating system's entropy; a seed is for experiments and tests, and the name says so.
+mooring never uses global random state: whatever is random takes a `numpy.random.Generator`. A participant's secrets come
+from the operating system's entropy. Seeds are for experiments and tests only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _ENTROPY_BITS = 256
 
 
 def require_generator(rng: object) -> None:
-    """Refuse anything but a generator: the same seed in two places would make numbers that must be independent equal.
+    """Raise an `InputError` for anything but a generator.
+
+    An integer seed passed to two functions would make their numbers equal where they must be independent.
 
     Examples
     --------
@@ -42,11 +44,11 @@ def require_generator(rng: object) -> None:
 class Streams:
     """Named random streams that all derive from one secret.
 
-    The same secret and the same name give the same stream, from its beginning; different names give independent streams,
-    and one stream says nothing of another or of the secret. The secret is kept out of `repr`.
+    The same secret and name always give the same stream. Streams of different names are independent, and a stream reveals
+    nothing about another one or about the secret, which `repr` does not show.
 
-    The numbers themselves come from NumPy's default generator, which is not a cryptographic one: who sees enough of a
-    stream's raw output can predict the rest of that stream.
+    The numbers come from NumPy's default generator, which is not cryptographic: whoever sees enough raw output of a stream
+    can predict the rest of that stream.
 
     Examples
     --------
@@ -62,24 +64,24 @@ class Streams:
 
     @classmethod
     def from_system(cls) -> Streams:
-        """Streams from 256 bits of the operating system's entropy: the only kind fit for real secrets."""
+        """Return streams from 256 bits of the operating system's entropy. Only these are fit for real secrets."""
         return cls(secrets.randbits(_ENTROPY_BITS))
 
     @classmethod
     def for_experiment(cls, seed: int) -> Streams:
-        """Repeatable streams. A seed can be guessed: never use this for records that matter."""
+        """Return repeatable streams. A seed can be guessed, so never use them to protect real records."""
         if seed < 0:
             raise InputError("seed", expected="a non-negative integer", got=str(seed), cure="Pass 0 or more.")
         return cls(seed)
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> Streams:
-        """Streams whose secret is the generator's next 32 bytes."""
+        """Return streams whose secret is the generator's next 32 bytes."""
         require_generator(rng)
         return cls(int.from_bytes(rng.bytes(32), "little"))
 
     def named(self, name: str) -> np.random.Generator:
-        """Return the stream called `name`, at its beginning."""
+        """Return the stream called `name`, from its beginning."""
         length = max(_ENTROPY_BITS, self.entropy.bit_length() + 7) // 8
         digest = hashlib.sha256(self.entropy.to_bytes(length, "little") + name.encode()).digest()
         return np.random.default_rng(int.from_bytes(digest, "little"))

@@ -1,4 +1,4 @@
-"""Results as plain values that JSON holds, and back; and as the small HTML that a notebook shows."""
+"""Conversion of results to plain values for JSON and back, and to HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mooring.errors import InputError
 __all__ = ["Rows", "Serializable", "render_html"]
 
 Rows = Sequence[Sequence[str]]
-"""Lines of a table as text, headings first."""
+"""Rows of a table as text; the first row holds the headings."""
 
 
 class Serializable:
-    """A frozen dataclass that becomes a dict of plain values and is read back from one.
+    """A frozen dataclass that converts to a dictionary of plain values and back.
 
-    Fields are text, numbers, lists, mappings, other dataclasses, tuples of these, or None. A float that is NaN is written as
-    None, which JSON has.
+    Fields are text, numbers, lists, mappings, other dataclasses, tuples of these, or None. NaN, which JSON lacks, is written
+    as None.
 
     Examples
     --------
@@ -38,14 +38,14 @@ class Serializable:
     """
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values in the order of the fields."""
-        return {one.name: _to_plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+        """Return plain values in the order of the fields."""
+        return {field.name: _to_plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read back what `as_dict` gave; fields that have a default may be absent, and other keys are ignored."""
-        found: Self = _from_plain(cls, plain)
-        return found
+        """Return the object from the result of `as_dict`. Fields with a default may be absent; other keys are ignored."""
+        result: Self = _from_plain(cls, plain)
+        return result
 
 
 def _to_plain(value: Any) -> Any:
@@ -73,13 +73,15 @@ def _from_plain(kind: Any, plain: Any) -> Any:
 
 def _read_dataclass(kind: Any, plain: Any) -> Any:
     types = _field_types(kind)
-    needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    needed = [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]
     if not isinstance(plain, Mapping) or not set(needed) <= set(plain):
         raise InputError(
             kind.__name__,
             expected=f"a mapping with the keys {', '.join(needed)}",
-            got=f"the keys {', '.join(map(str, plain)) or 'of an empty one'}" if isinstance(plain, Mapping) else "none",
-            cure="Pass what as_dict returned.",
+            got=f"the keys {', '.join(map(str, plain)) or '(none)'}"
+            if isinstance(plain, Mapping)
+            else type(plain).__name__,
+            cure="Pass the result of as_dict.",
         )
     return kind(**{name: _from_plain(types[name], plain[name]) for name in types if name in plain})
 
@@ -87,16 +89,16 @@ def _read_dataclass(kind: Any, plain: Any) -> Any:
 @cache
 def _field_types(kind: Any) -> dict[str, Any]:
     types = get_type_hints(kind)
-    return {one.name: types[one.name] for one in fields(kind)}
+    return {field.name: types[field.name] for field in fields(kind)}
 
 
-def count_noun(n: int, one: str, several: str = "") -> str:
-    """A number with its noun: '1 row', '2 rows', '1 row fits', '2 rows fit'."""
-    return f"{n} {one if n == 1 else several or one + 's'}"
+def count_noun(n: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun: '1 row', '2 rows', '1 row fits', '2 rows fit'."""
+    return f"{n} {singular if n == 1 else plural or singular + 's'}"
 
 
 def drop_empty_columns(table: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """A table without the columns that are empty under their heading.
+    """Return a table without the columns that are empty below their heading.
 
     Examples
     --------
@@ -108,7 +110,7 @@ def drop_empty_columns(table: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def render_html(*sentences: str, tables: Sequence[Rows] = ()) -> str:
-    """Paragraphs, the first in bold, and tables, as HTML; all text is escaped.
+    """Return paragraphs, the first in bold, and tables as HTML. All text is escaped.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Bounds and laws of sections 4.2 and 4.3: what theory says before anything is measured.
+"""Bounds and distributions of sections 4.2 and 4.3 of the paper.
 
 Legend: p participants, d components, r anchor rows, v the anchor noise scale; η_i the mean anchor noise of participant i;
 𝓔 the rotational alignment error.
@@ -14,15 +14,15 @@ from mooring.geometry.orthogonal import require_components
 
 __all__ = ["ResidualTranslation", "rotation_error_bound", "sufficient_scale", "transition_scale"]
 
-_EMPIRICAL_CONSTANT = 1.89  # where the cited experiments see the transition (eq. paigdp_ling_empirical_scale)
+_EMPIRICAL_CONSTANT = 1.89  # location of the transition in the cited experiments (eq. paigdp_ling_empirical_scale)
 _CONDITION_CONSTANT = 14336.0  # traced from the cited proofs (eq. paigdp_ling_theoretical_condition)
 _BOUND_CONSTANT = 6.0 / (1.0 - 1.0 / 1024.0)  # eq. paigdp_ling_rotation_bound
 
 
 def transition_scale(n_participants: int, n_components: int, n_anchor_rows: int) -> float:
-    """v_PT: the anchor noise scale near which the power method stops finding certifiably global solutions.
+    """Return v_PT, the anchor noise scale near which the power method stops finding certifiably global solutions.
 
-    An empirical reference, not a theorem (eq. paigdp_ling_empirical_scale).
+    This is an empirical reference, not a theorem (eq. paigdp_ling_empirical_scale).
 
     Parameters
     ----------
@@ -40,9 +40,10 @@ def transition_scale(n_participants: int, n_components: int, n_anchor_rows: int)
 
 
 def sufficient_scale(n_participants: int, n_components: int, n_anchor_rows: int, *, gamma: float = 3.0) -> float:
-    """Largest v for which the theorem guarantees linear convergence to the global optimum.
+    """Return the largest v for which the theorem guarantees linear convergence to the global optimum.
 
-    With probability at least 1 − O(p^(2−γ)), γ > 2. Very conservative: some five orders of magnitude below what works.
+    The guarantee holds with probability at least 1 − O(p^(2−γ)), γ > 2. It is conservative: alignment succeeds in practice
+    at scales about five orders of magnitude larger.
 
     Parameters
     ----------
@@ -60,9 +61,9 @@ def sufficient_scale(n_participants: int, n_components: int, n_anchor_rows: int,
 def rotation_error_bound(
     n_participants: int, n_components: int, n_anchor_rows: int, anchor_noise_scale: float, *, gamma: float = 3.0
 ) -> float:
-    """The theorem's bound on 𝓔, the distance of the effective maps O_i R̂_i from one common orthogonal matrix.
+    """Return the theorem's bound on 𝓔, the distance of the effective maps O_i R̂_i from one common orthogonal matrix.
 
-    It speaks of scales up to `sufficient_scale`; above that it is a formula without a proof.
+    The bound is proved for scales up to `sufficient_scale` only.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def rotation_error_bound(
 
 @dataclass(frozen=True)
 class ResidualTranslation:
-    """The law of the translation that anchor noise leaves between participants, whatever the solver does.
+    """The distribution of the translation that anchor noise leaves between participants, whatever the solver.
 
     Each R̂_iᵀ η_i is N(0, v²/r I); the difference between two participants is N(0, 2v²/r I).
 
@@ -101,21 +102,21 @@ class ResidualTranslation:
 
     @property
     def variance(self) -> float:
-        """Variance of each coordinate of one participant's residual translation: v²/r."""
+        """The variance v²/r of each coordinate of one participant's residual translation."""
         return self.anchor_noise_scale**2 / self.n_anchor_rows
 
     @property
     def pairwise_variance(self) -> float:
-        """Variance of each coordinate of the disagreement between two participants: 2v²/r."""
+        """The variance 2v²/r of each coordinate of the disagreement between two participants."""
         return 2 * self.variance
 
     @property
     def pairwise_mean_square(self) -> float:
-        """Expected squared length of the disagreement: 2dv²/r (eq. paigdp_pairwise_translation_mse)."""
+        """The expected squared length 2dv²/r of the disagreement (eq. paigdp_pairwise_translation_mse)."""
         return self.n_components * self.pairwise_variance
 
     def pairwise_bound(self, failure_probability: float) -> float:
-        """Length that the disagreement exceeds with at most this probability (eq. paigdp_pairwise_translation_tail)."""
+        """Return a length that the disagreement exceeds at most this often (eq. paigdp_pairwise_translation_tail)."""
         if not 0 < failure_probability < 1:
             raise InputError(
                 "failure_probability",
@@ -129,7 +130,7 @@ class ResidualTranslation:
 
 
 def _noise_norm(p: int, d: int, r: int, gamma: float) -> float:
-    """√(pd) + √(r−1) + √(2γ p log p): the high-probability norm of the stacked, centred noise."""
+    """Return √(pd) + √(r−1) + √(2γ p log p), a high-probability bound on the norm of the stacked, centred noise."""
     if not gamma > 2:
         raise InputError("gamma", expected="greater than 2", got=str(gamma), cure="3 is the default.")
     return math.sqrt(p * d) + math.sqrt(r - 1) + math.sqrt(2 * gamma * p * math.log(p))
@@ -141,24 +142,24 @@ def _require_study(n_participants: int, n_components: int, n_anchor_rows: int) -
             "n_participants",
             expected="at least 2",
             got=str(n_participants),
-            cure="One participant has nobody to align with.",
+            cure="Alignment needs at least two participants.",
         )
     require_anchor_shape(n_anchor_rows, n_components)
 
 
 def require_anchor_shape(n_anchor_rows: int, n_components: int) -> None:
-    """Refuse an anchor without columns, or with too few rows to fix a map."""
+    """Raise an `InputError` for an anchor without columns, or with too few rows to determine a map."""
     require_components(n_components)
     if n_anchor_rows < n_components + 1:
         raise InputError(
             "n_anchor_rows",
             expected=f"at least n_components + 1 = {n_components + 1}",
             got=str(n_anchor_rows),
-            cure="Centring costs one rank; four times n_components is customary.",
+            cure="Centring reduces the rank by one; four times n_components is a usual choice.",
         )
 
 
 def require_scale(name: str, scale: float) -> None:
-    """Refuse a noise scale that is negative or not finite."""
+    """Raise an `InputError` for a noise scale that is negative or not finite."""
     if not (math.isfinite(scale) and scale >= 0):
-        raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="0 means no noise.")
+        raise InputError(name, expected="zero or more, and finite", got=str(scale), cure="Use 0 for no noise.")

@@ -33,7 +33,7 @@ def with_third(uploads: np.ndarray, third: np.ndarray) -> np.ndarray:
 
 
 NOT_FINITE = (REPRESENTATIONS, "finite", "NaN or Inf from participant 1, 3")
-RANK_POOR = (REPRESENTATIONS, "of rank 3 after centring", "less from participant 2")
+RANK_POOR = (REPRESENTATIONS, "of rank 3 after centring", "a lower rank from participant 2")
 BAD_UPLOADS: dict[str, tuple[Callable[[np.ndarray], Any], tuple[str, str, str]]] = {
     "nobody": (lambda B: B[:0], (REPRESENTATIONS, "those of at least two participants", "0")),
     "one participant": (lambda B: B[:1], (REPRESENTATIONS, "those of at least two participants", "1")),
@@ -97,7 +97,7 @@ def test_a_batch_is_checked_like_a_single_problem(uploads: np.ndarray, refused: 
     refused(lambda: align_batch(batch[:, :, :3]), REPRESENTATIONS, "4 rows long", "3 rows")
     poor = batch.copy()
     poor[1, 2] = 0.0
-    refused(lambda: align_batch(poor), REPRESENTATIONS, "of rank 3", "less from participant 2")
+    refused(lambda: align_batch(poor), REPRESENTATIONS, "of rank 3", "a lower rank from participant 2")
     broken = batch.copy()
     broken[1, 3, 0, 0] = np.nan
     refused(lambda: align_batch(broken), REPRESENTATIONS, "finite", "NaN or Inf from participant 3")
@@ -108,8 +108,8 @@ def test_a_batch_is_checked_like_a_single_problem(uploads: np.ndarray, refused: 
     [
         *((np.ones(shape), "of shape (12, 3)", f"shape {shape}") for shape in ((12,), (11, 3), (12, 2), (1, 12, 3))),
         (np.full((12, 3), np.nan), "finite", "NaN or Inf"),
-        (np.ones((12, 3)), "of rank 3 after centring", "less"),
-        (np.random.default_rng(0).standard_normal((12, 3))[:, [0, 0, 1]], "of rank 3 after centring", "less"),
+        (np.ones((12, 3)), "of rank 3 after centring", "a lower rank"),
+        (np.random.default_rng(0).standard_normal((12, 3))[:, [0, 0, 1]], "of rank 3 after centring", "a lower rank"),
     ],
 )
 def test_a_bad_late_joiner_is_refused(

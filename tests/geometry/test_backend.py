@@ -39,7 +39,7 @@ def test_two_libraries_in_one_call_are_refused(torch: ModuleType, refused: Refus
         lambda: Projection(np.eye(3), np.eye(3), "none").encode(rows),
         lambda: coupled_noise(rows, own=numpy_map, reference=numpy_map),
     ):
-        refused(call, "the arrays of one call", "all of one array library", "numpy.ndarray, torch")
+        refused(call, "the arrays of one call", "from one array library", "numpy.ndarray, torch")
 
 
 def test_something_that_is_no_array_is_refused(refused: Refused) -> None:

@@ -116,7 +116,7 @@ def test_one_pixel_is_an_image_and_one_image_a_batch() -> None:
 
 def test_a_model_that_is_not_there_is_refused(refused: Refused, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    refused(lambda: onnx_embedding(tmp_path / "none", **MODEL), "path", "an ONNX file", "no file")
+    refused(lambda: onnx_embedding(tmp_path / "none", **MODEL), "path", "an ONNX file", "without a file")
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,6 @@ for cost in (10, 18, 40, 255):
 
 
 add("anchor", "a_bundle", "(does not say what it must|another kind)", lambda w, _: w.bundle)
-add("anchor", "a_folder", "no plain file", lambda w, path: path.mkdir())
+add("anchor", "a_folder", "not a regular file", lambda w, path: path.mkdir())
 for word in ("a_pickle", "a_zip_archive", "plain_safetensors"):
     add("anchor", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])

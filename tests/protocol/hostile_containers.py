@@ -31,7 +31,7 @@ HEADER = "header cannot be read"
 METADATA = "no manifest and signature, or more"
 ARRAYS = "not those, of the type and shape"
 LENGTH = "length is not what its header says"
-PLAIN = "no plain file"
+PLAIN = "not a regular file"
 NORM = "times as large"
 
 

@@ -96,8 +96,8 @@ for word in ("a_pickle", "an_array_of_objects", "an_npz_archive", "plain_safeten
     add("map", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])
 
 
-add("map", "a_folder", "no plain file", lambda w, path: path.mkdir())
-add("map", "a_link_to_endless_zeros", "no plain file", lambda w, path: path.symlink_to("/dev/zero"))
+add("map", "a_folder", "not a regular file", lambda w, path: path.mkdir())
+add("map", "a_link_to_endless_zeros", "not a regular file", lambda w, path: path.symlink_to("/dev/zero"))
 
 
 def modelled(name: str, reason: str) -> Callable[[Callable[[onnx.ModelProto], Any]], Any]:
@@ -245,7 +245,7 @@ for word in ("a_pickle", "a_pickle_of_protocol_0", "an_npz_archive", "a_zip_arch
     add("model", word, "(parts|laid out|cut short|no size)", lambda world, _, word=word: disguises()[word])
 
 
-add("model", "a_pipe_for_a_model", "no plain file", lambda w, path: os.mkfifo(path))
+add("model", "a_pipe_for_a_model", "not a regular file", lambda w, path: os.mkfifo(path))
 
 
 @hostile("model", "larger than 64 MB")

@@ -1,4 +1,4 @@
-"""Bringing uploads into one coordinate system: to a reference participant, or by generalized Procrustes."""
+"""Alignment of uploads in one coordinate system: that of a reference participant, or a generalized Procrustes solution."""
 
 from mooring.alignment.certificate import Certificate
 from mooring.alignment.reference import align_to_reference

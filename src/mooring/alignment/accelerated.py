@@ -1,12 +1,12 @@
-"""mooring's own solver and the default: an optimum as good or better on nearly all problems, in far cheaper steps.
+"""The default solver. On nearly all problems its optimum is as good as the power method's or better, at a lower cost.
 
-1. Spectral start, and L-BFGS on O(d)^p in float32 until the basin is clear. (In float64, if uploads differ in scale by
-   more than a thousand.)
-2. If the dual certificate already holds, roughly, the basin is the right one. If not, a rank relaxation looks for a better
-   basin, and whichever of the two has the higher objective goes on.
-3. On in float32 until rounding gets in the way, then in float64 to the tolerance, which means what it means to the power
-   method: the size of the step that method would take from here.
-4. Where the uploads agree but for rounding or a little noise, two steps of that method, which are then exact to rounding.
+1. L-BFGS on O(d)^p starts from the spectral estimate and runs in float32 until the basin of attraction is clear (in float64
+   if the scales of uploads differ by more than a factor of a thousand).
+2. If the dual certificate roughly holds, the basin is the right one. Otherwise a rank relaxation looks for a better basin,
+   and the solver continues from the maps with the higher objective.
+3. The solver continues in float32 as long as rounding allows, and then in float64 down to the tolerance. The tolerance
+   bounds the step that the power method would take, as it does in the power method itself.
+4. Where uploads differ only by rounding or a little noise, two power steps follow, which are then exact to rounding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.riemannian_lbfgs import RiemannianLBFGS
 from mooring.typing import Array
 
-_ROUGH = 2e-3  # relative fixed-point gap at which basins can be told apart
+_ROUGH = 2e-3  # relative fixed-point gap at which basins can be distinguished
 _SINGLE_PRECISION_FLOOR = 3e-5  # relative fixed-point gap that float32 still resolves
 _RELAXED_ITERATIONS = 20
 _LITTLE_NOISE = 1e-3  # relative misfit, and about the factor by which a power step shrinks the gap
@@ -35,7 +35,7 @@ _FINAL_STEPS = 2
 
 
 def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
-    """Solve every problem of the batch."""
+    """Solve every problem of the batch until its fixed-point gap ‖Π(GR) − R‖_F is at most the tolerance."""
     if problem.n_participants == 2:
         return _two_participants(problem)
     n, whole = problem.n_problems, math.sqrt(problem.n_participants * problem.n_components)
@@ -58,7 +58,7 @@ def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolera
     solution = BatchSolution(
         optimiser.points[0], _terminations(optimiser), optimiser.iterations, optimiser.step, final.gap
     )
-    # the share of the centred uploads' squares that maps of these values, −‖S‖², do not explain
+    # the unexplained share of the centred uploads' sum of squares; the optimiser's value is −‖S‖²
     misfits = 1.0 + optimiser.value / (problem.n_participants**2 * problem.n_components)
     _refine(problem, solution, optimiser.converged & (misfits < _LITTLE_NOISE))
     return solution
@@ -72,29 +72,29 @@ def _in_better_basins(
     spent: npt.NDArray[np.int64],
     max_iterations: int,
 ) -> RiemannianLBFGS:
-    """Try the rank relaxation for the doubtful problems; go on from the better maps of each problem, in their precision."""
+    """Try the rank relaxation for doubtful problems and return an optimiser that starts from the better maps of each."""
     xp = namespace_of(maps)
     rows = indices_beside(doubtful, maps)
     batch = problem if doubtful.size == problem.n_problems else problem.select(rows)
     left = max_iterations - int(spent[doubtful].max())
-    found, relaxed_iterations = relaxed_maps(batch, maps[rows], max_iterations=min(_RELAXED_ITERATIONS, left // 2))
+    candidates, relaxed_iterations = relaxed_maps(batch, maps[rows], max_iterations=min(_RELAXED_ITERATIONS, left // 2))
     single = batch.in_precision(maps.dtype)
-    optimiser = trace_optimiser(single, found, iterations=spent[doubtful] + relaxed_iterations)
+    optimiser = trace_optimiser(single, candidates, iterations=spent[doubtful] + relaxed_iterations)
     whole = math.sqrt(problem.n_participants * problem.n_components)
     rough = FixedPointGap(doubtful.size, tolerance=_ROUGH * whole, roughly=True)
     optimiser.run(rough, max_iterations=max_iterations)
-    (found,) = optimiser.points
-    better = single.objective(found) > single.objective(maps[rows])
+    (candidates,) = optimiser.points
+    better = single.objective(candidates) > single.objective(maps[rows])
     if batch is problem and bool(xp.all(better)):
         return optimiser
-    maps[rows] = xp.where(better[:, None, None, None], found, maps[rows])
+    maps[rows] = xp.where(better[:, None, None, None], candidates, maps[rows])
     iterations = spent.copy()
     iterations[doubtful] = optimiser.iterations
     return trace_optimiser(problem.in_precision(maps.dtype), maps, iterations=iterations)
 
 
 def _refine(problem: ProcrustesProblem, solution: BatchSolution, chosen: npt.NDArray[np.bool_]) -> None:
-    """Take power steps with the chosen problems, and write them into the solution."""
+    """Refine the chosen problems by power steps, in place."""
     if not chosen.any():
         return
     rows = indices_beside(np.flatnonzero(chosen), solution.maps)
@@ -105,7 +105,7 @@ def _refine(problem: ProcrustesProblem, solution: BatchSolution, chosen: npt.NDA
 
 
 def _two_participants(problem: ProcrustesProblem) -> BatchSolution:
-    """Two participants are one orthogonal Procrustes problem: R_1 = I, R_2 = Π(B̄_2ᵀ B̄_1) is the global optimum."""
+    """Return the global optimum R_1 = I, R_2 = Π(B̄_2ᵀ B̄_1) of an orthogonal Procrustes problem of two participants."""
     xp = namespace_of(problem.blocks)
     d = problem.n_components
     R = polar_factor(transpose(problem.blocks[..., d:]) @ problem.blocks[..., :d])

@@ -1,17 +1,17 @@
-"""Is this the global optimum? A proof by duality, or an honest 'not shown'.
+"""Certificates of global optimality by duality.
 
 Legend: Λ = blkdiag(sym((GR)_i R_iᵀ)) and L = Λ − G, both pd × pd; C_i = B̄_i R_i; P_i = sym(C_iᵀ S); δ a shift.
 
 Every stack of orthogonal maps X satisfies tr(Xᵀ G X) = tr Λ − tr(Xᵀ L X), and tr Λ is the objective at R. So if L ⪰ −δ I,
 no maps whatsoever have an objective above the present one by more than δ p d; with δ = 0, the present one is the global
-optimum. L has d zero eigenvalues that mean nothing, because turning everybody at once (the gauge) changes nothing.
+optimum. L always has d zero eigenvalues, because a rotation common to all participants (the gauge) changes nothing.
 
 L is never formed. In the frame of the aligned blocks it is blkdiag(P_i) − CᵀC, and by the Schur complement
 
     L + δ I ≻ 0   if and only if   every P_i + δ I ≻ 0   and   I_r − Σ C_i (P_i + δ I)⁻¹ C_iᵀ ≻ 0,
 
-an r × r matrix whatever the number of participants. A Cholesky factorisation of it is the proof, to rounding. Lanczos, which
-only ever overestimates a smallest eigenvalue, proves nothing and is used only to report the number.
+an r × r matrix whatever the number of participants. A Cholesky factorisation of it is the proof, to rounding. The Lanczos
+method overestimates the smallest eigenvalue and proves nothing; it is used only to report that eigenvalue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mooring.geometry.backend import are_positive_definite, device_of, identity_
 from mooring.typing import Array
 
 CERTIFIED_GAP = 1e-7
-"""Relative optimality gap up to which maps count as globally optimal: the solvers' own tolerance."""
+"""Largest relative optimality gap at which maps count as globally optimal; it equals the solvers' tolerance."""
 
 _HOPELESS_GAP = 1e6
 _LANCZOS_RESTARTS = 100
@@ -38,29 +38,29 @@ _NUMBERS_AT_ONCE = 2**23
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known about global optimality."""
+    """The result of trying to prove that an alignment is globally optimal."""
 
     certified: bool
-    """True if it is proved that no maps have an objective higher by more than 1e-7 of it. False means 'not shown':
-    either a better alignment exists, or this method of proof cannot tell."""
+    """True if it is proved that no maps have an objective higher by a relative 1e-7. False means that this is not
+    proved: either a better alignment exists, or this method of proof cannot decide."""
     min_eigenvalue: float
-    """Smallest eigenvalue of L outside the gauge, as Lanczos estimates it; clearly negative where this proof fails. Not
-    a number if Lanczos did not settle."""
+    """Smallest eigenvalue of L outside the gauge, estimated by the Lanczos method; clearly negative where the proof
+    fails. NaN if the Lanczos method did not converge."""
     optimality_gap: float
-    """Proved bound: the global optimum exceeds the objective by at most this share of it. Infinite if nothing is
+    """Proved bound on the relative difference between the global optimum and the objective. Infinite if nothing is
     proved."""
 
     def __str__(self) -> str:
         if self.certified:
             return "Certified: no other maps have a higher objective (to one part in ten million)."
         if math.isinf(self.optimality_gap):
-            return "Not shown to be the global optimum, and nothing is proved of how much better another could be."
+            return "Not shown to be the global optimum, and there is no bound on how much better another alignment could be."
         bound = f"if there is a better one, it is better by at most {self.optimality_gap:.2%}"
         return f"Not shown to be the global optimum; {bound}."
 
 
 def prove_optimal(problem: ProcrustesProblem, maps: Array, *, index: int = 0) -> Certificate:
-    """Try to prove that maps solve a problem globally."""
+    """Try to prove that maps of shape (p, d, d) are the global optimum of the batch's problem `index`."""
     dual = _Dual.at(problem, maps, index)
     smallest = _smallest_eigenvalue(dual)
     gap = _proved_gap(dual, smallest=smallest)
@@ -70,20 +70,20 @@ def prove_optimal(problem: ProcrustesProblem, maps: Array, *, index: int = 0) ->
 
 
 def seems_optimal(problem: ProcrustesProblem, maps: Array) -> npt.NDArray[np.bool_]:
-    """Say of each problem whether L is positive definite outside the gauge; for maps that are only roughly at rest."""
-    found = np.zeros(problem.n_problems, dtype=np.bool_)
+    """Return for each problem whether L is positive definite outside the gauge; maps need only be roughly converged."""
+    optimal = np.zeros(problem.n_problems, dtype=np.bool_)
     for index in range(problem.n_problems):
         dual = _Dual.at(problem, maps[index], index)
         if are_positive_definite(dual.P).all():
             S = dual.weighted_sum
             gauge = S @ namespace_of(S).linalg.solve(S.T @ S, S.T)
-            found[index] = are_positive_definite(dual.schur_complement(dual.P, roughly=True) + gauge)
-    return found
+            optimal[index] = are_positive_definite(dual.schur_complement(dual.P, roughly=True) + gauge)
+    return optimal
 
 
 @dataclass(frozen=True)
 class _Dual:
-    """One problem and its maps, seen from the dual side; C itself is made a few participants at a time."""
+    """The dual quantities of one problem at its maps. C is computed for a few participants at a time."""
 
     blocks: Array  # D, of shape (r, p·d)
     maps: Array  # R, of shape (p, d, d)
@@ -100,7 +100,7 @@ class _Dual:
         return cls(blocks, maps, S, 0.5 * (M + transpose(M)))
 
     def schur_complement(self, P: Array, *, roughly: bool = False) -> Array:
-        """I_r − Σ C_i P_i⁻¹ C_iᵀ; roughly by explicit inverses, which are quicker, and by linear solves for a proof."""
+        """Return I_r − Σ C_i P_i⁻¹ C_iᵀ, by linear solves or, if `roughly`, by explicit inverses, which are faster."""
         xp = namespace_of(P)
         n_rows = self.blocks.shape[0]
         p, d, _ = P.shape
@@ -117,27 +117,27 @@ class _Dual:
 
 
 def _proved_gap(dual: _Dual, *, smallest: float) -> float:
-    """The smallest relative gap, from a rough ladder, that a factorisation proves; infinite if none does."""
+    """Return the smallest relative gap, on a coarse grid, that a factorisation proves; infinite if none does."""
     xp = namespace_of(dual.P)
     typical = float(xp.mean(xp.linalg.diagonal(dual.P)))  # δ over this is the relative gap
     if not typical > 0:
         return math.inf
     gap = CERTIFIED_GAP
     while not _proves(dual, shift=gap * typical):
-        gap = max(1.5 * gap, -1.01 * smallest / typical)  # a NaN is not the larger
+        gap = max(1.5 * gap, -1.01 * smallest / typical)  # max ignores a NaN here
         if gap > _HOPELESS_GAP:
             return math.inf
     return gap
 
 
 def _proves(dual: _Dual, *, shift: float) -> bool:
-    """Whether factorisations of the shifted blocks and of their Schur complement exist, so that L ⪰ −shift I."""
+    """Return whether the shifted blocks and their Schur complement have Cholesky factors, which proves L ⪰ −shift I."""
     shifted = dual.P + shift * identity_like(dual.P)
     return bool(are_positive_definite(shifted).all()) and bool(are_positive_definite(dual.schur_complement(shifted)))
 
 
 def _smallest_eigenvalue(dual: _Dual) -> float:
-    """Smallest eigenvalue of L outside the gauge, by Lanczos on x ↦ P_i x_i − C_iᵀ Σ C_j x_j, on the host."""
+    """Return the smallest eigenvalue of L outside the gauge, by Lanczos on x ↦ P_i x_i − C_iᵀ Σ C_j x_j on the host."""
     D, R, P = to_numpy(dual.blocks), to_numpy(dual.maps), to_numpy(dual.P)
     p, d, _ = P.shape
 
@@ -150,15 +150,15 @@ def _smallest_eigenvalue(dual: _Dual) -> float:
         image = without_gauge(P @ x - np.swapaxes(R, 1, 2) @ coupling)
         return np.asarray(image + far * (flat.reshape(p, d, 1) - x)).ravel()
 
-    far = float(np.max(np.trace(P, axis1=1, axis2=2)))  # the gauge is moved out of sight, beyond every eigenvalue of P
+    far = float(np.max(np.trace(P, axis1=1, axis2=2)))  # shifts the gauge beyond every eigenvalue of P
     if p * d <= 2:
         return float(np.min(np.linalg.eigvalsh(np.stack([applied(column) for column in np.eye(p * d)]))))
     operator = LinearOperator((p * d, p * d), matvec=applied, dtype=P.dtype)
     start = without_gauge(np.random.default_rng(0).standard_normal((p, d))).ravel()
     try:
-        found = eigsh(
+        eigenvalues = eigsh(
             operator, k=1, which="SA", v0=start, tol=1e-5, maxiter=_LANCZOS_RESTARTS, return_eigenvectors=False
         )
     except ArpackError:
-        return math.nan  # an estimate only; the proof does without
-    return float(found[0])
+        return math.nan  # the proof does not need this estimate
+    return float(eigenvalues[0])

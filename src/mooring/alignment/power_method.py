@@ -1,11 +1,12 @@
-"""The paper's solver: the generalized power method (GPM), from its spectral start.
+"""The paper's solver: the generalized power method (GPM) with a spectral start.
 
-R ← Π_p(G R), all blocks from the old R; it stops when the whole stack moves by at most the tolerance in Frobenius norm (an
-absolute number), or at the iteration limit. The start: top d eigenvectors of G, each block projected onto O(d).
+The iteration is R ← Π_p(G R), with all blocks computed from the old R. It stops when the Frobenius norm of the step over the
+whole stack is at most the tolerance, or at the iteration limit. It starts from the top d eigenvectors of G, with each block
+projected onto O(d).
 
-The paper writes Π through a singular value decomposition of each block. Here it is `polar_factor`: the same matrix up to
-rounding, from matrix products alone, and through the decomposition only where those do not settle. On a GPU that is the
-difference between minutes and hours; iteration counts and stopping are those of the decomposition (a test compares).
+The paper computes Π by a singular value decomposition of each block. Here `polar_factor` computes the same matrix, up to
+rounding, from matrix products, and falls back to the decomposition where those do not converge. On a GPU this takes minutes
+instead of hours; a test checks that iteration counts are the same.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from mooring.typing import Array
 
 
 def solve_by_power_method(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
-    """Run the generalized power method on every problem of the batch; each stops by itself."""
+    """Run the generalized power method on every problem until ‖R_new − R‖_F is at most the tolerance."""
     xp = namespace_of(problem.blocks)
     solution = BatchSolution.in_one_step(spectral_maps(problem), Termination.ITERATION_LIMIT)
     active, batch, maps = np.arange(problem.n_problems), problem, solution.maps
     for iteration in range(1, max_iterations + 1):
         new = polar_factor(batch.pulled_back(batch.weighted_sum(maps)))  # eq. paigdp_gpm_update
-        # All problems' steps in one array: the only numbers of this loop that the host waits for.
+        # The steps of all problems are one array, the only one in this loop that the host waits for.
         step = to_numpy(xp.sqrt(xp.sum((new - maps) ** 2, axis=(-3, -2, -1))))
         maps, done = new, step <= tolerance
         if not done.any() and iteration < max_iterations:
@@ -45,12 +46,12 @@ def solve_by_power_method(problem: ProcrustesProblem, *, max_iterations: int, to
 def spectral_maps(problem: ProcrustesProblem) -> Array:
     """Return the spectral start, of shape (n_problems, p, d, d), in the precision of `problem`.
 
-    The eigenvectors of G = DᵀD are the right singular vectors of D. Up to a positive scale a column, which the blocks share,
-    they are Dᵀ U with U the top d eigenvectors of the r × r matrix D Dᵀ, whatever the number of participants. Where few
-    participants have a long anchor G itself is the smaller of the two, and is decomposed instead.
+    The eigenvectors of G = DᵀD are the right singular vectors of D. Up to a positive scale per column, shared by the blocks,
+    they are Dᵀ U, where U are the top d eigenvectors of the r × r matrix D Dᵀ. If few participants have a long anchor, G is
+    the smaller matrix and is decomposed instead.
 
-    Iterations on a subspace would be quicker at low noise only. Past the phase transition hardly a gap sets the top d
-    eigenvalues apart from the next, and they would take thousands of products to settle on the same space.
+    Subspace iteration would be faster only at low noise. Beyond the phase transition the gap after the top d eigenvalues is
+    so small that it would need thousands of products to converge.
     """
     xp = namespace_of(problem.blocks)
     n, n_rows, width = problem.blocks.shape

@@ -3,8 +3,8 @@
 Legend, for one problem: B_i the anchor representation of participant i (r × d), b_i its mean row, B̄_i = B_i − 1 b_iᵀ;
 R_i ∈ O(d); S = Σ B̄_i R_i; G the block Gram matrix with G_ij = B̄_iᵀ B̄_j.
 
-The objective is tr(Rᵀ G R) = ‖S‖² (Proposition: reduction to max-trace form). G itself is pd × pd and never formed: with
-the centred blocks side by side in one r × pd matrix D, G R = Dᵀ (D R), two plain matrix products.
+The objective is tr(Rᵀ G R) = ‖S‖² (Proposition: reduction to max-trace form). G is pd × pd and never
+formed: with the centred blocks side by side in one r × pd matrix D, G R = Dᵀ (D R) is two matrix products.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ class ProcrustesProblem:
     """D, of shape (n_problems, r, p·d): the centred anchor representations, side by side, divided by the problem's
     unit."""
     unit: Array
-    """Of shape (n_problems,): the root mean square norm of a centred column. In this unit float32 holds every product,
-    whatever the uploads' own; the maps do not depend on it, and objectives are multiplied by its square when they are
-    reported."""
+    """Root mean square norm of a centred column, of shape (n_problems,). Dividing by it keeps every product within
+    float32. The maps do not depend on it, and reported objectives are multiplied by its square."""
     means: Array
-    """Of shape (n_problems, p, d): the mean rows b_i, which the alignment maps subtract."""
+    """Mean rows b_i, of shape (n_problems, p, d), which the alignment maps subtract."""
     n_participants: int
+    """p."""
     n_components: int
-    """p and d."""
+    """d."""
 
     @property
     def n_problems(self) -> int:
-        """How many problems the batch holds."""
+        """The number of problems in the batch."""
         return int(self.blocks.shape[0])
 
     def working_precision(self) -> object:
-        """Return the type for all but the last iterations: float32, unless participants' scales differ too much for it.
+        """Return the floating-point type for all but the last iterations.
 
-        Rounding of the largest block would then outweigh, in values and scalar products, what the smallest has to gain.
-        Where a GPU is no slower in float64, that.
+        It is float32, unless participants' scales differ so much that rounding of the largest block would hide the smallest
+        one, or the GPU is as fast in float64.
         """
         xp = namespace_of(self.blocks)
         if has_fast_float64(self.blocks):
@@ -69,31 +69,31 @@ class ProcrustesProblem:
         return xp.float32 if bool(xp.all(spread <= _LARGEST_SPREAD_IN_FLOAT32**2)) else xp.float64
 
     def weighted_sum(self, maps: Array) -> Array:
-        """S = Σ B̄_i R_i, of shape (n_problems, r, d)."""
+        """Return S = Σ B̄_i R_i, of shape (n_problems, r, d)."""
         xp = namespace_of(maps)
         stacked = xp.reshape(maps, (self.n_problems, self.n_participants * self.n_components, maps.shape[-1]))
         return self.blocks @ stacked
 
     def pulled_back(self, weighted_sum: Array) -> Array:
-        """(G R)_i = B̄_iᵀ S, of shape (n_problems, p, d, d)."""
+        """Return (G R)_i = B̄_iᵀ S, of shape (n_problems, p, d, d)."""
         xp = namespace_of(weighted_sum)
         shape = (self.n_problems, self.n_participants, self.n_components, weighted_sum.shape[-1])
         return xp.reshape(transpose(self.blocks) @ weighted_sum, shape)
 
     def objective(self, maps: Array) -> Array:
-        """tr(Rᵀ G R) of each problem, in squares of its unit."""
+        """Return tr(Rᵀ G R) of each problem, in squares of its unit."""
         xp = namespace_of(maps)
         S = self.weighted_sum(maps)
         return xp.sum(S * S, axis=(-2, -1))
 
     def fixed_point_gap(self, maps: Array) -> Array:
-        """‖Π(G R) − R‖_F over the whole stack, for each problem: zero exactly where the power method rests."""
+        """Return ‖Π(G R) − R‖_F of each problem, which is zero exactly at the fixed points of the power method."""
         xp = namespace_of(maps)
         gap = polar_factor(self.pulled_back(self.weighted_sum(maps))) - maps
         return xp.sqrt(xp.sum(gap * gap, axis=(-3, -2, -1)))
 
     def centred_block(self, problem: int) -> Array:
-        """The centred representations of one problem, of shape (p, r, d), in its unit."""
+        """Return the centred representations of one problem, of shape (p, r, d), in its unit."""
         xp = namespace_of(self.blocks)
         n_rows = self.blocks.shape[1]
         return xp.permute_dims(
@@ -101,11 +101,11 @@ class ProcrustesProblem:
         )
 
     def select(self, indices: Array) -> ProcrustesProblem:
-        """The sub-batch at `indices`."""
+        """Return the sub-batch at `indices`."""
         return replace(self, blocks=self.blocks[indices], unit=self.unit[indices], means=self.means[indices])
 
     def in_precision(self, dtype: object) -> ProcrustesProblem:
-        """The same batch with its blocks in another floating-point type."""
+        """Return the same batch with its blocks in the given floating-point type."""
         xp = namespace_of(self.blocks)
         if self.blocks.dtype == dtype:
             return self
@@ -113,10 +113,10 @@ class ProcrustesProblem:
 
 
 def make_problem(anchor_representations: Sequence[Array] | Array) -> ProcrustesProblem:
-    """Check one problem's anchor representations, p of shape (r, d), and centre them: a batch of one."""
+    """Check and centre one problem's anchor representations, p of shape (r, d), and return a batch of one."""
     arrays = [as_float64(array) for array in anchor_representations]
     if len(arrays) < 2:
-        got, cure = f"{len(arrays)}", "Alignment brings uploads together; wait for a second one."
+        got, cure = f"those of {len(arrays)}", "Alignment needs at least two uploads: wait for the others."
         raise InputError("anchor_representations", expected="those of at least two participants", got=got, cure=cure)
     for index, array in enumerate(arrays):
         if len(array.shape) != 2:
@@ -124,7 +124,7 @@ def make_problem(anchor_representations: Sequence[Array] | Array) -> ProcrustesP
                 f"anchor representation {index}",
                 expected="a matrix of anchor rows by components",
                 got=f"shape {tuple(array.shape)}",
-                cure="Pass one r × d matrix a participant; use align_batch for several problems at once.",
+                cure="Pass one r × d matrix per participant; use align_batch for several problems at once.",
             )
         if array.shape != arrays[0].shape:
             raise InputError(
@@ -138,7 +138,7 @@ def make_problem(anchor_representations: Sequence[Array] | Array) -> ProcrustesP
 
 
 def require_batch(anchor_representations: Array) -> None:
-    """Refuse what is not one array of shape (n_problems, p, r, d)."""
+    """Raise an `InputError` unless the argument is one array of shape (n_problems, p, r, d)."""
     shape = tuple(getattr(anchor_representations, "shape", ()))
     if len(shape) != 4 or shape[0] < 1 or shape[1] < 2:
         raise InputError(
@@ -151,7 +151,7 @@ def require_batch(anchor_representations: Array) -> None:
 
 
 def make_batch(anchor_representations: Array) -> ProcrustesProblem:
-    """Check and centre a whole batch given as one array of shape (n_problems, p, r, d)."""
+    """Check and centre a batch of problems given as one array of shape (n_problems, p, r, d)."""
     require_batch(anchor_representations)
     array = as_float64(anchor_representations)
     xp = namespace_of(array)
@@ -159,7 +159,7 @@ def make_batch(anchor_representations: Array) -> ProcrustesProblem:
 
 
 def _centred(stacked: Array) -> ProcrustesProblem:
-    """Centre representations of shape (n_problems, r, p, d); the array is owned here and changed in place."""
+    """Centre representations of shape (n_problems, r, p, d) in place, and return the batch."""
     xp = namespace_of(stacked)
     n_problems, n_rows, n_participants, n_components = stacked.shape
     if n_components < 1:
@@ -170,7 +170,7 @@ def _centred(stacked: Array) -> ProcrustesProblem:
             "anchor_representations",
             expected=f"at least n_components + 1 = {n_components + 1} rows long",
             got=f"{n_rows} rows",
-            cure="Make a longer anchor: centring costs one rank, and d directions must be left.",
+            cure="Make a longer anchor: centring reduces the rank by one, and d directions must remain.",
         )
     _require_finite(stacked)
     means = xp.mean(stacked, axis=1)
@@ -192,24 +192,24 @@ def _require_finite(stacked: Array) -> None:
         "anchor_representations",
         expected="finite, and small enough to square",
         got=f"NaN or Inf from participant {', '.join(names)}" if names else "numbers too large to add up",
-        cure="Ask for that upload again, or leave it out.",
+        cure="Request that upload again, or leave it out.",
     )
 
 
 def _require_full_rank(stacked: Array) -> None:
-    """Refuse centred blocks whose columns do not span d directions: they cannot fix an orthogonal map."""
+    """Raise an `InputError` if the columns of a centred block do not span d directions, which a map needs."""
     xp = namespace_of(stacked)
     full = have_full_rank(xp.permute_dims(stacked, (0, 2, 1, 3)))
     if full.all():
         return
     names = [str(index) for index in range(full.shape[1]) if not full[:, index].all()]
-    expected, got = f"of rank {stacked.shape[-1]} after centring", f"less from participant {', '.join(names)}"
-    cure = "The anchor is rank-poor: make one with mooring.make_anchor, which checks this."
+    expected, got = f"of rank {stacked.shape[-1]} after centring", f"a lower rank from participant {', '.join(names)}"
+    cure = "The anchor does not have full rank: make one with mooring.make_anchor, which checks this."
     raise InputError("anchor_representations", expected=expected, got=got, cure=cure)
 
 
 def have_full_rank(centred: Array) -> npt.NDArray[np.bool_]:
-    """Say of each centred anchor representation of a batch (..., r, d) whether its columns span d directions."""
+    """Return, for each centred anchor representation of a batch (..., r, d), whether its columns span d directions."""
     xp = namespace_of(centred)
     gram = transpose(centred) @ centred
     typical = xp.sum(xp.linalg.diagonal(gram), axis=-1)[..., None, None] / gram.shape[-1]

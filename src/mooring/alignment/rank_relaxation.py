@@ -1,11 +1,11 @@
-"""Looking for a better basin by relaxing the problem into a few more dimensions, and coming back.
+"""Search for a better basin of attraction by relaxing the problem into a few more dimensions.
 
 Legend: k > d the lifted dimension. Pad every B̄_i with k − d zero columns and let R_i range over O(k): the objective then
-depends on the first d rows of R_i, a d-frame in k dimensions. Two orthogonal matrices of opposite determinant, which no
-path in O(d) joins, are joined there, and poor local optima turn into saddles that an optimiser leaves.
+depends on the first d rows of R_i, a d-frame in k dimensions. Orthogonal matrices of opposite determinant, which no path in
+O(d) connects, are connected there, and poor local optima become saddle points that an optimiser leaves.
 
-Coming back, the k columns of the lifted sum S are turned so that the first d carry the most of it, and each frame is
-projected onto O(d). This is a short stretch of the Riemannian staircase for the semidefinite relaxation.
+To return to O(d), the k columns of the lifted sum S are rotated so that the first d carry the most of it, and each frame is
+projected onto O(d). This is one step of the Riemannian staircase for the semidefinite relaxation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mooring.geometry.backend import device_of, identity_like, like, namespace_o
 from mooring.geometry.orthogonal import polar_factor
 from mooring.typing import Array
 
-_NUDGE = 0.3  # an entry: enough to leave a saddle, little enough to keep what the maps already know
+_NUDGE = 0.3  # size of an entry: large enough to leave a saddle point, small enough to keep the maps' progress
 _REST = 3e-3  # relative fixed-point gap at which the relaxation ends
 
 
@@ -49,9 +49,9 @@ def _padded(problem: ProcrustesProblem, *, extra: int) -> ProcrustesProblem:
 
 
 def _lifted(maps: Array, k: int) -> Array:
-    """blkdiag(R_i, I), turned a little out of the first d dimensions.
+    """Return blkdiag(R_i, I), rotated slightly out of the first d dimensions.
 
-    The nudge is drawn once from a fixed stream: any direction leaves a saddle, and the same input gives the same output.
+    The direction comes from a fixed seed, so that the same input gives the same output; any direction leaves a saddle point.
     """
     xp = namespace_of(maps)
     p, d = maps.shape[-3], maps.shape[-1]

@@ -1,4 +1,4 @@
-"""Alignment to one reference participant (Algorithm 2): exact when the anchors carry no noise.
+"""Alignment to one reference participant (Algorithm 2), which is exact when the anchors carry no noise.
 
 Legend: s the reference; R_i = Π(B̄_iᵀ B̄_s); the map is T ↦ (T − 1 b_iᵀ) R_i + 1 b_sᵀ, and the identity for s.
 """
@@ -16,18 +16,18 @@ from mooring.typing import Array
 
 
 def align_to_reference(anchor_representations: Sequence[Array] | Array, *, reference: int = 0) -> Alignment:
-    """Bring every upload into the coordinate system of one participant.
+    """Return maps that bring every upload into the coordinate system of one participant.
 
     Parameters
     ----------
     anchor_representations : sequence of p arrays of shape (r, d), or one array of shape (p, r, d)
     reference : int, default 0
-        The participant whose coordinates everybody else is brought to.
+        Index of the participant whose coordinates are used.
 
     Returns
     -------
     Alignment
-        Every map lands in the reference's own coordinates; the reference's map is the identity.
+        The common space has the reference participant's coordinates, and its own map is the identity.
     """
     problem = make_problem(anchor_representations)
     if not 0 <= reference < problem.n_participants:

@@ -1,4 +1,4 @@
-"""What an alignment gives back, whichever solver made it."""
+"""The result of an alignment, the same for every solver."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from mooring.typing import Array
 class Termination(Enum):
     """Why a solver stopped, as a sentence."""
 
-    CONVERGED = "The maps rest: one more power-method step would move them by less than the tolerance."
-    ITERATION_LIMIT = "The iteration limit was reached before the maps came to rest."
-    STALLED = "No step improved the objective any further at this precision, though the tolerance was not met."
-    CLOSED_FORM = "Two participants: the problem has a closed-form solution, and no iterations were needed."
-    REFERENCE = "Everybody was aligned to the reference participant, which is exact for anchors without noise."
-    SPECTRAL_ONLY = "Only the spectral estimate was asked for; it was not refined."
+    CONVERGED = "Converged: another power-method step would move the maps by less than the tolerance."
+    ITERATION_LIMIT = "The iteration limit was reached before the maps converged."
+    STALLED = "No step improved the objective further at this precision, although the tolerance was not met."
+    CLOSED_FORM = "The problem has a closed-form solution for two participants, so no iterations were needed."
+    REFERENCE = "All participants were aligned to the reference participant, which is exact for anchors without noise."
+    SPECTRAL_ONLY = "Only the spectral estimate was requested; it was not refined."
 
     def __str__(self) -> str:
         return self.value
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether an iterative solver stopped before its maps came to rest."""
+        """Whether an iterative solver stopped before its maps converged."""
         return self in (Termination.ITERATION_LIMIT, Termination.STALLED)
 
 
@@ -43,32 +43,31 @@ class Alignment:
     """Maps that bring every participant's upload into one coordinate system, and how they were found."""
 
     maps: tuple[RigidMap, ...]
-    """One a participant; `maps[i].apply(representation)` lies in the common space."""
+    """One map per participant; `maps[i].apply(representation)` lies in the common space."""
     template: Array
-    """Of shape (r, d): the mean of the aligned, centred anchor representations, which late joiners are aligned to."""
+    """Mean of the aligned, centred anchor representations, of shape (r, d). Late joiners are aligned to it."""
     origin: Array
-    """Of shape (d,): where the common space puts the anchor's mean, zero or the reference participant's."""
+    """The anchor's mean in the common space, of shape (d,): zero, or that of the reference participant."""
     objective: float
     """tr(Rᵀ G R), which the Procrustes solvers maximise."""
     misfit: float
-    """The minimised sum of squared distances to the template: what the objective leaves over."""
+    """The minimised sum of squared distances to the template."""
     iterations: int
-    """Solver iterations in all; not counted are the default solver's two power steps at the end where noise is
-    small."""
+    """Number of solver iterations, without the two final power steps of the default solver at low noise."""
     step: float
-    """Length of the last step over the whole stack: ‖R_new − R_old‖_F, to first order for the default solver."""
+    """Length ‖R_new − R_old‖_F of the last step over the whole stack; to first order for the default solver."""
     residual: float
     """‖Π(GR) − R‖_F / max(1, ‖R‖_F), the paper's fixed-point residual."""
     termination: Termination
     """Why the solver stopped; `str(termination)` is a sentence."""
     certificate: Certificate | None = None
-    """Whether the objective is shown to be the global optimum; None if that was not asked for."""
+    """Whether the objective is proved to be the global optimum; None if no proof was requested."""
 
     @property
     def converged(self) -> bool:
-        """Whether the solver did what it is for: an iterative one came to rest, a one-step one was computed.
+        """Whether an iterative solver converged; always true for a solver without iterations.
 
-        Not converging is a normal outcome, not an error. What one-step maps are worth, `residual` says.
+        Not converging is a normal outcome, not an error. `residual` measures the quality of maps from any solver.
         """
         return not self.termination.is_unfinished
 
@@ -79,49 +78,52 @@ class Alignment:
         return render_html(title, str(self.certificate or ""), tables=[table])
 
     def admit(self, anchor_representation: Array) -> RigidMap:
-        """Align a late joiner to the template, moving nobody else.
+        """Return the map that aligns a late joiner to the template. The maps of other participants do not change.
 
         Parameters
         ----------
         anchor_representation : array of shape (r, d)
-            The newcomer's upload, made with the same anchor.
+            The late joiner's upload, made with the same anchor.
         """
         return align_to_template(anchor_representation, self.template, origin=self.origin)
 
 
 @dataclass(frozen=True, eq=False)
 class BatchSolution:
-    """What every solver returns for a batch of problems; `alignments` makes it public."""
+    """The solver's result for a batch of problems; `alignments` turns it into public results."""
 
     maps: Array
-    """Of shape (n_problems, p, d, d)."""
+    """Orthogonal maps, of shape (n_problems, p, d, d)."""
     terminations: list[Termination]
     iterations: npt.NDArray[np.int64]
     step: npt.NDArray[np.float64]
-    """Of shape (n_problems,): as in `Alignment`."""
+    """Length of the last step, as in `Alignment`, of shape (n_problems,)."""
     gap: npt.NDArray[np.float64]
-    """Of shape (n_problems,): fixed-point gap; not a number where the solver did not compute it."""
+    """Fixed-point gap, of shape (n_problems,); NaN where the solver did not compute it."""
 
     @classmethod
     def in_one_step(cls, maps: Array, termination: Termination) -> BatchSolution:
-        """The solution of a solver that does not iterate."""
+        """Return the solution of a solver that does not iterate."""
         n = int(maps.shape[0])
         return cls(maps, [termination] * n, np.zeros(n, dtype=np.int64), np.zeros(n), np.full(n, np.nan))
 
     def alignments(
         self, problem: ProcrustesProblem, *, origin: Array | None = None, tolerance: float = 0.0, certify: bool = False
     ) -> tuple[Alignment, ...]:
-        """Put together an alignment a problem."""
+        """Return one alignment per problem, with the anchor's mean at `origin` (zero by default).
+
+        Maps whose gap is at most the tolerance count as converged, even if the solver stopped at its iteration limit.
+        """
         maps, xp = self.maps, namespace_of(self.maps)
         gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(self.gap).any() else self.gap
         p, d = problem.n_participants, problem.n_components
         origin = xp.zeros_like(problem.means[0, 0]) if origin is None else origin
-        found = []
+        alignments = []
         for index, termination in enumerate(self.terminations):
             blocks, means, unit = problem.blocks[index], problem.means[index], float(problem.unit[index])
             S = blocks @ xp.reshape(maps[index], (p * d, d))
             objective, gap = unit**2 * float(xp.sum(S * S)), float(gaps[index])
-            found.append(
+            alignments.append(
                 Alignment(
                     maps=tuple(RigidMap.from_centre(maps[index, i], means[i], origin) for i in range(p)),
                     template=(unit / p) * S,  # eq. gopp_C_update
@@ -137,19 +139,19 @@ class BatchSolution:
                     certificate=prove_optimal(problem, maps[index], index=index) if certify else None,
                 )
             )
-        return tuple(found)
+        return tuple(alignments)
 
 
 def align_to_template(anchor_representation: Array, template: Array, *, origin: Array | None = None) -> RigidMap:
-    """Find the alignment map that brings one anchor representation closest to a template.
+    """Return the alignment map that brings one anchor representation closest to a template.
 
     Parameters
     ----------
     anchor_representation : array of shape (r, d)
     template : array of shape (r, d)
-        Centred.
+        A centred matrix.
     origin : array of shape (d,), optional
-        Where the common space puts the anchor's mean; zero by default.
+        The anchor's mean in the common space; zero by default.
     """
     array = as_float64(anchor_representation)
     xp = namespace_of(array, template)
@@ -158,13 +160,13 @@ def align_to_template(anchor_representation: Array, template: Array, *, origin: 
             "anchor_representation",
             expected=f"of shape {tuple(template.shape)} like the template",
             got=f"shape {tuple(array.shape)}",
-            cure="Both are made from one anchor, row for row: use the study's anchor and projection.",
+            cure="Both must be made from the same anchor: use the study's anchor and projection.",
         )
-    require_finite("anchor_representation", array, cure="Ask for the upload again.")
+    require_finite("anchor_representation", array, cure="Request the upload again.")
     mean = xp.mean(array, axis=0)
     centred = array - mean
     if not have_full_rank(centred):
-        expected, cure = f"of rank {array.shape[1]} after centring", "The anchor is rank-poor: use the study's own."
-        raise InputError("anchor_representation", expected=expected, got="less", cure=cure)
+        expected, cure = f"of rank {array.shape[1]} after centring", "Use the study's anchor, which has full rank."
+        raise InputError("anchor_representation", expected=expected, got="a lower rank", cure=cure)
     origin = xp.zeros_like(mean) if origin is None else origin
     return RigidMap.from_centre(polar_factor(centred.T @ template), mean, origin)

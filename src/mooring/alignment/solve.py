@@ -1,4 +1,4 @@
-"""The entrance: check the uploads, choose a solver, hand back an `Alignment`."""
+"""The public functions `align` and `align_batch`: they check uploads, run a solver and return alignments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mooring.errors import InputError, require_choice
 from mooring.geometry.orthogonal import reorthogonalise
 from mooring.typing import Array
 
-_NUMBERS_AT_ONCE = 2**27  # a gigabyte of uploads: enough to fill a large GPU, and working memory stays bounded
+_NUMBERS_AT_ONCE = 2**27  # a gigabyte of uploads keeps a large GPU busy while working memory stays bounded
 
 Solver: TypeAlias = Literal["accelerated", "gpm", "spectral"]
 
@@ -33,19 +33,19 @@ def align(
     Parameters
     ----------
     anchor_representations : sequence of p arrays of shape (r, d), or one array of shape (p, r, d)
-        What the participants uploaded of the anchor, noise and all. NumPy or torch; torch stays on its device.
+        The uploaded anchor representations, with their noise. NumPy or torch arrays; torch arrays stay on their device.
     solver : {"accelerated", "gpm", "spectral"}, default "accelerated"
-        Ours; the paper's power method to the letter; or its spectral start alone.
+        The default solver, the paper's power method, or only its spectral start.
     tolerance : float, default 1e-7
-        Largest step ‖Π(GR) − R‖_F, over the whole stack, at which the maps count as at rest.
+        Largest step ‖Π(GR) − R‖_F, over the whole stack, at which the maps count as converged.
     certify : bool, default False
-        Whether to try to prove global optimality. That takes as long as some ten iterations where the proof succeeds, and
-        a few times that where it does not; on the host, problem by problem.
+        Whether to try to prove global optimality. A successful proof takes about as long as ten iterations, a failed one a
+        few times as long. Proofs run on the host, one problem at a time.
 
     Returns
     -------
     Alignment
-        Not converging is a normal value of it: look at `converged` and `termination`.
+        Not converging is not an error: see `converged` and `termination`.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def align_batch(
     tolerance: float = 1e-7,
     certify: bool = False,
 ) -> tuple[Alignment, ...]:
-    """Solve many problems of one shape together, which on a GPU is cheaper than one after the other.
+    """Solve many problems of one shape together, which is faster on a GPU than solving them in turn.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def align_batch(
     Returns
     -------
     tuple of Alignment
-        One a problem.
+        One per problem.
     """
     require_batch(anchor_representations)
     n_problems, *shape = anchor_representations.shape

@@ -1,15 +1,15 @@
-"""The Procrustes objective for the optimiser on O(d)^p: −tr(Rᵀ G R), its curvature, and when it has converged.
+"""The Procrustes objective −tr(Rᵀ G R) on O(d)^p, its preconditioner and its stopping rule.
 
 Legend: M_i = R_iᵀ (GR)_i, P_i = M_i + M_iᵀ; R_i ← R_i exp(Ω_i) a step, Ω_i skew. The gradient of the objective is Mᵀ − M,
 and tr(Rᵀ G R) the trace of M.
 
 An evaluation costs one product with D and one with Dᵀ, the same as an iteration of the power method, plus a few d × d
-products a participant; no decomposition. Directions are computed in float32 throughout, since they only propose; maps and
-values are in the precision of the problem.
+products per participant, without any decomposition. Directions are always computed in float32, since a step is checked
+before it is accepted; maps and values are in the precision of the problem.
 
 Near an optimum the Hessian acts on participant i's direction Ω mostly as (P Ω + Ω P)/2; the coupling between participants
-is the smaller rest. P^(1/2) Ω P^(1/2) is close to that, and its inverse, the preconditioner, is two products a block. It is
-the curvature that the power method's polar step uses, so what is left for L-BFGS to learn is the coupling.
+is smaller. P^(1/2) Ω P^(1/2) is close to that, and its inverse, the preconditioner, takes two products per block. It is the
+curvature that the power method's polar step uses, so L-BFGS only has to learn the coupling.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from mooring.geometry.riemannian_lbfgs import Evaluation, Mask, Points, Riemanni
 from mooring.typing import Array
 
 _SHIFTS = (0.05, 0.5, 2.0)
-_DRIFT = 30  # units of rounding by which maps may be off O(d) between exact steps
+_DRIFT = 30  # multiples of the machine precision by which maps may deviate from O(d) between exact steps
 _REFRESH_AT = frozenset({12, 48, 192})
 _MEMORY_SIZE = 7
-_SMALLEST_MEMORY = 2**25  # numbers: the memory may always take this much, and otherwise as much as the data
-_SADDLE_GAP = 1.0  # a single direction that points the wrong way makes a gap of two
+_SMALLEST_MEMORY = 2**25  # numbers that the memory may always hold; beyond that, as many as the data have
+_SADDLE_GAP = 1.0  # one direction of the wrong sign makes a gap of two
 
 
 @dataclass(frozen=True, eq=False)
 class TraceObjective:
-    """−tr(Rᵀ G R) of every problem of a batch, as `RiemannianLBFGS` needs it; a point is (maps,)."""
+    """The objective −tr(Rᵀ G R) of every problem of a batch, for `RiemannianLBFGS`; a point is (maps,)."""
 
     problem: ProcrustesProblem
 
     def evaluate(self, points: Points) -> Evaluation:
-        """Values and gradients; the extra array is M."""
+        """Return values and gradients; the extra array is M."""
         (maps,) = points
         xp = namespace_of(maps)
         M = transpose(maps) @ self.problem.pulled_back(self.problem.weighted_sum(maps))
@@ -58,32 +58,32 @@ class TraceObjective:
         return Evaluation(-xp.sum(xp.linalg.diagonal(M), axis=(-2, -1)), self._flat(gradient), (M,))
 
     def curvature(self, evaluation: Evaluation) -> Array:
-        """P^(−1/2) in float32, or one over the root of the mean eigenvalue where P is far from positive definite."""
+        """Return P^(−1/2) in float32, or a multiple of the identity if P is far from positive definite."""
         (M,) = evaluation.extra
         xp = namespace_of(M)
         P = xp.astype(M + transpose(M), xp.float32, copy=False)
         mean = xp.mean(xp.linalg.diagonal(P), axis=-1)[..., None, None]
         mean = xp.clip(mean, min=float(xp.finfo(P.dtype).tiny))
-        # The shift keeps soft directions from being trusted too far, and P definite while the maps are still rough.
+        # The shift limits steps along directions of little curvature and keeps P definite while the maps are rough.
         candidates = (inverse_square_root(P + shift * mean * identity_like(P)) for shift in _SHIFTS)
         root = next((root for root in candidates if root is not None), None)
         return xp.broadcast_to(identity_like(P), P.shape) / xp.sqrt(mean) if root is None else root
 
     def precondition(self, curvature: Array, tangents: Array) -> Array:
-        """P^(−1/2) Ω P^(−1/2), roughly: a direction is only proposed."""
+        """Return P^(−1/2) Ω P^(−1/2), in reduced precision, since a direction is only a proposal."""
         with coarse_products(tangents):
             return self._flat(blockwise(lambda root, turns: root @ turns @ root, curvature, self._turns(tangents)))
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """R exp(Ω), to third order."""
+        """Return R exp(Ω), to third order; orthogonal to rounding if `exactly`, else within a small drift."""
         (maps,) = points
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
         return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)
 
     def limit_turns(self, tangents: Array, largest: Array) -> Array:
-        """Shorten each participant's turn by itself: the light ones' may be far off, and should not hold up the others'.
+        """Shorten each participant's turn separately, so that a poor step of one does not shorten those of others.
 
-        A turn's size is the root mean square norm of its rows.
+        The size of a turn is the root mean square norm of its rows.
         """
         xp = namespace_of(tangents)
         p, d = self.problem.n_participants, self.problem.n_components
@@ -93,7 +93,7 @@ class TraceObjective:
         return self._flat(turns)
 
     def select(self, problems: npt.NDArray[np.intp]) -> TraceObjective:
-        """The objective of some problems only."""
+        """Return the objective of some of the problems."""
         return TraceObjective(self.problem.select(indices_beside(problems, self.problem.blocks)))
 
     def _turns(self, tangents: Array) -> Array:
@@ -106,12 +106,14 @@ class TraceObjective:
 
 
 class FixedPointGap:
-    """Stop when the fixed-point gap ‖Π(GR) − R‖_F, the size of the step the power method would take, is small.
+    """Stops when the fixed-point gap ‖Π(GR) − R‖_F, the length of the power method's next step, is at most the tolerance.
+
+    If `roughly`, an estimate of the gap decides, and the gap itself is not computed.
 
     Attributes
     ----------
     gap : numpy.ndarray of shape (n_problems,)
-        The gap of the problems that converged; not a number for the others, and in a rough run.
+        The gap of the problems that converged; NaN for the others, and in a rough run.
     """
 
     def __init__(self, n_problems: int, *, tolerance: float, roughly: bool = False) -> None:
@@ -120,32 +122,32 @@ class FixedPointGap:
         self._tolerance, self._roughly = tolerance, roughly
 
     def __call__(self, optimiser: RiemannianLBFGS) -> Mask:
-        """Say which problems have converged; move those that rest on a saddle off it."""
-        # The preconditioned gradient is about the power method's step and costs nothing; the step itself decides.
+        """Return which problems have converged; problems at a saddle point are moved away from it."""
+        # The preconditioned gradient, which is available anyway, estimates the power method's step; the step decides.
         estimate = to_numpy(norms(optimiser.preconditioned)).astype(np.float64)
         problems = optimiser.problems
         likely = np.asarray(self._misjudgement[problems] * estimate <= self._tolerance)
         if self._roughly or not likely.any():
             return likely
-        rest = polar_factor(optimiser.evaluation.extra[0])
-        rest -= identity_like(rest)
-        found = to_numpy(norms(TraceObjective._flat(rest))).astype(np.float64)
-        astray = likely & (found > max(_SADDLE_GAP, 10 * self._tolerance))
+        step = polar_factor(optimiser.evaluation.extra[0])
+        step -= identity_like(step)
+        gaps = to_numpy(norms(TraceObjective._flat(step))).astype(np.float64)
+        astray = likely & (gaps > max(_SADDLE_GAP, 10 * self._tolerance))
         if astray.any():
-            # The gradient vanishes, yet some direction points the wrong way: the power method's step turns it round.
+            # The gradient vanishes although a direction has the wrong sign: the power method's step corrects it.
             (maps,) = optimiser.points
-            optimiser.relocate(astray, (_on_the_group(maps + maps @ rest),))
-        ratio = np.maximum(found / np.maximum(estimate, self._tolerance * 1e-3), 1.0)
+            optimiser.relocate(astray, (_on_the_group(maps + maps @ step),))
+        ratio = np.maximum(gaps / np.maximum(estimate, self._tolerance * 1e-3), 1.0)
         self._misjudgement[problems] = np.where(likely & ~astray, ratio, self._misjudgement[problems])
-        likely &= found <= self._tolerance
-        self.gap[problems] = np.where(likely, found, np.nan)
+        likely &= gaps <= self._tolerance
+        self.gap[problems] = np.where(likely, gaps, np.nan)
         return likely
 
 
 def trace_optimiser(
     problem: ProcrustesProblem, maps: Array, *, iterations: npt.NDArray[np.int64] | None = None
 ) -> RiemannianLBFGS:
-    """Return an optimiser of tr(Rᵀ G R) from these maps, in the precision of the problem."""
+    """Return an optimiser of tr(Rᵀ G R) that starts at these maps; `iterations` counts steps already taken."""
     n, p, d, _ = maps.shape
     affordable = max(math.prod(problem.blocks.shape), _SMALLEST_MEMORY * n) // (n * p * d * d)
     return RiemannianLBFGS(
@@ -158,7 +160,7 @@ def trace_optimiser(
 
 
 def change_precision(optimiser: RiemannianLBFGS, problem: ProcrustesProblem) -> None:
-    """Go on with the same problems in another precision."""
+    """Continue with the same problems in the precision of `problem`."""
     (maps,) = optimiser.points
     maps = _on_the_group(namespace_of(maps).astype(maps, problem.blocks.dtype))
     optimiser.replace_objective(TraceObjective(problem), (maps,))

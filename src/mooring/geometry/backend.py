@@ -1,7 +1,7 @@
-"""NumPy or torch (CPU or CUDA) behind the array API standard.
+"""Functions that work on NumPy and torch arrays (CPU or CUDA) alike.
 
-The mathematics is written once, against the namespace of the arrays it is given. This file holds the few things the
-standard leaves out: moving data between libraries, and a Cholesky test that answers instead of raising.
+The mathematics is written once, against the array API standard. This module adds what the standard lacks: moving data
+between libraries and devices, fused products, recorded GPU iterations, and a Cholesky test that does not raise.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NUMBERS_ON_GPU = 2**26
 _WITH_FLOAT64_TENSOR_CORES = ((8, 0), (9, 0))
 
 
-_NAMESPACES: dict[type, Namespace] = {}  # those found so far: an iteration asks a hundred times
+_NAMESPACES: dict[type, Namespace] = {}  # a cache: an iteration looks its namespace up a hundred times
 
 
 class _Recordings(threading.local):
-    """The stream, and the first one, of this thread's recordings on each device.
+    """The CUDA stream and the first recording of this thread, for each device.
 
-    They share the stream and, as long as the first one lives, their memory: only one of them runs at a time.
+    Recordings of a thread share the stream and the memory of the first one, because only one of them runs at a time.
     """
 
     def __init__(self) -> None:
@@ -46,21 +46,21 @@ _RECORDINGS = _Recordings()
 
 
 def namespace_of(*arrays: Array) -> Namespace:
-    """Return the array namespace that all `arrays` share, or say that they do not share one."""
+    """Return the array namespace that all `arrays` share, or raise an `InputError` if they come from several libraries."""
     kind = type(arrays[0])
     alike = all(type(array) is kind for array in arrays)
     if alike and kind in _NAMESPACES:
         return _NAMESPACES[kind]
     try:
-        found = array_api_compat.array_namespace(*arrays)
+        namespace = array_api_compat.array_namespace(*arrays)
     except TypeError:
         kinds = ", ".join(sorted({f"{type(array).__module__}.{type(array).__name__}" for array in arrays}))
-        expected, got = "all of one array library (NumPy or torch)", kinds
+        expected, got = "from one array library (NumPy or torch)", kinds
         cure = "Convert them first, for instance with numpy.asarray or torch.as_tensor."
         raise InputError("the arrays of one call", expected=expected, got=got, cure=cure) from None
     if alike:
-        _NAMESPACES[kind] = found
-    return found
+        _NAMESPACES[kind] = namespace
+    return namespace
 
 
 def device_of(array: Array) -> Any:
@@ -69,7 +69,7 @@ def device_of(array: Array) -> Any:
 
 
 def as_float64(array: Array) -> Array:
-    """Return `array` in float64; lists and integer arrays are welcome."""
+    """Return `array` in float64. Lists and integer arrays are accepted."""
     if not array_api_compat.is_array_api_obj(array):
         return np.asarray(array, dtype=np.float64)
     xp = namespace_of(array)
@@ -77,7 +77,7 @@ def as_float64(array: Array) -> Array:
 
 
 def to_numpy(array: Array) -> npt.NDArray[Any]:
-    """Return `array` as a NumPy array, brought over from its device if need be."""
+    """Return `array` as a NumPy array, copied from its device if necessary."""
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu())
     return np.asarray(array)
@@ -110,9 +110,9 @@ def identity_like(matrices: Array) -> Array:
 
 
 def blockwise(function: Callable[..., Array], *stacks: Array) -> Array:
-    """Apply a function of matrices to stacks of them, a few at a time.
+    """Apply a function of matrices to stacks of matrices, a few at a time.
 
-    Whatever the function allocates on its way then stays small, and on a CPU in the cache.
+    Temporary arrays then stay small; on a CPU they fit into the cache.
     """
     xp = namespace_of(*stacks)
     *leading, n_rows, n_columns = stacks[0].shape
@@ -130,7 +130,7 @@ def blockwise(function: Callable[..., Array], *stacks: Array) -> Array:
 def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.0, scale: float = 1.0) -> Array:
     """Return weight · addend + scale · left @ right, for stacks of square matrices of one shape.
 
-    Torch does that in the product itself; the sum would otherwise move as many bytes through a GPU's memory again.
+    Torch computes this in one fused product, which saves a second pass over a GPU's memory.
     """
     if not array_api_compat.is_torch_array(left):
         return weight * addend + scale * (left @ right)
@@ -141,20 +141,20 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
 
 
 def overwrite(target: Array, values: Array, chosen: Array) -> None:
-    """Replace the chosen numbers of an array by others, in place."""
+    """Replace entries of an array in place; `chosen` masks its leading axes, and `values` broadcast to its shape."""
     chosen = chosen.reshape(*chosen.shape, *[1] * (target.ndim - chosen.ndim))
     if type(target) is not np.ndarray:
         import torch
 
         torch.where(chosen, values, target, out=target)
     elif chosen.size < target.size and chosen.all():
-        target[...] = values  # quicker than with a mask
+        target[...] = values  # faster than with a mask
     else:
         np.copyto(target, values, where=chosen)
 
 
 def cholesky(matrices: Array) -> Array:
-    """Cholesky factors. Torch does not wait for a GPU to say whether there are any, and gives NaN where there are none."""
+    """Return Cholesky factors. On torch, matrices without one give NaN, so that the host need not wait for a GPU."""
     if not array_api_compat.is_torch_array(matrices):
         return np.linalg.cholesky(matrices)
     import torch
@@ -164,7 +164,7 @@ def cholesky(matrices: Array) -> Array:
 
 
 def solve(matrices: Array, right: Array) -> Array:
-    """Solutions of linear systems that are known to be regular, without waiting for a GPU."""
+    """Return the solutions of linear systems that are known to be regular, without waiting for a GPU."""
     if not array_api_compat.is_torch_array(matrices):
         return np.linalg.solve(matrices, right)
     import torch
@@ -173,7 +173,7 @@ def solve(matrices: Array, right: Array) -> Array:
 
 
 def has_fast_float64(array: Array) -> bool:
-    """Whether the array is on a GPU that multiplies float64 matrices as fast as float32 ones (A100, H100, H200)."""
+    """Return whether the array is on a GPU that multiplies float64 matrices as fast as float32 ones (A100, H100, H200)."""
     if not is_on_gpu(array):
         return False
     import torch
@@ -182,9 +182,10 @@ def has_fast_float64(array: Array) -> bool:
 
 
 def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | None:
-    """Record what a function does on a GPU, to arrays that it changes in place, and return what repeats it.
+    """Record the GPU work of a function that changes arrays in place, and return a function that repeats it.
 
-    A repetition launches all kernels at once, without Python. The function is not run. None where it cannot be recorded.
+    A repetition launches all kernels at once, without Python. Recording does not run the function. Returns None if the
+    function cannot be recorded.
     """
     import torch
 
@@ -195,9 +196,9 @@ def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | N
         stream, first = _RECORDINGS.first[device]
         try:
             return _recorded(function, stream, pool=first.pool()).replay  # type: ignore[no-any-return]
-        except RuntimeError:  # it waits for the GPU, or memory runs out, of which less can be freed meanwhile
+        except RuntimeError:  # the function waits for the GPU, or memory ran out: a recording can free less of it
             del _RECORDINGS.first[device]
-            with suppress(RuntimeError, AttributeError):  # where torch has not left the pool itself
+            with suppress(RuntimeError, AttributeError):  # torch may have released the pool already
                 torch._C._cuda_endAllocateToPool(device.index, first.pool())
                 torch._C._cuda_releasePool(device.index, first.pool())
         return None
@@ -220,7 +221,7 @@ def _recorded(function: Callable[[], object], stream: Any, *, pool: Any = None) 
 
 @contextmanager
 def coarse_products(array: Array) -> Iterator[None]:
-    """Let a GPU round the factors of float32 products to eleven bits, which makes them twice as fast."""
+    """Let a GPU round the factors of float32 products to eleven bits (TF32), which is twice as fast."""
     if not is_on_gpu(array):
         yield
         return
@@ -235,7 +236,7 @@ def coarse_products(array: Array) -> Iterator[None]:
 
 
 def vector_norms(vectors: Array) -> Array:
-    """Euclidean norms along the last axis, in one pass and without a temporary."""
+    """Return Euclidean norms along the last axis, in one pass and without a temporary array."""
     xp = namespace_of(vectors)
     if array_api_compat.is_torch_array(vectors):
         return xp.linalg.vector_norm(vectors, axis=-1)
@@ -243,34 +244,34 @@ def vector_norms(vectors: Array) -> Array:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error is, or was raised because of, a lack of memory: the host's or a GPU's.
+    """Return whether an error was caused by a lack of memory, on the host or on a GPU.
 
     Examples
     --------
     >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(ValueError("out of memory"))
     (True, False)
     """
-    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
-    if said or isinstance(error, MemoryError):
+    names_memory = isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
+    if names_memory or isinstance(error, MemoryError):
         return True
-    before = error.__cause__ or error.__context__  # ending a recording on a GPU may fail in turn
-    return before is not None and is_out_of_memory(before)
+    earlier = error.__cause__ or error.__context__  # ending a recording on a GPU may raise a second error
+    return earlier is not None and is_out_of_memory(earlier)
 
 
 def is_on_gpu(array: Array) -> bool:
-    """Whether reading a number of the array would wait for a GPU."""
+    """Return whether the array is on a GPU, so that reading a number of it would wait."""
     return bool(array_api_compat.is_torch_array(array) and array.is_cuda)
 
 
-def require_finite(what: str, values: Array, *, cure: str = "Look for a failed computation upstream.") -> None:
-    """Refuse an array that holds NaN or Inf; `what` and `cure` are the error's."""
+def require_finite(what: str, values: Array, *, cure: str = "Check the computation that produced it.") -> None:
+    """Raise an `InputError` about `what` if the array holds NaN or Inf."""
     xp = namespace_of(values)
     if not bool(xp.all(xp.isfinite(values))):
         raise InputError(what, expected="finite", got="NaN or Inf", cure=cure)
 
 
 def are_positive_definite(matrices: Array) -> npt.NDArray[np.bool_]:
-    """Say of each symmetric matrix in a batch whether its Cholesky factorisation exists."""
+    """Return, for each symmetric matrix of a batch, whether its Cholesky factorisation exists."""
     if array_api_compat.is_torch_array(matrices):
         import torch
 

@@ -7,8 +7,8 @@ remembered s, y, u as columns; γ = sᵀy / yᵀu of the newest pair; R_ij = s_i
 
 R is triangular in the order of time: a new pair adds a column to R⁻¹, and the oldest one takes its row and column with it,
 so no system is ever solved. Sᵀg and Uᵀg follow from Sᵀy and Uᵀy. An iteration takes two passes over the memory, whatever
-its length. Small arrays may be on the device of the vectors, where nothing waits for it, or on the host, which is quicker
-at them where it is waited for anyway.
+its length. Small arrays are on the device of the vectors, so that the host need not wait for it, or on the host, which is
+faster if it waits anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ _SMALLEST_CURVATURE = 1e-8  # sᵀy / sᵀs
 
 
 class InverseHessian:
-    """The last few pairs of every problem, each in a ring of its own; the slot to be written next holds none."""
+    """The remembered pairs (s, y) of every problem of a batch.
+
+    Each problem has a ring buffer of `size` pairs and one free slot, which the next pair is written to. Small arrays are
+    made on the library and device of `beside`.
+    """
 
     _arrays = ("_vectors", "_along", "_inverse", "_images", "_curvatures", "_scale", "_next")
 
@@ -52,11 +56,11 @@ class InverseHessian:
         self._scale[...] = namespace_of(problems).where(problems, 1.0, self._scale)
 
     def meet(self, gradient: Array) -> None:
-        """Take the gradient of another point, or in another precision."""
+        """Recompute Sᵀg and Uᵀg for the gradient of a new point or precision."""
         self._along[...] = self._products_with(gradient)
 
     def direction(self, preconditioned: Array, share: Array) -> Array:
-        """−H g, times a share for each problem, given H₀ g."""
+        """Return −H g, times a share for each problem, given H₀ g."""
         xp = namespace_of(self._scale)
         gamma = self._scale[:, None, None]
         a = self._inverse @ self._along[:, 0, :, None]
@@ -68,7 +72,11 @@ class InverseHessian:
         return remembered
 
     def add(self, step: Array, change: Array, image: Array, *, slopes: Array, accepted: Array) -> Array:
-        """Remember the pairs of steps that were accepted and have positive curvature; return the norms of steps."""
+        """Remember pairs and return the norms of the steps.
+
+        `step`, `change` and `image` are s, y and u, of shape (n_problems, length); `slopes` holds sᵀg and uᵀg at the point
+        before the step. Only accepted steps of positive curvature are remembered.
+        """
         xp, slot = namespace_of(self._scale), indices_beside(self._next, step)
         self._vectors[self._each, slot, ...] = step
         self._vectors[self._each, self._slots + slot, ...] = image
@@ -94,7 +102,7 @@ class InverseHessian:
         return lengths
 
     def select(self, problems: npt.NDArray[np.intp]) -> InverseHessian:
-        """That of some problems only."""
+        """Return the memory of some problems."""
         part = object.__new__(InverseHessian)
         part._slots = self._slots
         for name in self._arrays:
@@ -104,11 +112,11 @@ class InverseHessian:
         return part
 
     def merge(self, problems: npt.NDArray[np.intp], part: InverseHessian) -> None:
-        """Take back what `select` gave."""
+        """Write the memory of some problems, made by `select`, back into this one."""
         for name in self._arrays:
             array = getattr(self, name)
             array[indices_beside(problems, array), ...] = getattr(part, name)
 
     def _products_with(self, tangents: Array) -> Array:
-        """Sᵀ and Uᵀ times tangents, of shape (n_problems, 2, slots)."""
+        """Return Sᵀ and Uᵀ times the tangents, of shape (n_problems, 2, slots)."""
         return like((self._vectors @ tangents[:, :, None]).reshape(self._along.shape), self._along)

@@ -1,9 +1,9 @@
-"""The orthogonal group O(d): sampling it, measuring the distance to it, projecting onto it.
+"""Sampling from, distance to and projection onto the orthogonal group O(d).
 
 Legend: M a square matrix, Π(M) = U Vᵀ its polar factor (eq. orthogonal_polar_projection), σ a singular value.
 
-Both iterations here (Newton–Schulz for the polar factor, its coupled form for the inverse square root) consist of
-matrix products alone, so whole batches run at the speed of the product, on CPU and GPU alike.
+Both iterations here (Newton–Schulz for the polar factor, its coupled form for the inverse square root) consist of matrix
+products only, so batches run at the speed of the matrix product on CPU and GPU.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from mooring.typing import Array
 
 _MAX_SCHULZ_STEPS = 40
 _PRECONDITIONER_ACCURACY = 1e-2
-# x ↦ a x + b x³ + c x⁵, each the nearest to one, over the interval where the step before leaves [0.03, 1]; together they
-# take it to [0.96, 1.04], and smaller values up by a factor of 44. No value is lost: all three are positive there.
+# x ↦ a x + b x³ + c x⁵: each polynomial is closest to one over the interval to which its predecessors map [0.03, 1].
+# Together they map [0.03, 1] into [0.96, 1.04] and raise smaller values by a factor of 44. All three are positive there, so
+# no singular value is lost.
 _STEEP_STEPS = ((7.3625, -20.7434, 15.1606), (2.9175, -2.1824, 0.4755), (2.0463, -1.4295, 0.3934))
 _STEEP_GAP = 4.0
 
@@ -53,7 +54,8 @@ def sample_orthogonal(
 
     Notes
     -----
-    QR of a Gaussian matrix, with the signs of R's diagonal moved into Q; without that step QR favours some orientations.
+    The draw is the Q factor of a Gaussian matrix, with the signs of R's diagonal moved into Q. Without that step some
+    orientations would be more likely than others.
 
     Examples
     --------
@@ -67,9 +69,9 @@ def sample_orthogonal(
 
 
 def orthogonal_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Turn standard normal matrices of shape (..., m, d), m at least d, into orthonormal columns without a bias.
+    """Return uniformly distributed matrices with orthonormal columns, from standard normal ones of shape (..., m ≥ d, d).
 
-    QR with the signs of R's diagonal moved into Q: for square matrices that is the Haar measure on O(d).
+    They are the Q factors with the signs of R's diagonal moved into Q. Square ones follow the Haar measure on O(d).
     """
     Q, R = np.linalg.qr(gaussian)
     signs = np.where(np.diagonal(R, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
@@ -77,7 +79,7 @@ def orthogonal_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[n
 
 
 def require_components(n_components: int) -> None:
-    """Refuse a dimension below one."""
+    """Raise an `InputError` for a dimension below one."""
     if n_components < 1:
         raise InputError(
             "n_components", expected="at least 1", got=str(n_components), cure="Ask for one component or more."
@@ -91,30 +93,34 @@ def orthogonality_defect(matrices: Array) -> float:
 
 
 def polar_factor(matrices: Array) -> Array:
-    """Project each matrix of a batch onto O(d): the nearest orthogonal matrix, Π(M) = U Vᵀ.
+    """Return the nearest orthogonal matrix, Π(M) = U Vᵀ, of each matrix of a batch.
 
-    Newton–Schulz, and a full SVD for the rare blocks so close to singular that it has not settled. For a singular M any
-    factor of a full SVD is a nearest one, as the paper allows.
+    The iteration is Newton–Schulz. Matrices so close to singular that it does not converge get a full SVD. For a singular M
+    the nearest matrix is not unique, and the SVD gives one of them, as the paper allows.
     """
     return blockwise(_polar_factors, matrices)
 
 
 def svd_polar_factor(matrices: Array) -> Array:
-    """Project onto O(d) through the singular value decomposition, as the paper writes it."""
+    """Return the nearest orthogonal matrices through the singular value decomposition, as the paper writes it."""
     U, _, Vt = namespace_of(matrices).linalg.svd(matrices, full_matrices=True)
     return U @ Vt
 
 
 def reorthogonalise(matrices: Array, *, tolerance: float) -> Array:
-    """Bring nearly orthogonal matrices back onto O(d): Newton–Schulz without scaling.
+    """Return nearly orthogonal matrices projected onto O(d) by Newton–Schulz without scaling.
 
-    Each step squares the defect, so one or two steps are enough for what a retraction leaves behind.
+    Each step squares the defect, so one or two steps suffice after a retraction.
     """
     return blockwise(lambda block: _reorthogonalise(block, tolerance), matrices)
 
 
 def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
-    """Move orthogonal maps along skew turns: R exp(Ω), to third order in Ω."""
+    """Return R exp(Ω), to third order in Ω, for orthogonal maps R and skew turns Ω of shape (..., d, d).
+
+    The result has the precision of the maps. I + Ω + Ω²/2 deviates from orthogonality by Ω⁴/4. Where that is below the
+    tolerance, the result is projected back onto O(d) only if `exactly`; on a GPU it always is, which avoids waiting.
+    """
 
     def moved(maps: Array, turns: Array) -> Array:
         xp = namespace_of(maps)
@@ -122,8 +128,8 @@ def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Ar
             return _retract_unwatched(maps, turns)
         square = turns @ turns
         result = maps + maps @ xp.astype(turns + 0.5 * square, maps.dtype)
-        # The Frobenius norm of Ω², over √d, is the root mean square of the squared angles; four times that is a usual
-        # maximum. Where it is not, the maps are off by a little until they are next brought back.
+        # ‖Ω²‖_F / √d is the root mean square of the squared angles, and the maximum is usually below four times that.
+        # If it is not, the maps deviate slightly from O(d) until the next exact retraction.
         largest_square = 4 * float(xp.max(_frobenius(square))) / math.sqrt(maps.shape[-1])
         if not exactly and largest_square * largest_square / 4 <= tolerance:
             return result
@@ -133,9 +139,9 @@ def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Ar
 
 
 def _retract_unwatched(maps: Array, turns: Array) -> Array:
-    """R (I + Ω) and one Newton–Schulz step, without waiting for the GPU; NaN where that step would not be enough.
+    """Return R (I + Ω) after one Newton–Schulz step, without waiting for the GPU; NaN if one step is not enough.
 
-    That is R exp(Ω) to second order, and shorter than orthogonal by ¾ Ω⁴, which the next step takes away.
+    This is R exp(Ω) to second order. It deviates from orthogonality by ¾ Ω⁴, which the next step removes.
     """
     xp = namespace_of(maps)
     moved = multiply_add(maps, maps, xp.astype(turns, maps.dtype, copy=False))
@@ -146,7 +152,7 @@ def _retract_unwatched(maps: Array, turns: Array) -> Array:
 
 
 def cayley(turns: Array) -> Array:
-    """Orthogonal matrices (I − Ω/2)⁻¹ (I + Ω/2) of skew turns: exp(Ω) to second order, and orthogonal to rounding."""
+    """Return (I − Ω/2)⁻¹ (I + Ω/2) for skew Ω: exp(Ω) to second order, and orthogonal to rounding."""
     identity = identity_like(turns)
     return solve(identity - 0.5 * turns, identity + 0.5 * turns)
 
@@ -155,7 +161,7 @@ def _reorthogonalise(matrices: Array, tolerance: float) -> Array:
     xp = namespace_of(matrices)
     for _ in range(_MAX_SCHULZ_STEPS):
         defect = transpose(matrices) @ matrices - identity_like(matrices)
-        size = float(xp.max(_frobenius(defect)))  # a bound on the largest eigenvalue, which must stay below two
+        size = float(xp.max(_frobenius(defect)))  # bounds the largest eigenvalue, which must be below two
         if not size < 1.0:
             return _polar_factors(matrices)
         matrices = matrices - 0.5 * (matrices @ defect)
@@ -165,9 +171,9 @@ def _reorthogonalise(matrices: Array, tolerance: float) -> Array:
 
 
 def inverse_square_root(matrices: Array) -> Array | None:
-    """Return P^(−1/2) for a batch of symmetric positive definite P, to about two digits; None if one is not.
+    """Return P^(−1/2) for a batch of symmetric matrices P, to about two digits; None if one is not positive definite.
 
-    Meant for preconditioners, where two digits are plenty: coupled Newton–Schulz on P / s with s ≥ λ_max(P), after a few
+    Two digits suffice for a preconditioner. The iteration is coupled Newton–Schulz on P / s with s ≥ λ_max(P), after a few
     steeper steps.
     """
     xp = namespace_of(matrices)
@@ -181,7 +187,7 @@ def inverse_square_root(matrices: Array) -> Array | None:
         product = Z @ Y if step else Y
         gap = identity - product
         size = float(xp.max(xp.abs(gap)))
-        # The eigenvalues of P / s lie in (0, 1], and so do those of every gap, but between steep steps, which overshoot.
+        # The eigenvalues of P / s and of every gap lie in (0, 1], except between steep steps, which overshoot.
         if not size < (_STEEP_GAP if 0 < step < len(_STEEP_STEPS) else 1.0 + 1e-3):
             return None
         if size < _PRECONDITIONER_ACCURACY:
@@ -198,7 +204,7 @@ def inverse_square_root(matrices: Array) -> Array | None:
 def _polar_factors(matrices: Array) -> Array:
     xp = namespace_of(matrices)
     largest = xp.max(xp.abs(matrices), axis=(-2, -1), keepdims=True)
-    matrices = matrices / xp.where(largest > 0, largest, xp.ones_like(largest))  # fourth powers must not overflow
+    matrices = matrices / xp.where(largest > 0, largest, xp.ones_like(largest))  # avoids overflow of fourth powers
     X, settled = _schulz_polar(matrices)
     if bool(xp.all(settled)):
         return X
@@ -207,10 +213,10 @@ def _polar_factors(matrices: Array) -> Array:
 
 
 def _schulz_polar(matrices: Array) -> tuple[Array, Array]:
-    """Newton–Schulz of fifth order after a few steeper steps, and for each matrix whether it settled."""
+    """Return polar factors by fifth-order Newton–Schulz after a few steeper steps, and whether each one converged."""
     xp = namespace_of(matrices)
     identity = identity_like(matrices)
-    # A step leaves singular values off by 5/16 of the gap's cube, and the Frobenius norm bounds the gap's eigenvalues.
+    # After a step singular values deviate by 5/16 of the gap cubed; the Frobenius norm bounds the gap's eigenvalues.
     settled_at = (3 * float(xp.finfo(matrices.dtype).eps)) ** (1 / 3)
     X, gram, square = _within_unit_ball(matrices)
     for step, (a, b, c) in enumerate(_STEEP_STEPS):
@@ -228,9 +234,9 @@ def _schulz_polar(matrices: Array) -> tuple[Array, Array]:
 
 
 def _within_unit_ball(matrices: Array) -> tuple[Array, Array, Array]:
-    """Scale so that no singular value is above one; also return the Gram matrix of the result, and its square.
+    """Return matrices scaled so that no singular value exceeds one, their Gram matrices, and the squares of those.
 
-    The Schatten-8 norm bounds σ_max from above by at most d^(1/8), and costs nothing: the two products are needed anyway.
+    The scale is the Schatten-8 norm, which exceeds σ_max by a factor of at most d^(1/8). It needs no further products.
     """
     xp = namespace_of(matrices)
     gram = transpose(matrices) @ matrices

@@ -2,13 +2,13 @@
 
 Legend: g the gradient, H₀ the preconditioner and H the approximate inverse Hessian at a point; s a step.
 
-Tangent vectors are elements of the Lie algebra, written as one flat vector a problem, so that vectors of different points
-live in one linear space and need no transport. Each problem accepts or shortens its own step and stops by itself: in a
-batch it goes the way it would go alone.
+Tangent vectors are elements of the Lie algebra, written as one flat vector per problem, so that vectors of different points
+live in one linear space and need no transport. Each problem accepts or shortens its own step and stops by itself: its
+iterates are the same in a batch as alone.
 
-An iteration decides by masks and changes arrays in place, so that a GPU need not be waited for: there the host looks only
-every few iterations whether problems have stopped, and lets the GPU repeat a recorded iteration. An iteration that cannot
-be recorded, since a library waits for the GPU in it, is launched as usual.
+An iteration uses masks and changes arrays in place, so that the host need not wait for a GPU. On a GPU an iteration is
+recorded once and repeated, and the host checks only every few iterations which problems have stopped. An iteration that
+cannot be recorded, because a library waits for the GPU in it, is launched as usual.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from mooring.geometry.inverse_hessian import InverseHessian
 from mooring.typing import Array
 
 Points: TypeAlias = tuple[Array, ...]
-"""A point of every problem: arrays whose first axis counts problems."""
+"""One point for every problem: arrays whose first axis counts problems."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_LARGEST_TURN = 0.5  # about the radians that one step may turn
+_LARGEST_TURN = 0.5  # largest rotation of one step, in radians (approximately)
 _SUFFICIENT_DECREASE = 1e-4  # Armijo's constant
-_ROUNDING = 30  # units of rounding by which a value may seem to rise
+_ROUNDING = 30  # multiples of the machine precision by which rounding may raise a value
 _SHRINK = 0.5
-_SMALLEST_SHARE = 1e-4  # of a step, below which a problem has stalled
-_EXACTLY_EVERY = 8  # iterations: rounding makes orthogonal matrices drift off the group, slowly
-_WORTH_SPLITTING = 0.6  # share of running problems at which the others are left out
-_UNWATCHED = 4  # iterations that a GPU does before the host looks, and an eighth of those done in all
+_SMALLEST_SHARE = 1e-4  # share of the full step below which a problem counts as stalled
+_EXACTLY_EVERY = 8  # iterations between exact retractions: rounding slowly moves matrices off the group
+_WORTH_SPLITTING = 0.6  # share of running problems at or below which they continue as a smaller batch
+_UNWATCHED = 4  # GPU iterations between two checks by the host; an eighth of all iterations so far is added
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What an objective says of a point of every problem."""
+    """Values and gradients of an objective at one point per problem."""
 
     value: Array
-    """Of shape (n_problems,)."""
+    """Objective values, of shape (n_problems,)."""
     gradient: Array
-    """Of shape (n_problems, size): in the Lie algebra. Its precision is the one that directions are computed in."""
+    """Gradients in the Lie algebra, of shape (n_problems, size). Directions are computed in their precision."""
     extra: tuple[Array, ...] = ()
-    """Whatever the objective's `curvature` or a stopping rule needs of this point."""
+    """Further arrays at this point that the objective's `curvature` or a stopping rule needs."""
 
 
 class Objective(Protocol):
@@ -66,36 +66,40 @@ class Objective(Protocol):
         """Return values and gradients."""
 
     def curvature(self, evaluation: Evaluation) -> Array:
-        """Return what `precondition` needs, computed at a point; the first axis counts problems."""
+        """Return the array that `precondition` uses, computed at a point. Its first axis counts problems."""
 
     def precondition(self, curvature: Array, tangents: Array) -> Array:
-        """Return H₀ applied to tangent vectors: linear, symmetric, positive definite."""
+        """Return H₀ applied to tangent vectors. H₀ must be linear, symmetric and positive definite."""
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Move points along tangent vectors, staying on the group to rounding if `exactly`, nearly otherwise."""
+        """Return the points moved along tangent vectors; on the group to rounding if `exactly`, else nearly."""
 
     def limit_turns(self, tangents: Array, largest: Array) -> Array:
-        """Shorten each problem's tangent vector, by parts that `precondition` keeps apart, to about `largest` radians."""
+        """Return tangent vectors whose independently preconditioned parts turn by at most about `largest` radians."""
 
     def select(self, problems: npt.NDArray[np.intp]) -> Self:
         """Return the objective of some problems only."""
 
 
 StoppingRule: TypeAlias = "Callable[[RiemannianLBFGS], Mask]"
-"""Given the optimiser, says which of its present problems have converged."""
+"""Returns, given the optimiser, which of its present problems have converged."""
 
 
 class RiemannianLBFGS:
     """A batch of minimisations.
 
+    The starting `points` are owned by the optimiser and changed in place. `memory_size` is the number of remembered pairs
+    of steps and gradient changes. At the iterations `refresh_at` the preconditioner is recomputed and the memory cleared.
+    `iterations` counts steps that were already taken elsewhere.
+
     Attributes
     ----------
     points, evaluation, preconditioned : tuple of arrays, Evaluation, array
-        Where each problem is now; what the objective says there; H₀ g.
+        The current points, the objective's values and gradients there, and H₀ g.
     problems : numpy.ndarray of shape (n_problems,)
-        Which problems these are of those the optimiser was made for: a run leaves out those that have stopped.
+        Indices of these problems in the original batch; a run leaves out problems that have stopped.
     converged, stalled : numpy.ndarray of bool
-        How the last `run` ended; neither means that the iteration limit came first.
+        How the last `run` ended. If both are false, the iteration limit was reached.
     """
 
     points: Points
@@ -128,7 +132,7 @@ class RiemannianLBFGS:
         self._share = xp.ones(n, dtype=xp.float64, device=device)
         spent = np.zeros(n, dtype=np.int64) if iterations is None else iterations.copy()
         self._iterations = indices_beside(spent, beside)
-        self._limit = xp.zeros_like(self._iterations)  # of iterations, and zero for problems that have stopped
+        self._limit = xp.zeros_like(self._iterations)  # iteration limit; zero for problems that have stopped
         self._evaluate(points)
         self._memory = InverseHessian(self.evaluation.gradient, memory_size, beside=beside)
         self._curvature = objective.curvature(self.evaluation)
@@ -136,12 +140,12 @@ class RiemannianLBFGS:
 
     @property
     def value(self) -> npt.NDArray[np.float64]:
-        """The value of each problem."""
+        """The objective value of each problem."""
         return to_numpy(self._value).copy()
 
     @property
     def decrease(self) -> npt.NDArray[np.float64]:
-        """By how much the last iteration lowered each value; infinite if it took no step."""
+        """The decrease of each value in the last iteration; infinite if no step was taken."""
         return to_numpy(self._decrease).copy()
 
     @property
@@ -151,24 +155,24 @@ class RiemannianLBFGS:
 
     @property
     def iterations(self) -> npt.NDArray[np.int64]:
-        """Steps that each problem has taken so far."""
+        """The number of steps that each problem has taken so far."""
         return to_numpy(self._iterations).copy()
 
     def run(self, has_converged: StoppingRule, *, max_iterations: int) -> None:
-        """Minimise until every problem has converged, stalled, or taken `max_iterations` steps in all its runs."""
+        """Minimise until every problem has converged, stalled, or taken `max_iterations` steps over all its runs."""
         self.converged[:], self.stalled[:] = False, False
         self._decrease[...], self._share[...] = np.inf, 1.0
         self._run(has_converged, max_iterations)
 
     def replace_objective(self, objective: Objective, points: Points) -> None:
-        """Go on with the same problems in another form, such as a higher precision, keeping preconditioner and memory."""
+        """Continue with a new objective for the same problems, for instance in a higher precision; the memory is kept."""
         self.objective = objective
         self._evaluate(points)
         self._memory.meet(self.evaluation.gradient)
         self.preconditioned = objective.precondition(self._curvature, self.evaluation.gradient)
 
     def relocate(self, movers: Mask, points: Points) -> None:
-        """Put some problems elsewhere and clear their memory."""
+        """Move some problems to new points and clear their memory."""
         self._memory.clear(indices_beside(movers, self._value))
         chosen = indices_beside(movers, points[0])
         for mine, theirs in zip(self.points, points, strict=True):
@@ -200,7 +204,7 @@ class RiemannianLBFGS:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """One iteration; if it can be recorded, the second one is, and what follows is its repetition."""
+        """Run one iteration. On a GPU the second one is recorded, and later ones repeat the recording."""
         self._n_rounds += 1
         if self._n_rounds in self._refresh_at:
             self._renew_curvature()
@@ -215,7 +219,7 @@ class RiemannianLBFGS:
             (self._repeat or self._iterate)()
 
     def _iterate(self) -> None:
-        """Propose a step for every problem; take it where the value falls enough, shorten the next one elsewhere."""
+        """Propose a step for every problem; accept it if the value falls enough, otherwise shorten the next one."""
         objective, old = self.objective, self.evaluation
         xp, products = namespace_of(self._value), namespace_of(old.gradient).linalg
         direction = self._memory.direction(self.preconditioned, self._share)
@@ -257,7 +261,7 @@ class RiemannianLBFGS:
         self.preconditioned[...] = self.objective.precondition(self._curvature, self.evaluation.gradient)
 
     def _split(self, rows: npt.NDArray[np.intp]) -> RiemannianLBFGS:
-        """An optimiser of some problems only."""
+        """Return an optimiser of some of the problems."""
         part = object.__new__(RiemannianLBFGS)
         part.objective, part._refresh_at, part._n_rounds = self.objective.select(rows), self._refresh_at, self._n_rounds
         part.problems, part.converged, part.stalled = self.problems[rows], self.converged[rows], self.stalled[rows]
@@ -274,7 +278,7 @@ class RiemannianLBFGS:
         return part
 
     def _merge(self, rows: npt.NDArray[np.intp], part: RiemannianLBFGS) -> None:
-        """Take back what `_split` gave away."""
+        """Write the state of an optimiser made by `_split` back into this one."""
         indices = indices_beside(rows, self.points[0])
         mine = (*self.points, *_parts(self.evaluation), self.preconditioned, self._curvature)
         theirs = (*part.points, *_parts(part.evaluation), part.preconditioned, part._curvature)

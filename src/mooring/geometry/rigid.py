@@ -1,4 +1,4 @@
-"""Rigid maps S ↦ S O + 1 Ψᵀ: what a participant applies to its rows, and what aligns an upload.
+"""Rigid maps S ↦ S O + 1 Ψᵀ, which participants apply to their rows and which align uploads.
 
 Legend: O ∈ O(d) the orthogonal part, reflections included; Ψ the translation (Definition GDP).
 """
@@ -24,7 +24,7 @@ class RigidMap:
 
     Notes
     -----
-    A participant's own map is its secret: the printed form shows the shape and nothing else.
+    A participant's map is secret, so the printed form shows only its shape.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class RigidMap:
     orthogonal: Array
     """Orthogonal matrices, of shape (..., d, d)."""
     translation: Array
-    """Of shape (..., d)."""
+    """Translations Ψ, of shape (..., d)."""
 
     def __post_init__(self) -> None:
         orthogonal, translation = as_float64(self.orthogonal), as_float64(self.translation)
@@ -47,10 +47,12 @@ class RigidMap:
         shape = tuple(orthogonal.shape)
         if len(shape) < 2 or shape[-1] != shape[-2]:
             expected = "square, of shape (..., d, d)"
-            raise InputError("orthogonal", expected=expected, got=f"shape {shape}", cure="Pass one d × d matrix a map.")
+            raise InputError(
+                "orthogonal", expected=expected, got=f"shape {shape}", cure="Pass one d × d matrix per map."
+            )
         if tuple(translation.shape) != shape[:-1]:
             expected, got = f"of shape {shape[:-1]} to go with the orthogonal part", f"shape {tuple(translation.shape)}"
-            raise InputError("translation", expected=expected, got=got, cure="Pass one vector of d values a map.")
+            raise InputError("translation", expected=expected, got=got, cure="Pass one vector of d values per map.")
         require_finite("orthogonal", orthogonal)
         require_finite("translation", translation)
         defect = orthogonality_defect(orthogonal)
@@ -75,22 +77,22 @@ class RigidMap:
 
     @classmethod
     def from_centre(cls, orthogonal: Array, centre: Array, origin: Array) -> RigidMap:
-        """The map T ↦ (T − 1 bᵀ) R + 1 oᵀ, which takes b to o (eq. paigdp_alignment_map, and Algorithm 2 with o = b_s).
+        """Return the map T ↦ (T − 1 bᵀ) R + 1 oᵀ, which takes b to o (eq. paigdp_alignment_map; Algorithm 2 with o = b_s).
 
-        That of an anchor's mean to the uploaded one has the translation Ψ̂ = b − Ôᵀ a.
+        The map from an anchor's mean a to the uploaded mean b has the translation Ψ̂ = b − Ôᵀ a.
 
         Parameters
         ----------
         orthogonal : array of shape (d, d)
             R.
         centre, origin : arrays of shape (d,)
-            b, and o, where it goes.
+            b and its image o.
         """
         return cls(orthogonal, origin - centre @ orthogonal)
 
     @classmethod
     def identity(cls, n_components: int) -> RigidMap:
-        """The map that changes nothing."""
+        """Return the identity map."""
         require_components(n_components)
         return cls(np.eye(n_components), np.zeros(n_components))
 
@@ -100,12 +102,12 @@ class RigidMap:
         return int(self.orthogonal.shape[-1])
 
     def apply(self, rows: Array) -> Array:
-        """Map rows of shape (..., m, d): S O + 1 Ψᵀ."""
+        """Return S O + 1 Ψᵀ for rows S of shape (..., m, d)."""
         rows = self._checked(rows)
         return rows @ self.orthogonal + self.translation[..., None, :]
 
     def invert(self, rows: Array) -> Array:
-        """Map rows back: (S − 1 Ψᵀ) Oᵀ."""
+        """Return (S − 1 Ψᵀ) Oᵀ, the rows before the map."""
         rows = self._checked(rows)
         return (rows - self.translation[..., None, :]) @ transpose(self.orthogonal)
 
@@ -114,11 +116,13 @@ class RigidMap:
         namespace_of(self.orthogonal, then.orthogonal)
         if then.n_components != self.n_components:
             expected, got = f"a map of {self.n_components} components like this one", f"one of {then.n_components}"
-            raise InputError("then", expected=expected, got=got, cure="Only maps of one width can follow each other.")
+            raise InputError(
+                "then", expected=expected, got=got, cure="Compose maps with the same number of components."
+            )
         return RigidMap(self.orthogonal @ then.orthogonal, then.apply(self.translation[..., None, :])[..., 0, :])
 
     def inverse(self) -> RigidMap:
-        """Return the map that undoes this one."""
+        """Return the inverse map."""
         back = transpose(self.orthogonal)
         return RigidMap(back, -(self.translation[..., None, :] @ back)[..., 0, :])
 
@@ -143,10 +147,10 @@ class RigidMap:
 
 
 def rotation_spread(effective: Array) -> float:
-    """Measure 𝓔: the largest distance of the effective maps O_i R̂_i from one common Q (eq. paigdp_rotation_error).
+    """Return an upper bound on 𝓔, the largest distance of the maps O_i R̂_i from one common Q (eq. paigdp_rotation_error).
 
-    The polar factor of their mean stands in for the minimising Q, so this is an upper bound on 𝓔; it is within a factor
-    of three of it, and zero exactly when the alignment is perfect.
+    The polar factor of their mean replaces the minimising Q. The bound is at most three times 𝓔, and zero exactly when the
+    alignment is perfect.
     """
     xp = namespace_of(effective)
     common = polar_factor(xp.mean(effective, axis=0))

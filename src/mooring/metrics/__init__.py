@@ -1,4 +1,4 @@
-"""Measures of leakage, each with its interval: reconstruction error, linkage, membership, attributes, exposure."""
+"""Measures of leakage with confidence intervals: reconstruction error, linkage, membership, attributes and exposure."""
 
 from mooring.metrics.attributes import KnownRows, infer_attribute
 from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor

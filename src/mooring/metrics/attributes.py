@@ -1,7 +1,7 @@
-"""Attribute inference: what the reconstruction tells of an attribute beyond what the label tells.
+"""Attribute inference: how much a reconstruction reveals about an attribute beyond the label.
 
-The attacker learns the attribute from the rows it owns, the colluder's, and reads it off the target's reconstructed
-rows. What it could infer from the target's labels alone, without any upload, is the control.
+The attacker learns to predict the attribute from the colluder's rows and applies the model to the target's reconstructed
+rows. The control infers the attribute from the target's labels alone, without any upload.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class KnownRows:
     """The colluder's rows, with their attribute and labels."""
 
     rows: ArrayLike
-    """Of shape (r, m)."""
+    """Rows, of shape (r, m)."""
     attribute: ArrayLike
+    """The attribute of each row, of shape (r,)."""
     labels: ArrayLike
-    """Of shape (r,)."""
+    """The label of each row, of shape (r,)."""
 
 
 def infer_attribute(
@@ -46,45 +47,45 @@ def infer_attribute(
     with_labels: bool = False,
     n_resamples: int = N_RESAMPLES,
 ) -> Figure:
-    """Infer an attribute of the target's rows, as an attacker would that owns other rows of the same kind.
+    """Measure how well an attacker who knows similar rows infers an attribute of the target's rows.
 
     Parameters
     ----------
     attribute : array of shape (n,)
         The true attribute of the target's rows.
     population : KnownRows
-        The colluder's.
+        The colluder's rows.
     target_reconstruction, target_labels : array of shape (n, m), (n,)
         The target's reconstructed rows and its labels, which the attacker sees.
     kind : {"category", "number"}
-        A category is inferred by logistic regression and scored by balanced accuracy, a number by ridge regression and
-        scored by R²; either on standardised rows.
+        A category is inferred by logistic regression and scored by balanced accuracy. A number is inferred by ridge
+        regression and scored by R². Both use standardised rows.
     with_labels : bool, default False
-        Whether the attacker learns from its labels as well as from its rows.
+        Whether the attacker also uses labels as features.
 
     Returns
     -------
     Figure
-        Its control is the same measure of the inference from the label alone.
+        Its control is the same measure for the inference from the label alone.
 
     Notes
     -----
-    Balanced accuracy counts every category alike, so both sides choose with categories weighted alike: the control
-    takes the category in which a label is most over-represented, the plain majority where categories are equally
-    frequent. For a number it takes the label's mean. A label that the population lacks gets what no label would.
+    Balanced accuracy weights every category equally, and so do the attack and the control: the control predicts the category
+    in which a label is most over-represented. For a number it predicts the label's mean. A label that does not occur in the
+    population is treated like a missing label.
 
     Examples
     --------
     >>> rows = np.random.default_rng(0).standard_normal((200, 3))
     >>> smoker, label = rows[:, 0] > 0, np.zeros(100)
-    >>> found = infer_attribute(
+    >>> figure = infer_attribute(
     ...     smoker[:100],
     ...     population=KnownRows(rows[100:], smoker[100:], label),
     ...     target_reconstruction=rows[:100],
     ...     target_labels=label,
     ...     rng=np.random.default_rng(1),
     ... )
-    >>> found.value > 0.9, found.control
+    >>> figure.value > 0.9, figure.control
     (True, 0.5)
     """
     require_generator(rng)
@@ -124,18 +125,18 @@ def infer_attribute(
 def _infer_category(
     known_rows: Matrix, known: NDArray[Any], rows: Matrix, label_codes: NDArray[np.intp]
 ) -> tuple[NDArray[Any], NDArray[Any], Any]:
-    """The category of each row, that of each label alone, and that of a label which is not known."""
+    """Return the inferred category of each row, that of each label alone, and that of an unknown label."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     categories, codes, counts = np.unique(known, return_inverse=True, return_counts=True)
     if len(categories) < 2:
-        expected, cure = "of at least two categories", "Pass rows of a colluder that knows more than one category."
+        expected, cure = "of at least two categories", "Pass rows of a colluder with more than one category."
         raise InputError("population.attribute", expected=expected, got=f"{len(categories)}", cure=cure)
     by_label = np.zeros((label_codes.max() + 1, len(categories)))
     np.add.at(by_label, (label_codes, codes), 1.0 / counts[codes])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # an attacker stops where it likes
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an attacker need not run to convergence
         learner = LogisticRegression(class_weight="balanced", max_iter=_MAX_ITERATIONS)
         guess = _learn(learner, known_rows, codes, rows)
     return categories[guess], categories[by_label.argmax(axis=1)], categories[0]
@@ -149,32 +150,32 @@ def _learn(learner: Any, known_rows: Matrix, known: NDArray[Any], rows: Matrix) 
 
 
 def _one_hot(labels: NDArray[Any], names: NDArray[Any]) -> Matrix:
-    """One column a known label; a row of zeros for a label that is not known."""
+    """Return one column per known label; an unknown label gives a row of zeros."""
     return np.asarray(labels[:, None] == names, dtype=np.float64)
 
 
 def _recall_columns(truth: NDArray[Any], guess: NDArray[Any], control: NDArray[Any]) -> Matrix:
-    """For each category of the truth: whether a row is of it, and if so, whether attack and control found it."""
+    """Return indicators per category: the row belongs to it, and the attack or the control inferred it correctly."""
     of_category = _one_hot(truth, np.unique(truth))
     return np.hstack([of_category, of_category * (guess == truth)[:, None], of_category * (control == truth)[:, None]])
 
 
 def _balanced_accuracies(sums: Matrix) -> Matrix:
-    """Mean recall over the categories that occur, of attack and control: shape (..., 2)."""
-    n_of, found, found_by_label = np.split(sums, 3, axis=-1)
-    occurs = n_of > 0
-    recalls = np.stack([found, found_by_label], axis=-1) / np.where(occurs, n_of, 1.0)[..., None]
+    """Return the mean recall over the categories that occur, for attack and control, of shape (..., 2)."""
+    n_rows, n_by_attack, n_by_control = np.split(sums, 3, axis=-1)
+    occurs = n_rows > 0
+    recalls = np.stack([n_by_attack, n_by_control], axis=-1) / np.where(occurs, n_rows, 1.0)[..., None]
     return np.asarray(recalls.sum(axis=-2) / occurs.sum(axis=-1)[..., None], dtype=np.float64)
 
 
 def _square_columns(truth: Matrix, guess: Matrix, control: Matrix) -> Matrix:
-    """What R² is made of, row by row; the truth is shifted to mean 0, so that its squares lose no digits."""
+    """Return the terms of R², row by row. The truth is centred so that its squares lose no digits."""
     shifted = np.where(np.ptp(truth) == 0, 0.0, truth - truth.mean())
     return np.column_stack([np.ones_like(truth), shifted, shifted**2, (guess - truth) ** 2, (control - truth) ** 2])
 
 
 def _determinations(sums: Matrix) -> Matrix:
-    """R² of attack and control: shape (..., 2), NaN where the truth does not vary."""
+    """Return R² of attack and control, of shape (..., 2); NaN where the truth does not vary."""
     n_rows, total, squares, *missed = np.moveaxis(sums, -1, 0)
     spread = squares - total**2 / n_rows
     varies = spread > _ROUNDING * squares

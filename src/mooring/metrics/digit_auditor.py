@@ -1,6 +1,6 @@
 """The paper's digit auditor: a small convolutional network, trained once on clean images of digits and then frozen.
 
-The embedding is the last hidden layer: 128 values, scaled to length one.
+The embedding is the last hidden layer, 128 values scaled to length one.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _BATCH = 1024
 
 @dataclass(frozen=True, eq=False)
 class DigitAuditor:
-    """The digit auditor's frozen embedding of 128 values; made by `train_digit_auditor`."""
+    """The frozen embedding of the digit auditor, made by `train_digit_auditor`."""
 
     image_side: int
-    """Images are of image_side × image_side pixels."""
+    """Height and width of the images in pixels."""
     validation_accuracy: float
-    """Balanced accuracy of the kept checkpoint on the images held out."""
+    """Balanced accuracy of the kept checkpoint on the validation images."""
     best_epoch: int
     """The epoch of the kept checkpoint, counted from 1."""
     device: str
     _network: Any = field(repr=False)
 
     def __call__(self, rows: Matrix, /) -> Matrix:
-        """Return one unit vector a row, or zeros where no unit of the network answers."""
+        """Return one unit vector per row, or zeros where all units of the last layer are zero."""
         torch = _torch()
         images = image_rows("rows", rows, (self.image_side, self.image_side))[..., 0]
         parts = [
@@ -45,7 +45,7 @@ class DigitAuditor:
         return np.asarray(unit_rows(np.concatenate([part.double().cpu().numpy() for part in parts])), dtype=np.float64)
 
     def embedded(self, images: Any) -> Any:
-        """The same for a float32 tensor of clamped images on the auditor's device, in batches, without leaving it."""
+        """Return unit vectors for a float32 tensor of clamped images, on the auditor's device and in batches."""
         torch = _torch()
         with torch.inference_mode():
             pictures = images.reshape(-1, 1, self.image_side, self.image_side)
@@ -64,25 +64,25 @@ def train_digit_auditor(
     learning_rate: float = 1e-3,
     validation_fraction: float = 1 / 6,
 ) -> DigitAuditor:
-    """Train the paper's linkage auditor on clean square images, and freeze it (Table mnist_privacy_auditor).
+    """Train the paper's linkage auditor on clean square images and freeze it (Table mnist_privacy_auditor).
 
-    Adam and cross-entropy, no augmentation. The checkpoint with the best balanced accuracy on a stratified validation
-    set is kept, the earliest of equals. Global random state stays as it was.
+    Training uses Adam and cross-entropy without augmentation. The earliest checkpoint with the best balanced accuracy on a
+    stratified validation set is kept. Global random state is not changed.
 
     Parameters
     ----------
     images : array of shape (n, s · s)
         Clean images, pixels from 0 to 1, at least 4 × 4 of them.
     labels : array of shape (n,)
-        What they show.
+        Digits that the images show.
     seed : int
-        Decides the validation set, the first weights and the order of batches.
+        Seed of the validation set, the initial weights and the order of batches.
     device : str, optional
-        Where to train and run; CUDA where there is one, or else the CPU.
+        Device for training and inference; by default CUDA if available, otherwise the CPU.
     epochs, batch_size, learning_rate
-        The training schedule; by default the paper's.
+        The training schedule; the defaults are the paper's.
     validation_fraction : float
-        The share of the images held out to choose the checkpoint.
+        Share of the images in the validation set, which selects the checkpoint.
     """
     from sklearn.model_selection import train_test_split
 
@@ -99,9 +99,9 @@ def train_digit_auditor(
     if len(names) < 2 or np.bincount(codes).min() < 2 or not len(names) <= n_held_out <= len(rows) - len(names):
         raise InputError(
             "labels",
-            expected="of two or more digits, each often enough to train on and to hold out",
+            expected="of two or more digits, each with enough images for training and validation",
             got=f"{len(names)} digits on {len(rows)} images, {n_held_out} held out",
-            cure="Pass more images, or another validation_fraction.",
+            cure="Pass more images, or change validation_fraction.",
         )
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     kept, held_out = train_test_split(np.arange(len(rows)), test_size=n_held_out, stratify=codes, random_state=seed)
@@ -129,7 +129,7 @@ def train_digit_auditor(
 
 
 def _untrained_network(torch: Any, side: int, n_classes: int, seed: int) -> tuple[Any, Any]:
-    """The paper's layers with PyTorch's default initialisation, drawn on the CPU whatever the device."""
+    """Return the paper's layers with PyTorch's default initialisation, always drawn on the CPU."""
     nn, pooled = torch.nn, side // 2 // 2
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -1,8 +1,8 @@
 """Auditors: embeddings of rows in which linkage finds the nearest candidate.
 
-Any callable from rows to vectors will do, so long as it never saw the records under audit. Here is a frozen model in an
-ONNX file, such as one that recognises faces; `mooring.metrics.digit_auditor` trains the paper's own for digits. Both
-clamp pixels to [0, 1] first.
+Any callable from rows to vectors can be used, as long as it was not trained on the records under audit. This module
+provides a frozen model from an ONNX file, for instance for face recognition; `mooring.metrics.digit_auditor` trains the
+paper's network for digits. Both clamp pixels to [0, 1] first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mooring.typing import Matrix
 
 
 class Embedding(Protocol):
-    """Anything that turns rows, float64 of shape (n, m), into vectors, float64 of shape (n, k)."""
+    """A callable that turns rows, float64 of shape (n, m), into vectors, float64 of shape (n, k)."""
 
     def __call__(self, rows: Matrix, /) -> Matrix:
-        """Return one vector a row."""
+        """Return one vector per row."""
         ...
 
 
@@ -40,7 +40,7 @@ class OnnxEmbedding:
     _session: Any = field(repr=False)
 
     def __call__(self, rows: Matrix, /) -> Matrix:
-        """Return one unit vector a row."""
+        """Return one unit vector per row."""
         images = image_rows("rows", rows, self.image_shape)
         (declared, *_), parts = self._session.get_inputs(), []
         fixed = declared.shape[0] if isinstance(declared.shape[0], int) else None
@@ -71,16 +71,16 @@ def onnx_embedding(
     flip_channels: bool = False,
     batch_size: int = 64,
 ) -> OnnxEmbedding:
-    """Read an embedding from an ONNX file, to run on the CPU with ONNX Runtime.
+    """Return an embedding from an ONNX file, which ONNX Runtime runs on the CPU.
 
     Parameters
     ----------
     model : str, Path or onnxruntime.InferenceSession
-        A file, or a session that is open: its first input takes images, its first output gives vectors.
+        A file, or an open session. Its first input takes images, and its first output gives vectors.
     image_shape : (H, W) or (H, W, C)
         The shape each row was flattened from.
     input_size : (height, width)
-        The size of image that the model takes; images are resized to it by bilinear interpolation.
+        The image size that the model expects; images are resized to it by bilinear interpolation.
     scale, offset : float
         The model gets pixel · scale + offset, where pixels run from 0 to 1.
     channels_first : bool
@@ -88,7 +88,7 @@ def onnx_embedding(
     flip_channels : bool
         Whether the model takes channels in the opposite order, blue first.
     batch_size : int
-        Images at a time, unless the model fixes that.
+        Number of images per batch, unless the model fixes it.
     """
     require_image_shape(image_shape)
     require_minimum("input_size", min(input_size), 1)
@@ -111,7 +111,7 @@ def onnx_embedding(
 
 
 def resize_bilinear(images: Matrix, size: tuple[int, int]) -> Matrix:
-    """Resize images of shape (n, H, W, C) by bilinear interpolation, pixel values standing at the pixels' centres.
+    """Return images of shape (n, H, W, C) resized by bilinear interpolation between pixel centres.
 
     Shrinking samples the image and does not average over it.
 
@@ -131,14 +131,14 @@ def _open_session(path: Path) -> Any:
     except ImportError:
         raise MissingExtraError(needed_for="An ONNX embedding", package="onnxruntime", extra="images") from None
     if not path.is_file():
-        raise InputError("path", expected="an ONNX file", got="no file", cure="Check where the model is.")
+        raise InputError("path", expected="an ONNX file", got="a path without a file", cure="Check where the model is.")
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors only: a library does not write to its user's terminal
+    options.log_severity_level = 3  # errors only, so that nothing is written to the terminal
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def _interpolation(old: int, new: int) -> Matrix:
-    """The (new, old) matrix of linear interpolation between pixel centres, constant beyond the outermost ones."""
+    """Return the (new, old) matrix of linear interpolation between pixel centres, constant beyond the outermost ones."""
     centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0.0, old - 1.0)
     left = np.minimum(centres.astype(np.int64), max(old - 2, 0))
     weights = np.zeros((new, old))

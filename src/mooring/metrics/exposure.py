@@ -1,7 +1,8 @@
-"""The most exposed value, column and row of a table, which a mean over all of it hides.
+"""The most exposed value, column and rows of a table, which a mean over the whole table hides.
 
-An attack that rebuilds rows badly on the whole may still tell who carries a rare value, rebuild one column, or one row far
-from the others. Of all attacks and of all values, columns or rows the worst is taken, beside what guessing gives.
+An attack that rebuilds rows badly on average may still identify the carriers of a rare value, rebuild one column, or rebuild
+one unusual row. These measures report the worst case over all attacks and all values, columns or rows, beside the result of
+guessing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from mooring.randomness import require_generator
 from mooring.typing import Matrix
 
 FEW_VALUES = 20
-"""A column of at most so many values is asked for the carriers of each."""
-_FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # each question ranks all rows, for every attack
+"""Carriers are sought for each value of a column with at most this many values."""
+_FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # limits: each value ranks all rows, for every attack
 _SIGNIFICANCE = 0.05
 _N_SHUFFLES = 20
 _WELL_REBUILT = 0.3
@@ -35,19 +36,20 @@ _NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Carriers:
-    """Who carries which value: one question for each value that at most half of the rows hold."""
+    """Which rows carry which value, for each value that at most half of the rows hold."""
 
     columns: Integers
+    """Column of each value, of shape (q,)."""
     values: Matrix
-    """Of shape (q,)."""
+    """The values, of shape (q,)."""
     sides: Integers
-    """Of shape (q,): 1 for the largest value of a column, −1 for the smallest, 0 for one between."""
+    """1 for the largest value of a column, −1 for the smallest, 0 for any other; of shape (q,)."""
     carried: NDArray[np.bool_]
-    """Of shape (n, q)."""
+    """Which rows carry each value, of shape (n, q)."""
 
     @classmethod
     def of(cls, rows: Matrix) -> Carriers:
-        """Ask for the values of every column that has few, the rarest first."""
+        """Return the carriers of the values of every column with few values, the rarest values first."""
         asked = []
         for column, cells in enumerate(rows.T):
             values, counts = np.unique(cells, return_counts=True)
@@ -58,19 +60,19 @@ class Carriers:
                     if 2 * count <= cells.size
                 ]
         asked = sorted(asked)[: min(_MOST_ASKED, max(_FEWEST_ASKED, _MOST_CELLS // max(1, len(rows))))]
-        columns, sides = (np.array([one[part] for one in asked], dtype=np.int64) for part in (2, 4))
-        values = np.array([one[3] for one in asked], dtype=np.float64)
+        columns, sides = (np.array([entry[part] for entry in asked], dtype=np.int64) for part in (2, 4))
+        values = np.array([entry[3] for entry in asked], dtype=np.float64)
         return cls(columns, values, sides, rows[:, columns] == values)
 
     @property
     def counts(self) -> Integers:
-        """How many rows carry each value."""
+        """The number of rows that carry each value."""
         return np.asarray(self.carried.sum(axis=0), dtype=np.int64)
 
     def rank(self, rebuilt: Matrix) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which rows look most like each value, as many as it has carriers: those above the last place, those tied for it.
+        """Return the rows most similar to each value, as many as it has carriers, and the rows tied for the last place.
 
-        By rank: an attack that shrinks a column keeps the order of its rows.
+        Rows are ranked, because an attack that shrinks a column keeps the order of its rows.
         """
         seen = rebuilt[:, self.columns]
         likeness = np.where(self.sides == 0, -np.abs(seen - self.values), self.sides * seen)
@@ -78,7 +80,7 @@ class Carriers:
         return likeness > last, likeness == last
 
     def count_found(self, above: NDArray[np.bool_], tied: NDArray[np.bool_]) -> Matrix:
-        """How many carriers are among the rows of `rank`; ties count in part."""
+        """Return the number of carriers among the rows of `rank`; ties count fractionally."""
         left = self.counts - above.sum(axis=0)
         return np.asarray(
             (self.carried & above).sum(axis=0) + left * (self.carried & tied).sum(axis=0) / tied.sum(axis=0)
@@ -92,24 +94,26 @@ def find_exposed_value(
     guessed: Iterable[Matrix],
     name_of: Callable[[int, float], str],
 ) -> tuple[str, Figure] | None:
-    """The value whose carriers are found most above guessing, and the attack that finds them; None if none is, or by chance.
+    """Return the value whose carriers are identified most above guessing, as a figure, and the attack that does so.
+
+    Returns None if no value is identified above guessing, or only by chance.
 
     Parameters
     ----------
     carriers : Carriers
-        Of the true rows.
+        Carriers among the true rows.
     rebuilt : iterable of (str, array of shape (n, m))
-        Rows by attack; several of one attack where there are several ways back to records.
+        Names of attacks and their rebuilt rows. An attack may occur several times, once per decoder.
     guessed : iterable of arrays of shape (n, m)
-        What an attacker would say without the upload.
+        Guesses of an attacker without the upload.
     name_of : callable
-        Words for a column and its value.
+        Returns a description of a column and its value.
 
     Notes
     -----
-    A value counts only where so many carriers would be found at random with a probability of less than 0.05 over all
-    values asked for and all sets of rows that attacks rank first (hypergeometric tail, Bonferroni). Attacks that rank the
-    same rows first count once.
+    A value counts only if as many carriers would be identified at random with a probability below 0.05, corrected for all
+    values and all sets of rows that attacks rank first (hypergeometric tail, Bonferroni). Attacks that rank the same rows
+    first count once.
     """
     n_rows, counts = len(carriers.carried), carriers.counts
     if counts.size == 0:
@@ -127,12 +131,12 @@ def find_exposed_value(
     from scipy.stats import hypergeom
 
     best: tuple[float, int, str, int, float] | None = None
-    for attack, found in tries:
-        by_chance = hypergeom.sf(np.floor(found) - 1, n_rows, counts, counts) * n_questions
-        above = np.where(by_chance < _SIGNIFICANCE, (found / counts - without) / np.maximum(1 - without, 1e-9), 0.0)
-        k = int(above.argmax())  # of equals the first, which is the rarest
+    for attack, hits in tries:
+        p_values = hypergeom.sf(np.floor(hits) - 1, n_rows, counts, counts) * n_questions
+        above = np.where(p_values < _SIGNIFICANCE, (hits / counts - without) / np.maximum(1 - without, 1e-9), 0.0)
+        k = int(above.argmax())  # the first of equals, which is the rarest value
         if above[k] > 0 and (best is None or (above[k], -counts[k]) > best[:2]):
-            best = (float(above[k]), -int(counts[k]), attack, k, float(found[k]))
+            best = (float(above[k]), -int(counts[k]), attack, k, float(hits[k]))
     if best is None:
         return None
     _, _, attack, k, n_found = best
@@ -146,7 +150,7 @@ def find_exposed_value(
 def find_exposed_column(
     truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
 ) -> tuple[str, Figure] | None:
-    """The column rebuilt best compared with guessing, and the attack; its error is relative to the column's spread.
+    """Return the column that is rebuilt best compared with guessing, and the attack. Errors are relative to its spread.
 
     Parameters
     ----------
@@ -171,33 +175,33 @@ def find_exposed_column(
 def find_exposed_rows(
     truth: Matrix, rebuilt: Mapping[str, Matrix], *, guessed: Matrix, rng: np.random.Generator
 ) -> dict[str, tuple[str, Figure]]:
-    """How well the rows rebuilt best are rebuilt, compared with guessing them, each figure with its strongest attack.
+    """Return figures of how well the most exposed rows are rebuilt, each with its strongest attack.
 
-    A row's error is relative to that of guessing it. `exposed_row` is the least; `exposed_percent`, `exposed_tenth` and
-    `exposed_half` are the errors that 1 %, 10 % and half of the rows stay below; `exposed_share` is the share of rows with
-    less than 0.3 of the error of guessing. Nothing is found where guesses are exact.
+    The error of a row is relative to the error of guessing it. `exposed_row` is the smallest error. `exposed_percent`,
+    `exposed_tenth` and `exposed_half` are the errors that 1 %, 10 % and half of the rows stay below. `exposed_share` is the
+    share of rows with less than 0.3 of the error of guessing. The result is empty if all guesses are exact.
 
     Parameters
     ----------
     truth : array of shape (n, h)
     rebuilt : mapping of str to array of shape (n, h)
-        By attack.
+        Rebuilt rows of each attack.
     guessed : array of shape (n, h)
-        What an attacker would say without the upload.
+        Guesses of an attacker without the upload.
     rng : numpy.random.Generator
-        Shuffles the rebuilt rows, those of all attacks alike, among rows with the same guess. Chance is the strongest
-        figure over 20 shuffles and all attacks: rows that tell nothing come beyond it with a probability of 1/21 at most.
+        Shuffles the rebuilt rows, in the same order for all attacks, among rows with the same guess. Chance is the strongest
+        figure over 20 shuffles and all attacks; uninformative rows exceed it with a probability of at most 1/21.
     """
     require_generator(rng)
     size = np.linalg.norm(guessed - truth, axis=1)
-    told = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)
-    n = int(told.sum())
+    is_inexact = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)  # rows that guessing does not give exactly
+    n = int(is_inexact.sum())
     if n == 0:
         return {}
 
     def errors(rows: Matrix, order: Integers | slice = slice(None)) -> Matrix:
         gap = rows[order] - truth
-        return np.sort(np.sqrt(np.einsum("ij,ij->i", gap, gap)[told]) / size[told])
+        return np.sort(np.sqrt(np.einsum("ij,ij->i", gap, gap)[is_inexact]) / size[is_inexact])
 
     groups = np.unique(guessed, axis=0, return_inverse=True)[1].ravel()
     places, by_chance = np.argsort(groups, kind="stable"), []
@@ -205,30 +209,30 @@ def find_exposed_rows(
         shuffled = np.empty_like(places)
         shuffled[places] = np.lexsort((rng.random(groups.size), groups))
         by_chance += [errors(rows, shuffled) for rows in rebuilt.values()]
-    found = {name: errors(rows) for name, rows in rebuilt.items()}
-    asked = {name: int(np.ceil(share * n)) - 1 for name, share in _SHARES.items() if share * n >= 1}
+    errors_of = {name: errors(rows) for name, rows in rebuilt.items()}
+    quantiles = {name: int(np.ceil(share * n)) - 1 for name, share in _SHARES.items() if share * n >= 1}
     exposed = {}
-    for name, place in {"exposed_row": 0, **asked}.items():
-        attack = min(found, key=lambda one: round(float(found[one][place]), 9))  # of equal attacks the first
-        interval = Interval.unknown() if name == "exposed_row" else _order_interval(found[attack], _SHARES[name])
-        chance = min(float(one[place]) for one in by_chance)
-        value, words = float(found[attack][place]), _NAMES[name]
+    for name, place in {"exposed_row": 0, **quantiles}.items():
+        attack = min(errors_of, key=lambda attack: round(float(errors_of[attack][place]), 9))  # the first of equals
+        interval = Interval.unknown() if name == "exposed_row" else _order_interval(errors_of[attack], _SHARES[name])
+        chance = min(float(shuffled_errors[place]) for shuffled_errors in by_chance)
+        value, words = float(errors_of[attack][place]), _NAMES[name]
         exposed[name] = (attack, Figure(words, value, interval, chance, 1.0, None, n, higher_is_worse=False))
-    counts = {name: int((one < _WELL_REBUILT).sum()) for name, one in found.items()}
-    attack = max(counts, key=lambda one: counts[one])
-    chance = max(float((one < _WELL_REBUILT).mean()) for one in by_chance)
+    counts = {name: int((row_errors < _WELL_REBUILT).sum()) for name, row_errors in errors_of.items()}
+    attack = max(counts, key=lambda attack: counts[attack])
+    chance = max(float((shuffled_errors < _WELL_REBUILT).mean()) for shuffled_errors in by_chance)
     share = Figure("rows well rebuilt", counts[attack] / n, wilson(counts[attack], n), chance, 0.0, None, n, True)
     return exposed | {"exposed_share": (attack, share)}
 
 
 def order_by_exposure(truth: Matrix, rebuilt: Matrix, guessed: Matrix | None) -> Integers:
-    """Places of rows, those first that are rebuilt best compared with guessing them; all are of shape (n, h).
+    """Return the order of rows by exposure: rows that are rebuilt best compared with guessing come first.
 
     Parameters
     ----------
     truth, rebuilt : arrays of shape (n, h)
     guessed : array of shape (n, h) or None
-        None orders by the error alone.
+        If None, rows are ordered by their error.
     """
     error = np.linalg.norm(rebuilt - truth, axis=1)
     if guessed is not None:
@@ -240,10 +244,10 @@ def order_by_exposure(truth: Matrix, rebuilt: Matrix, guessed: Matrix | None) ->
 def find_read_columns(
     truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
 ) -> dict[str, tuple[str, Figure]]:
-    """How often attacks read the value of a column with few values, compared with the best guess from label and population.
+    """Return how often attacks infer the value of columns with few values, compared with guessing from label and population.
 
-    `column_accuracy` is the mean over all such columns, `read_column` the column read most above guessing. Columns named
-    'column=category' are one column.
+    `column_accuracy` is the mean over all such columns, and `read_column` the column inferred most above guessing. Columns
+    named 'column=category' count as one column.
 
     Parameters
     ----------
@@ -257,37 +261,40 @@ def find_read_columns(
     for k in range(truth.shape[1]):
         groups.setdefault(names(k).partition("=")[0], []).append(k)
     columns = {
-        name: own for name, own in groups.items() if len(own) > 1 or 2 <= np.unique(truth[:, own[0]]).size <= FEW_VALUES
+        name: places
+        for name, places in groups.items()
+        if len(places) > 1 or 2 <= np.unique(truth[:, places[0]]).size <= FEW_VALUES
     }
     if not columns:
         return {}
 
     def read(rows: Matrix) -> Matrix:
-        """Which values are right, one column a column."""
-        return np.column_stack([_read(truth[:, own], rows[:, own]) for own in columns.values()])
+        """Return which values are right, with one column per column of the table."""
+        return np.column_stack([_read(truth[:, places], rows[:, places]) for places in columns.values()])
 
-    commonest = np.array([_commonest(truth[:, own]) for own in columns.values()])
+    commonest = np.array([_commonest(truth[:, places]) for places in columns.values()])
     without = np.max([commonest, *(read(rows).mean(axis=0) for rows in guessed)], axis=0)
     tries = [(attack, read(rows)) for attack, rows in rebuilt]
-    attack, best = max(tries, key=lambda one: float(one[1].mean()))
+    attack, best = max(tries, key=lambda attempt: float(attempt[1].mean()))
     by_row, n = best.mean(axis=1), len(truth)
-    interval = wilson(float(by_row.sum()), n)  # wider than it must be: a row has several columns
+    interval = wilson(float(by_row.sum()), n)  # conservative, because a row has several columns
     figure = Figure(
         "columns read", float(by_row.mean()), interval, float(commonest.mean()), float(without.mean()), None, n, True
     )
-    found = {"column_accuracy": (attack, figure)}
-    above = [(one.mean(axis=0) - without) / np.maximum(1 - without, 1e-9) for _, one in tries]
-    which, k = (int(one) for one in np.unravel_index(int(np.argmax(above)), np.shape(above)))
+    figures = {"column_accuracy": (attack, figure)}
+    above = [(hits.mean(axis=0) - without) / np.maximum(1 - without, 1e-9) for _, hits in tries]
+    which, k = (int(index) for index in np.unravel_index(int(np.argmax(above)), np.shape(above)))
     if above[which][k] > 0:
         name, (attack, hits) = list(columns)[k], tries[which]
         interval = wilson(float(hits[:, k].sum()), n)
         levels = float(commonest[k]), float(without[k]), None
-        found["read_column"] = (attack, Figure(f"column {name}", float(hits[:, k].mean()), interval, *levels, n, True))
-    return found
+        figure = Figure(f"column {name}", float(hits[:, k].mean()), interval, *levels, n, True)
+        figures["read_column"] = (attack, figure)
+    return figures
 
 
 def _read(truth: Matrix, rebuilt: Matrix) -> NDArray[np.bool_]:
-    """Whether the likeliest category, or the nearest of few values, is the true one."""
+    """Return whether the likeliest category, or the nearest of few values, is the true one."""
     if truth.shape[1] > 1:
         return np.asarray(rebuilt.argmax(axis=1) == truth.argmax(axis=1))
     values = np.unique(truth)
@@ -296,13 +303,13 @@ def _read(truth: Matrix, rebuilt: Matrix) -> NDArray[np.bool_]:
 
 
 def _commonest(truth: Matrix) -> float:
-    """The share of the commonest value."""
+    """Return the share of the most frequent value."""
     codes = truth.argmax(axis=1) if truth.shape[1] > 1 else truth[:, 0]
     return float(np.unique(codes, return_counts=True)[1].max() / len(truth))
 
 
 def _order_interval(errors: Matrix, share: float) -> Interval:
-    """The interval of a quantile between order statistics, whatever the distribution."""
+    """Return the distribution-free interval of a quantile, between order statistics."""
     from scipy.stats import binom
 
     n = len(errors)

@@ -1,7 +1,7 @@
-"""Galleries: the candidates among which an attacker must find the true match of a query.
+"""Galleries: the candidates among which an attacker must identify the true match of a query.
 
-With k candidates a guess is right once in k times. Where all candidates of a gallery share the query's label, the label
-that the attacker sees anyway gives nothing away.
+With k candidates a guess is right with probability 1/k. All candidates of a gallery share the query's label, so that the
+label, which the attacker sees anyway, does not help.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mooring.metrics.validation import Integers, require_length, require_minimum
 
 @dataclass(frozen=True, eq=False)
 class Galleries:
-    """Which candidates each query is shown with."""
+    """Queries with the candidates to compare each of them with."""
 
     queries: Integers
-    """Of shape (q,): the row of the query, among the reconstructed rows."""
+    """Index of each query among the reconstructed rows, of shape (q,)."""
     candidates: Integers
-    """Of shape (q, k): the rows of the gallery, among the clean rows."""
+    """Indices of each gallery's rows among the clean rows, of shape (q, k)."""
     answers: Integers
-    """Of shape (q,): the position of the true match in its gallery."""
+    """Position of the true match in each gallery, of shape (q,)."""
     seed: int
-    """What the galleries were drawn from."""
+    """Seed that the galleries were drawn with."""
 
     def __post_init__(self) -> None:
         shape = np.shape(self.candidates)
@@ -41,18 +41,18 @@ class Galleries:
 
 
 def build_galleries(labels: ArrayLike, *, n_candidates: int = 10, n_queries: int | None = None, seed: int) -> Galleries:
-    """Build galleries of a row itself and distinct others of its label, the same ones whenever the seed is the same.
+    """Return galleries that consist of a row itself and distinct other rows of its label.
 
     Parameters
     ----------
     labels : array of shape (n,)
-        Labels of the rows; where they are all alike, any row may stand beside any other.
+        Labels of the rows.
     n_candidates : int
-        Candidates in a gallery, the true one included.
+        Number of candidates in a gallery, including the true match.
     n_queries : int, optional
-        At most this many queries, drawn among the rows that can have a gallery; all of them by default.
+        Maximum number of queries, drawn among the rows that can have a gallery; by default all of these.
     seed : int
-        Decides queries, candidates and the place of the true match.
+        Seed for queries, candidates and positions of the true match.
 
     Examples
     --------
@@ -69,14 +69,14 @@ def build_galleries(labels: ArrayLike, *, n_candidates: int = 10, n_queries: int
         raise InputError(
             "labels",
             expected=f"such that at least one label has n_candidates = {n_candidates} rows",
-            got=f"at most {groups.counts.max(initial=0)} rows a label",
+            got=f"at most {groups.counts.max(initial=0)} rows per label",
             cure="Ask for fewer candidates or pass more rows.",
         )
     queries = fits if n_queries is None else np.sort(rng.permutation(fits)[:n_queries])
-    own = groups.codes[queries]
-    places = _distinct_below(groups.counts[own] - 1, n_candidates - 1, rng=rng)
+    codes = groups.codes[queries]
+    places = _distinct_below(groups.counts[codes] - 1, n_candidates - 1, rng=rng)
     places += places >= groups.places[queries][:, None]
-    others = groups.row_at(own[:, None], places)
+    others = groups.row_at(codes[:, None], places)
     return _shuffled(queries, queries, others, seed=seed, rng=rng)
 
 
@@ -88,20 +88,20 @@ def build_identity_galleries(
     galleries_per_query: int = 10,
     seed: int,
 ) -> Galleries:
-    """Build galleries of another row of the query's identity and rows of distinct other identities.
+    """Return galleries that consist of a reference row of the query's identity and rows of distinct other identities.
 
     Parameters
     ----------
     query_identities : array of shape (n,)
-        Who each reconstructed row shows.
+        Identity of each reconstructed row.
     reference_identities : array of shape (r,)
-        Who each clean reference row shows.
+        Identity of each clean reference row.
     n_candidates : int
-        Candidates in a gallery, the true one included.
+        Number of candidates in a gallery, including the true match.
     galleries_per_query : int
-        Galleries for each query, drawn independently.
+        Number of independently drawn galleries per query.
     seed : int
-        Decides candidates and the place of the true match.
+        Seed for candidates and positions of the true match.
 
     Examples
     --------
@@ -117,8 +117,8 @@ def build_identity_galleries(
         expected, got = f"of at least n_candidates = {n_candidates} identities", f"{n_identities} identities"
         cure = "Ask for fewer candidates or pass references of more identities."
         raise InputError("reference_identities", expected=expected, got=got, cure=cure)
-    found = np.flatnonzero(np.isin(identities, groups.names))
-    if len(found) == 0:
+    known = np.flatnonzero(np.isin(identities, groups.names))
+    if len(known) == 0:
         raise InputError(
             "query_identities",
             expected="such that at least one is among the references",
@@ -126,18 +126,18 @@ def build_identity_galleries(
             cure="Pass references of the same identities.",
         )
     rng = _generator(seed)
-    queries = np.repeat(found, galleries_per_query)
-    own = np.searchsorted(groups.names, identities[queries])
+    queries = np.repeat(known, galleries_per_query)
+    codes = np.searchsorted(groups.names, identities[queries])
     others = _distinct_below(np.full(len(queries), n_identities - 1), n_candidates - 1, rng=rng)
-    others += others >= own[:, None]
-    truths = groups.row_at(own, rng.integers(0, groups.counts[own]))
+    others += others >= codes[:, None]
+    truths = groups.row_at(codes, rng.integers(0, groups.counts[codes]))
     impostors = groups.row_at(others, rng.integers(0, groups.counts[others]))
     return _shuffled(queries, truths, impostors, seed=seed, rng=rng)
 
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Rows grouped by label: the labels, the code of each row, its place in its group, and the size of each group."""
+    """Rows grouped by label: the labels, each row's code and position in its group, and the size of each group."""
 
     names: NDArray[Any]
     codes: Integers
@@ -156,7 +156,7 @@ class _Groups:
         return cls(names, codes, places, counts, starts, order)
 
     def row_at(self, code: Integers, place: Integers) -> Integers:
-        """The row at a place of a group."""
+        """Return the row at a position of a group."""
         return np.asarray(self.order[self.starts[code] + place], dtype=np.int64)
 
 
@@ -166,7 +166,7 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def _distinct_below(limits: Integers, n_draws: int, *, rng: np.random.Generator) -> Integers:
-    """For each limit, `n_draws` distinct integers below it, every set as likely: Floyd's method, all rows at once."""
+    """Return, for each limit, `n_draws` distinct integers below it; all sets are equally likely (Floyd's method)."""
     chosen = np.empty((len(limits), n_draws), dtype=np.int64)
     for draw in range(n_draws):
         last = limits - n_draws + draw
@@ -179,7 +179,7 @@ def _distinct_below(limits: Integers, n_draws: int, *, rng: np.random.Generator)
 def _shuffled(
     queries: Integers, truths: Integers, others: Integers, *, seed: int, rng: np.random.Generator
 ) -> Galleries:
-    """Put each true match at a random place among the others."""
+    """Return galleries with each true match at a random position among the other candidates."""
     answers = rng.integers(0, others.shape[1] + 1, size=len(queries))
     columns = np.arange(others.shape[1] + 1)
     sources = np.where(columns < answers[:, None], columns, columns - 1)

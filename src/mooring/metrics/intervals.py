@@ -1,7 +1,7 @@
-"""Figures of leakage, and the intervals that say how far each can be trusted.
+"""Figures of leakage and their confidence intervals.
 
-A figure never stands alone: beside its value and interval are the chance level, the control (an attacker with the
-colluder's data but without the upload) and the floor (what the exact projected rows give away).
+A figure has a value and an interval, and is read against the chance level, the control (an attacker with the colluder's data
+but without the upload) and the floor (what the exact projected rows disclose).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mooring.randomness import require_generator
 from mooring.serialization import Serializable
 from mooring.typing import Indices, Matrix
 
-_SHARES = ("roster", "holder", "claims_right", "columns read")  # in whole percent
+_SHARES = ("roster", "holder", "claims_right", "columns read")  # figures written in whole percent
 LEVEL = 0.95
 """The confidence level of every interval."""
 N_RESAMPLES = 2000
-"""Of a bootstrap, unless it is told otherwise."""
+"""Default number of bootstrap resamples."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval; NaN bounds say that the data cannot give one, as with a single row.
+    """A confidence interval. NaN bounds mean that the data do not determine one, for instance a single row.
 
     Examples
     --------
@@ -46,24 +46,27 @@ class Interval:
             object.__setattr__(self, name, float(getattr(self, name)))
         if not 0 < self.level < 1:
             got = f"{self.level:g}"
-            raise InputError("level", expected="between 0 and 1, both left out", got=got, cure="Pass 0.95, say.")
+            raise InputError("level", expected="strictly between 0 and 1", got=got, cure="Pass 0.95, for instance.")
         if self.low > self.high or math.isnan(self.low) != math.isnan(self.high):
             raise InputError(
-                "low", expected="at most high, or both NaN", got="another order", cure="Exchange the two bounds."
+                "low",
+                expected=f"at most high = {self.high:g}, or both must be NaN",
+                got=f"{self.low:g}",
+                cure="Exchange the two bounds.",
             )
 
     @classmethod
     def unknown(cls) -> Interval:
-        """The interval of data that cannot give one."""
+        """Return the interval for data that do not determine one."""
         return cls(math.nan, math.nan)
 
     @property
     def known(self) -> bool:
-        """Whether the data gave an interval."""
+        """Whether the interval has bounds."""
         return not math.isnan(self.low)
 
     def written(self, digits: str = ".2f") -> str:
-        """The interval as text that follows a value; nothing where it is unknown.
+        """Return the interval as text to append to a value; empty if it is unknown.
 
         Examples
         --------
@@ -78,7 +81,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Figure(Serializable):
-    """One figure of leakage, with what it must be read against.
+    """One figure of leakage, with the levels that it is read against.
 
     Examples
     --------
@@ -95,14 +98,14 @@ class Figure(Serializable):
     """The measurement; NaN where it is undefined."""
     interval: Interval
     chance: float | None
-    """What guessing scores."""
+    """The score of guessing."""
     control: float | None
-    """What an attacker scores that has the colluder's data but not the upload."""
+    """The score of an attacker who has the colluder's data but not the upload."""
     floor: float | None
-    """What the exact projected rows score, where only the projection protects. On records it depends on the decoder, and a
-    better one may do better."""
+    """The score of the exact projected rows, where only the projection protects. For records it depends on the decoder, and
+    a better decoder may score higher."""
     n: int
-    """How many independent rows, images or queries stand behind the value."""
+    """The number of independent rows, images or queries that the value is computed from."""
     higher_is_worse: bool
     """Whether a higher value means that more leaks."""
 
@@ -116,19 +119,24 @@ class Figure(Serializable):
         numbers = {name: getattr(self, name) for name in ("value", "chance", "control", "floor")}
         for name, number in {**numbers, "interval": max(abs(self.interval.low), abs(self.interval.high))}.items():
             if number is not None and math.isinf(number):
-                raise InputError(name, expected="finite, or NaN where undefined", got="Inf", cure="Cap the measure.")
+                raise InputError(
+                    name,
+                    expected="finite, or NaN where undefined",
+                    got="Inf",
+                    cure="Limit the measure to finite values.",
+                )
         require_minimum("n", self.n, 1)
 
     def with_interval(self) -> str:
-        """The value and its interval, where it has one."""
+        """Return the value as text, followed by its interval if it has one."""
         around = f" {self.interval.low:.2f}–{self.interval.high:.2f}"
         return f"{self.value:.2f}{around if self.interval.known else ''}"
 
     def describe(self) -> dict[str, Any]:
-        """Value, interval, and the levels that it is read against, as text; None where not known."""
+        """Return value, interval, chance, control and floor as text; None where not known."""
 
         def written(value: float | None) -> str | None:
-            """A share as a percentage, decibels with one digit, the rest with two."""
+            """Write shares as percentages, decibels with one digit and other values with two."""
             if value is None or math.isnan(value):
                 return None
             digits = ".1f" if self.name == "psnr" else ".2f"
@@ -144,16 +152,16 @@ class Figure(Serializable):
 
 
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:
-    """What the strongest of several attacks finds: the highest value, or the lowest of an error; NaN where none has one.
+    """Return the value of the strongest attack: the highest one, or the lowest error; NaN if no attack has a value.
 
-    Values are of shape (n_attacks, …), NaN where an attack was not run.
+    Values are of shape (n_attacks, …), with NaN where an attack was not run.
     """
-    strongest = np.fmax if higher_is_worse else np.fmin  # unlike nanmax, silent where no attack has a value
+    strongest = np.fmax if higher_is_worse else np.fmin  # unlike nanmax, these do not warn if no attack has a value
     return np.asarray(strongest.reduce(values, axis=0, initial=math.nan), dtype=np.float64)
 
 
 def wilson(successes: float, trials: int) -> Interval:
-    """Wilson's score interval of a proportion; successes may be a fraction, where ties count in part.
+    """Return Wilson's score interval of a proportion. Successes may be fractional, if ties count fractionally.
 
     Examples
     --------
@@ -173,7 +181,7 @@ def wilson(successes: float, trials: int) -> Interval:
 
 
 def clopper_pearson(successes: int, trials: int) -> Interval:
-    """Clopper and Pearson's exact interval of a proportion: each bound holds with a probability of 97.5 % at least.
+    """Return the exact Clopper–Pearson interval of a proportion; each bound holds with a probability of at least 97.5 %.
 
     Examples
     --------
@@ -187,7 +195,7 @@ def clopper_pearson(successes: int, trials: int) -> Interval:
 
 
 def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: float) -> tuple[Matrix, Matrix]:
-    """Both bounds of Clopper and Pearson's interval for each of many counts."""
+    """Return the lower and upper Clopper–Pearson bounds for each count out of `trials`."""
     tail = (1 - level) / 2
     low = betaincinv(np.maximum(successes, 1), trials - successes + 1, tail)
     high = betaincinv(successes + 1, np.maximum(trials - successes, 1), 1 - tail)
@@ -195,7 +203,7 @@ def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: floa
 
 
 def bootstrap_mean(values: ArrayLike, *, rng: np.random.Generator) -> Interval:
-    """Percentile bootstrap interval of a mean, from 2,000 resamples; unknown for a single value.
+    """Return the percentile bootstrap interval of a mean, from 2,000 resamples; unknown for a single value.
 
     Examples
     --------
@@ -212,15 +220,15 @@ def bootstrap_mean(values: ArrayLike, *, rng: np.random.Generator) -> Interval:
 def bootstrap_ratio(
     numerators: ArrayLike, denominators: ArrayLike, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Interval:
-    """Percentile bootstrap interval of √(Σ numerators / Σ denominators), a relative error over rows.
+    """Return the percentile bootstrap interval of √(Σ numerators / Σ denominators), a relative error over rows.
 
-    Resamples whose denominators sum to zero have no ratio and are left out; without any other, or with a single row,
-    the interval is unknown.
+    Resamples whose denominators sum to zero are left out. If none remains, or there is only one row, the interval is
+    unknown.
 
     Parameters
     ----------
     numerators, denominators : array of shape (n,)
-        Squared errors and squared sizes, one each a row.
+        Squared error and squared size of each row.
 
     Examples
     --------
@@ -232,7 +240,9 @@ def bootstrap_ratio(
     numerators, denominators = finite_vector("numerators", numerators), finite_vector("denominators", denominators)
     if len(numerators) != len(denominators):
         expected, got = f"as long as the {len(numerators)} numerators", f"{len(denominators)} values"
-        raise InputError("denominators", expected=expected, got=got, cure="Pass one of each a row.")
+        raise InputError(
+            "denominators", expected=expected, got=got, cure="Pass one numerator and one denominator per row."
+        )
     for what, values in (("numerators", numerators), ("denominators", denominators)):
         if (values < 0).any():
             raise InputError(
@@ -246,16 +256,19 @@ def bootstrap_ratio(
 def mean_ratio(
     numerators: Matrix, denominators: Matrix, *, clusters: ArrayLike | None = None, pseudo_rows: float = 0.0
 ) -> tuple[float, float, int]:
-    """The mean over columns of Σ numerators / Σ denominators, its standard error by linearisation, and the sample's size.
+    """Return the mean over columns of Σ numerators / Σ denominators, its linearised standard error and the sample size.
 
-    Linear in the numerators, so numerators that are paired differences give the difference of two such means.
+    Numerators and denominators are of shape (n, k); columns whose denominators sum to zero are left out. The mean is linear
+    in the numerators, so paired differences give the difference of two such means. Rows of one cluster may depend on each
+    other. `pseudo_rows` adds discordant rows to the variance only, so that rows which all agree have a positive error; 1 for
+    one column gives the interval of Agresti and Min (2005) for paired proportions, without its shrunken centre.
 
     Returns
     -------
     value, error : float
-        NaN without any column; an error of NaN for a single row or cluster.
+        Both are NaN if no column remains; the error is NaN for a single row or cluster.
     n : int
-        Rows, or clusters.
+        Number of rows, or of clusters.
 
     Examples
     --------
@@ -279,13 +292,13 @@ def mean_ratio(
 
 
 def student_interval(value: float, error: float, *, n: int) -> Interval:
-    """Student's interval of an estimate with a standard error over `n` rows or clusters; unknown where the error is NaN."""
+    """Return Student's interval of an estimate with a standard error over `n` rows; unknown if the error is NaN."""
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error
     return Interval(value - half, value + half)
 
 
 def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:
-    """Sum each column over rows drawn with replacement, `n_resamples` times: shape (n_resamples, n_columns)."""
+    """Return the sums of each column over rows drawn with replacement, of shape (n_resamples, n_columns)."""
     require_minimum("n_resamples", n_resamples, 1)
     n_rows = len(columns)
     shares, block = np.full(n_rows, 1.0 / n_rows), max(1, BLOCK_NUMBERS // n_rows)
@@ -294,7 +307,7 @@ def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: in
 
 
 def percentile_interval(estimates: Matrix, *, n_rows: int) -> Interval:
-    """The interval that cuts equal tails off bootstrap estimates of `n_rows` rows; one row alone cannot give any."""
+    """Return the interval between equal tails of bootstrap estimates; unknown for fewer than two rows."""
     if n_rows < 2 or len(estimates) == 0:
         return Interval.unknown()
     low, high = np.quantile(estimates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

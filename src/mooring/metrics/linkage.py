@@ -1,7 +1,7 @@
 """Linkage: finding the true record of a rebuilt row among similar ones.
 
-Each query, a reconstructed row, comes with a gallery of clean rows: its true match and look-alikes. The attacker names
-the candidate nearest to the reconstruction; with k candidates a guess is right once in k times.
+Each query, a reconstructed row, comes with a gallery of clean rows: its true match and similar rows. The attacker selects
+the candidate nearest to the reconstruction. With k candidates a guess is right with probability 1/k.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mooring.typing import Array, Matrix
 
 Metric = Literal["euclidean", "cosine"]
 ROW_METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
-"""How rows that no auditor embeds are compared, by whichever serves the attacker: much noise spoils distances."""
+"""Metrics for rows without an embedding. The better one for the attacker counts, as much noise spoils distances."""
 
 _TIE_TOLERANCE = 1e-12
 _ROUNDING_OF_UNIT_ROWS = 1e-14
@@ -29,28 +29,30 @@ _RIGHT_ANGLE = 2.0**0.5  # the distance of two unit vectors whose cosine is 0
 
 
 def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, metric: Metric = "euclidean") -> Matrix:
-    """Hit or miss of each gallery in each of several reconstructions of the same rows, on their device.
+    """Return the hits of each gallery in each of D reconstructions of the same rows, computed on their device.
+
+    `queries` are of shape (D, n, m) and `candidates` of shape (r, m). A vector of zeros has cosine 0 with every other.
 
     Returns
     -------
     array of shape (D, q)
-        1 where the true match is nearest, 0 where it is not, 1/t where it shares that place with t − 1 others.
+        1 if the true match is nearest, 0 if it is not, 1/t if it ties with t − 1 others.
     """
     xp, cosine = namespace_of(queries, candidates), metric == "cosine"
-    far, aimless_far = _prepared(candidates, cosine=cosine)
+    far, zero_far = _prepared(candidates, cosine=cosine)
     n_galleries, n_candidates = galleries.candidates.shape
     block = max(1, BLOCK_NUMBERS // (n_candidates * far.shape[1]))
     slack = _ROUNDING_OF_UNIT_ROWS if cosine else 0.0
     hits = np.empty((queries.shape[0], n_galleries))
     for draw in range(queries.shape[0]):
-        near, aimless_near = _prepared(queries[draw, ...], cosine=cosine)
+        near, zero_near = _prepared(queries[draw, ...], cosine=cosine)
         for start in range(0, n_galleries, block):
             part = slice(start, start + block)
-            asked, shown = (indices_beside(one[part], far) for one in (galleries.queries, galleries.candidates))
+            asked, shown = (indices_beside(rows[part], far) for rows in (galleries.queries, galleries.candidates))
             distances = vector_norms(far[shown, :] - near[asked, :][:, None, :])
-            if cosine:  # ranks like the distance of unit vectors
-                aimless = aimless_near[asked][:, None] | aimless_far[shown]
-                distances = xp.where(aimless, _RIGHT_ANGLE, distances)
+            if cosine:  # cosines rank like distances of unit vectors
+                zero = zero_near[asked][:, None] | zero_far[shown]
+                distances = xp.where(zero, _RIGHT_ANGLE, distances)
             nearest = xp.min(distances, axis=1, keepdims=True)
             tied = to_numpy(distances <= nearest * (1.0 + _TIE_TOLERANCE) + slack)
             hits[draw, part] = tied[np.arange(len(tied)), galleries.answers[part]] / tied.sum(axis=1)
@@ -60,31 +62,35 @@ def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, met
 def linked_shares(
     queries: Array, candidates: Array, galleries: Galleries, *, metrics: Sequence[Metric] = ROW_METRICS
 ) -> Matrix:
-    """The share of galleries linked in each of D reconstructions, by the metric that links most: shape (D,).
+    """Return the share of linked galleries in each of D reconstructions, by the metric that links most; of shape (D,).
 
     Parameters
     ----------
-    queries, candidates, galleries
-        As for `gallery_hits`.
+    queries : array of shape (D, n, m)
+        D reconstructions, indexed by `galleries.queries`.
+    candidates : array of shape (r, m)
+        Clean rows, indexed by `galleries.candidates`.
+    galleries : Galleries
+        The candidates of each query.
     metrics : sequence of {"euclidean", "cosine"}
-        Both for rows, cosine for an auditor's vectors.
+        Use both for rows, and cosine for an auditor's vectors.
     """
-    found = [gallery_hits(queries, candidates, galleries, metric=metric).mean(axis=1) for metric in metrics]
-    return np.asarray(np.max(found, axis=0), dtype=np.float64)
+    shares = [gallery_hits(queries, candidates, galleries, metric=metric).mean(axis=1) for metric in metrics]
+    return np.asarray(np.max(shares, axis=0), dtype=np.float64)
 
 
 def _prepared(rows: Array, *, cosine: bool) -> tuple[Array, Array]:
-    """Rows in float64, of length one for cosines, and which of them are zero throughout."""
+    """Return rows in float64, scaled to length one for cosines, and which of them are zero."""
     rows = as_float64(rows)
-    aimless = namespace_of(rows).all(rows == 0, axis=1)
-    return (unit_rows(rows) if cosine else rows), aimless
+    is_zero = namespace_of(rows).all(rows == 0, axis=1)
+    return (unit_rows(rows) if cosine else rows), is_zero
 
 
 def link(queries: ArrayLike, candidates: ArrayLike, galleries: Galleries, *, metric: Metric = "euclidean") -> Figure:
-    """Name the nearest candidate of each gallery and count how often it is the true match.
+    """Return how often the nearest candidate of a gallery is the true match.
 
-    The interval is Wilson's where every query has one gallery; where queries have several, which are not independent, a
-    bootstrap over queries.
+    The interval is Wilson's if every query has one gallery. Several galleries of one query are not independent, so the
+    interval is then a bootstrap over queries.
 
     Parameters
     ----------
@@ -93,9 +99,9 @@ def link(queries: ArrayLike, candidates: ArrayLike, galleries: Galleries, *, met
     candidates : array of shape (r, m)
         Clean rows, indexed by `galleries.candidates`.
     galleries : Galleries
-        Which candidates each query is shown with.
+        The candidates of each query.
     metric : {"euclidean", "cosine"}
-        What nearest means. A vector of zeros has cosine 0 with every other.
+        Distance to rank candidates by. A vector of zeros has cosine 0 with every other.
 
     Examples
     --------
@@ -109,7 +115,10 @@ def link(queries: ArrayLike, candidates: ArrayLike, galleries: Galleries, *, met
     near, far = finite_rows("queries", queries), finite_rows("candidates", candidates)
     for what, rows, wanted in (("queries", near, galleries.queries), ("candidates", far, galleries.candidates)):
         if wanted.min() < 0 or wanted.max() >= len(rows):
-            expected, cure = f"at least {wanted.max() + 1} rows, as the galleries ask for", "Build them for these rows."
+            expected, cure = (
+                f"at least {wanted.max() + 1} rows, as the galleries need",
+                "Build galleries for these rows.",
+            )
             raise InputError(what, expected=expected, got=f"{len(rows)} rows", cure=cure)
     if near.shape[1] != far.shape[1]:
         got, cure = f"{far.shape[1]}", "Decode reconstructions to the features of the clean rows."
@@ -125,7 +134,7 @@ def link(queries: ArrayLike, candidates: ArrayLike, galleries: Galleries, *, met
 
 
 def _interval_over_queries(hits: Matrix, query: Integers, *, seed: int) -> Interval:
-    """Resample queries with all their galleries; where every gallery agrees, a bootstrap is blind and Wilson's is not."""
+    """Return a bootstrap interval over queries, or Wilson's interval if all galleries agree."""
     counts = np.bincount(query).astype(np.float64)
     totals = np.bincount(query, weights=hits)
     if hits.min() == hits.max() and hits[0] in (0.0, 1.0):

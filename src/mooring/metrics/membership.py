@@ -1,9 +1,8 @@
-"""Membership: whether an attacker can tell that a row is among those behind what it saw, and the ε which that implies.
+"""Membership inference: how well an attacker recognises rows that contributed to an upload, and the ε that this implies.
 
-An attack gives each candidate a score, higher for those it takes for members. The area under the ROC is the mean over all
-candidates; what a person asks is the true-positive rate where false alarms are rare. A mechanism that is (ε, δ)-
-differentially private allows no pair of rates beyond TPR ≤ e^ε FPR + δ and 1 − FPR ≤ e^ε (1 − TPR) + δ, so a pair that was
-measured bounds ε from below.
+An attack gives each candidate a score, which is higher for likely members. The area under the ROC curve averages over all
+candidates; for a person, the true positive rate at a low false positive rate matters more. An (ε, δ)-differentially private
+mechanism satisfies TPR ≤ e^ε FPR + δ and 1 − FPR ≤ e^ε (1 − TPR) + δ, so measured rates bound ε from below.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from mooring.serialization import Serializable
 from mooring.typing import Matrix
 
 FALSE_POSITIVE_RATES = {"membership_at_1_percent": 0.01, "membership_at_0.1_percent": 0.001}
-"""The figures of true-positive rates, and the false-positive rate of each."""
+"""Names of the figures of true positive rates, and the false positive rate of each."""
 _N_THRESHOLDS, _LEAST_IN_TAIL, _WIDEST_TAIL = 60, 10, 0.5
 _LARGEST_EPSILON = 1e3
 _N_ON_CURVE = 40
@@ -32,18 +31,19 @@ _N_ON_CURVE = 40
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """How well scores tell members from others.
+    """Scores of members and of other rows, and how well they separate the two.
 
     Examples
     --------
-    >>> found = Membership(np.array([3.0, 2.0, 1.0]), np.array([2.5, 0.5]))
-    >>> round(found.auc, 3), found.true_positive_rate(0.01)[0] == 1 / 3
+    >>> membership = Membership(np.array([3.0, 2.0, 1.0]), np.array([2.5, 0.5]))
+    >>> round(membership.auc, 3), membership.true_positive_rate(0.01)[0] == 1 / 3
     (0.667, True)
     """
 
     members: Matrix
+    """Scores of rows that contributed to what the attacker saw, of shape (m,)."""
     others: Matrix
-    """Of shape (m,) and (n,): scores of rows that are behind what the attacker saw, and of rows that are not."""
+    """Scores of rows that did not, of shape (n,)."""
 
     def __post_init__(self) -> None:
         for name in ("members", "others"):
@@ -51,14 +51,14 @@ class Membership:
 
     @property
     def auc(self) -> float:
-        """The area under the ROC: how often a member scores higher than another row; a tie counts half."""
+        """The area under the ROC curve: the share of pairs in which the member scores higher; a tie counts half."""
         return float(self.wins()[0].mean())
 
     def auc_interval(self) -> Interval:
-        """DeLong's interval of the area; for a perfect separation, of which it has none, that of the smaller sample."""
+        """Return DeLong's interval of the area, or for a perfect separation the Clopper–Pearson interval."""
         of_members, of_others = self.wins()
         m, n = of_members.size, of_others.size
-        if min(m, n) < 2 or np.union1d(self.members, self.others).size == 1:  # scores all alike tell nothing
+        if min(m, n) < 2 or np.union1d(self.members, self.others).size == 1:  # equal scores are not informative
             return Interval.unknown()
         variance = float(of_members.var(ddof=1) / m + of_others.var(ddof=1) / n)
         if variance == 0:
@@ -68,52 +68,54 @@ class Membership:
         return Interval(max(0.0, self.auc - half), min(1.0, self.auc + half))
 
     def true_positive_rate(self, false_positive_rate: float) -> tuple[float, Interval]:
-        """The share of members that score above all but so large a share of the others, and its interval over members.
+        """Return the share of members that score above all but this share of the others, and its interval over members.
 
-        With fewer than 1/`false_positive_rate` others, above all of them.
+        With fewer than 1/`false_positive_rate` others, members must score above all of them.
         """
-        found = int(self._found(np.array([false_positive_rate]))[0])
-        return found / self.members.size, clopper_pearson(found, self.members.size)
+        n_recognised = int(self._count_recognised(np.array([false_positive_rate]))[0])
+        return n_recognised / self.members.size, clopper_pearson(n_recognised, self.members.size)
 
-    def _found(self, rates: Matrix) -> NDArray[np.int64]:
-        """How many members score above all but so large a share of the others, for each rate."""
+    def _count_recognised(self, rates: Matrix) -> NDArray[np.int64]:
+        """Return the number of members that score above all but a share of the others, for each false positive rate."""
         allowed = np.minimum(np.floor(rates * self.others.size).astype(np.int64), self.others.size - 1)
         thresholds = np.sort(self.others)[-1 - allowed]
         return np.asarray(self.members.size - np.searchsorted(np.sort(self.members), thresholds, "right"))
 
     def figures(self, control: Membership | None = None) -> dict[str, Figure]:
-        """The area and the true-positive rates as figures, beside those of an attacker without the upload."""
+        """Return the area and the true positive rates as figures, beside those of an attacker without the upload."""
         before = None if control is None else control.auc
         area = Figure("membership_auc", self.auc, self.auc_interval(), 0.5, before, None, self.members.size, True)
         return {"membership_auc": area, **self._rates(control, "")}
 
     def outlying_figures(self, outlying: NDArray[np.bool_], control: Membership | None = None) -> dict[str, Figure]:
-        """The true-positive rates of some members, at the thresholds that hold for all."""
+        """Return the true positive rates of some members, at the thresholds of all rows."""
         some = None if control is None else replace(control, members=control.members[outlying])
         return replace(self, members=self.members[outlying])._rates(some, "outlying_")
 
     def _rates(self, control: Membership | None, prefix: str) -> dict[str, Figure]:
-        found = {}
+        figures = {}
         for measure, rate in FALSE_POSITIVE_RATES.items():
             name, (value, interval) = prefix + measure, self.true_positive_rate(rate)
-            before = None if control is None else control._found(np.array([rate]))[0] / control.members.size
-            chance = max(rate, 1 / (self.others.size + 1))  # of one row to score above so few others
-            found[name] = Figure(name, value, interval, chance, before, None, self.members.size, True)
-        return found
+            before = None if control is None else control._count_recognised(np.array([rate]))[0] / control.members.size
+            chance = max(
+                rate, 1 / (self.others.size + 1)
+            )  # the probability that a row scores above all others, if there are few
+            figures[name] = Figure(name, value, interval, chance, before, None, self.members.size, True)
+        return figures
 
     def curve(self) -> tuple[tuple[float, float], ...]:
-        """The ROC at false-positive rates spread evenly on a log scale, from 1/n of the others to all: pairs of rates."""
+        """Return pairs of false and true positive rates, with false positive rates evenly spaced on a log scale."""
         rates = np.geomspace(1 / self.others.size, 1.0, _N_ON_CURVE)
-        found = self._found(rates) / self.members.size
-        return tuple((float(f"{rate:.4g}"), float(f"{share:.4g}")) for rate, share in zip(rates, found, strict=True))
+        shares = self._count_recognised(rates) / self.members.size
+        return tuple((float(f"{rate:.4g}"), float(f"{share:.4g}")) for rate, share in zip(rates, shares, strict=True))
 
     def wins(self) -> tuple[Matrix, Matrix]:
-        """How often each member scores above another, and each other below a member."""
+        """Return the share of others below each member, and the share of members above each other row."""
         return _share_below(self.members, self.others), 1 - _share_below(self.others, self.members)
 
 
 def _share_below(scores: Matrix, others: Matrix) -> Matrix:
-    """The share of others below each score; a tie counts half."""
+    """Return the share of others below each score; a tie counts half."""
     ordered = np.sort(others)
     below, not_above = (np.searchsorted(ordered, scores, side) for side in ("left", "right"))
     return np.asarray((below + not_above) / (2 * others.size))
@@ -121,58 +123,59 @@ def _share_below(scores: Matrix, others: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class EpsilonBound(Serializable):
-    """What measured rates say of ε, at the stated confidence."""
+    """Lower bounds of ε from measured rates, at the stated confidence level."""
 
     epsilon: float
-    """ε is at least this, whatever the noise is."""
+    """Lower bound of ε that assumes nothing about the noise."""
     gaussian: float
-    """ε is at least this if the score's noise is Gaussian: the ε at δ of a Gaussian mechanism that is told apart as well as
-    this one was. Much nearer the truth, since tails too rare to be observed are not left out."""
+    """Lower bound of ε if the score's noise is Gaussian: the ε at δ of a Gaussian mechanism with the same separation. It is
+    much tighter, because it includes tails that are too rare to be observed."""
     delta: float
     level: float
     n: int
-    """Independent scores behind it, of both kinds together; half of them choose thresholds."""
+    """Number of independent scores, with and without the record together; half of them select thresholds."""
 
 
 @dataclass(frozen=True)
 class EpsilonAudit(Serializable):
-    """The ε that a study claims beside the one that its noise was measured to have at least."""
+    """The ε that a study claims, beside a measured lower bound."""
 
     claimed: float
     reachable: float
-    """What the bound tends to with ever more runs, if the noise is as it should be: the exact ε of Gaussian noise of this
-    scale. The claim is above it, since its accounting holds for discrete noise, too."""
+    """The limit of the bound with ever more runs if the noise is correct: the exact ε of Gaussian noise of this scale. The
+    claim is higher, because its accounting also covers discrete noise."""
     measured: EpsilonBound
 
     @property
     def holds(self) -> bool:
-        """Whether what was measured allows what is claimed."""
+        """Whether the measured bounds do not exceed the claim."""
         return max(self.measured.epsilon, self.measured.gaussian) <= self.claimed
 
 
 def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float) -> EpsilonBound:
-    """Bound ε from below by scores of independent runs with and without one record.
+    """Return lower bounds of ε from scores of independent runs with and without one record.
 
     Parameters
     ----------
     included, excluded : array of shape (m,) and (n,)
-        A score of each run in which the record was included, or excluded; higher where it looks included.
+        One score per run in which the record was included, or excluded. Higher scores mean that it looks included.
 
     Notes
     -----
-    Thresholds, and which of the two kinds is claimed, are chosen on every other score; on the rest, Clopper and Pearson's
-    bounds of both rates there hold together with a probability of 95 %.
+    The threshold, and whether inclusion or exclusion is claimed, are selected on every other score. On the remaining scores
+    the Clopper–Pearson bounds of both rates hold together with a probability of 95 %.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> found = bound_epsilon(rng.standard_normal(4000) + 1, rng.standard_normal(4000), delta=1e-5)
-    >>> 1 < found.epsilon < found.gaussian < gaussian_epsilon(1.0, 1e-5)
+    >>> bound = bound_epsilon(rng.standard_normal(4000) + 1, rng.standard_normal(4000), delta=1e-5)
+    >>> 1 < bound.epsilon < bound.gaussian < gaussian_epsilon(1.0, 1e-5)
     True
     """
     runs = finite_vector("included", included), finite_vector("excluded", excluded)
-    if min(one.size for one in runs) < 2:
-        raise InputError("included", expected="two scores of each kind", got="fewer", cure="Repeat the run.")
+    if min(scores.size for scores in runs) < 2:
+        got = f"{runs[0].size} with and {runs[1].size} without the record"
+        raise InputError("included", expected="two scores of each kind", got=got, cure="Run the mechanism more often.")
     if not 0 <= delta < 1:
         raise InputError("delta", expected="from 0 to 1", got=str(delta), cure="Pass the δ of the claim.")
 
@@ -183,15 +186,17 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float) -> 
     def separation(true: Matrix, false: Matrix) -> Matrix:
         return np.asarray(ndtri(true) - ndtri(false))
 
-    n = sum(one.size for one in runs)
+    n = sum(scores.size for scores in runs)
     tails = np.geomspace(min(_WIDEST_TAIL, _LEAST_IN_TAIL / n), _WIDEST_TAIL, _N_THRESHOLDS)
-    mu = _highest(separation, runs, np.array([0.5]))  # in the middle both rates are known best
+    mu = _highest(separation, runs, np.array([0.5]))  # both rates are estimated best in the middle
     epsilon = max(0.0, _highest(ratio, runs, tails))
     return EpsilonBound(epsilon, gaussian_epsilon(mu, delta) if mu > 0 else 0.0, delta, LEVEL, n)
 
 
 def gaussian_epsilon(separation: float, delta: float) -> float:
-    """The exact ε at δ of Gaussian noise, one record moving the mean by so many standard deviations (Balle and Wang 2018).
+    """Return the exact ε at δ of Gaussian noise if one record moves the mean by `separation` standard deviations.
+
+    See Balle and Wang (2018).
 
     Examples
     --------
@@ -211,23 +216,27 @@ def gaussian_epsilon(separation: float, delta: float) -> float:
 
 
 def _highest(statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, Matrix], tails: Matrix) -> float:
-    """The bound of a statistic of two rates, at the tail and the claim that half of the scores choose."""
+    """Return the bound of a statistic of two rates, at the threshold and claim that half of the scores select."""
     included, excluded = runs
-    sides = (included, excluded), (-excluded, -included)  # claiming that the record is in; claiming that it is not
+    sides = (included, excluded), (-excluded, -included)  # claim that the record is included, or excluded
 
     def bounded(side: int, thresholds: Matrix, half: int, level: float) -> Matrix:
-        """The statistic's bound at each threshold, by Clopper and Pearson's bounds of both rates."""
-        scores = [np.sort(one[half::2]) for one in sides[side]]
-        (true, m), (false, n) = [(one.size - np.searchsorted(one, thresholds, "right"), one.size) for one in scores]
+        """Return the statistic's bound at each threshold, from the Clopper–Pearson bounds of both rates."""
+        scores = [np.sort(run[half::2]) for run in sides[side]]
+        (true, m), (false, n) = [(run.size - np.searchsorted(run, thresholds, "right"), run.size) for run in scores]
         return statistic(clopper_pearson_bounds(true, m, level)[0], clopper_pearson_bounds(false, n, level)[1])
 
-    cautious = 1 - (1 - LEVEL) / (2 * len(tails))  # the best of so many: else chance in a tail would choose
-    tried = [np.quantile(np.concatenate([one[::2] for one in both]), 1 - tails) for both in sides]
-    found = [bounded(side, thresholds, 0, cautious) for side, thresholds in enumerate(tried)]
-    _, side, threshold = max((one.max(), side, tried[side][one == one.max()].max()) for side, one in enumerate(found))
+    cautious = 1 - (1 - LEVEL) / (
+        2 * len(tails)
+    )  # corrects for the number of thresholds, so that chance does not select
+    tried = [np.quantile(np.concatenate([run[::2] for run in both]), 1 - tails) for both in sides]
+    bounds = [bounded(side, thresholds, 0, cautious) for side, thresholds in enumerate(tried)]
+    _, side, threshold = max(
+        (values.max(), side, tried[side][values == values.max()].max()) for side, values in enumerate(bounds)
+    )
     return float(bounded(side, np.array([threshold]), 1, LEVEL)[0])
 
 
 def state_alarms(figure: Figure) -> str:
-    """The false alarms at which rows are told: 1 % or, of few other rows, the least that they allow."""
+    """Return the false positive rate of a figure as text: 1 %, or the lowest that few other rows allow."""
     return f"{100 * max(0.01, figure.chance or 0):.2g} % false alarms"

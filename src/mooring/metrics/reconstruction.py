@@ -1,7 +1,7 @@
-"""How close reconstructed rows come to the true ones.
+"""Measures of how close reconstructed rows are to the true ones.
 
-Legend: X the true rows, X̂ their reconstruction, one row each and in the same order. A low error, a high R², PSNR or
-SSIM all mean that more leaks.
+Legend: X the true rows, X̂ their reconstruction, in the same order. A low error and a high R², PSNR or SSIM mean that more
+leaks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALLEST_IMAGE_SIDE = 3
 
 
 def root_ratio(numerators: Matrix, denominators: Matrix) -> float:
-    """√(Σ numerators / Σ denominators), a relative error of squares; NaN where there is nothing to relate it to."""
+    """Return √(Σ numerators / Σ denominators), a relative error; NaN if the denominators sum to zero."""
     total = float(denominators.sum())
     return math.sqrt(float(numerators.sum()) / total) if total > 0 else math.nan
 
@@ -32,12 +32,12 @@ def root_ratio(numerators: Matrix, denominators: Matrix) -> float:
 def error_figure(
     name: str, errors: Matrix, sizes: Matrix, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Figure:
-    """A relative error over rows, with a bootstrap interval.
+    """Return a relative error over rows, with a bootstrap interval.
 
     Parameters
     ----------
     errors, sizes : array of shape (n,)
-        Each row's squared error, and what it is relative to, squared.
+        Squared error of each row, and the squared size that it is relative to.
     """
     require_generator(rng)
     value = root_ratio(errors, sizes)
@@ -48,7 +48,7 @@ def error_figure(
 
 
 def relative_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
-    """Measure ‖X̂ − X‖ / ‖X‖ in the Frobenius norm; NaN where X is zero.
+    """Return ‖X̂ − X‖ / ‖X‖ in the Frobenius norm; NaN if X is zero.
 
     Examples
     --------
@@ -60,14 +60,14 @@ def relative_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
 
 
 def relative_errors(truth: Array, reconstructions: Array) -> Matrix:
-    """The relative error of each of D reconstructions of the same rows, of shape (D, n, m), on their device."""
+    """Return the relative errors of D reconstructions, of shape (D, n, m), of the same rows."""
     xp = namespace_of(truth, reconstructions)
     gaps = xp.sum((reconstructions - truth) ** 2, axis=(1, 2))
     return np.asarray(to_numpy(xp.sqrt(gaps / xp.sum(truth**2))), dtype=np.float64)
 
 
 def centred_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
-    """Measure ‖X̂ − X‖ / ‖X − mean(X)‖, so that guessing the mean row scores 1; NaN where all rows are alike.
+    """Return ‖X̂ − X‖ / ‖X − mean(X)‖, so that guessing the mean row scores 1; NaN if all rows are equal.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def centred_error(truth: ArrayLike, reconstruction: ArrayLike) -> float:
 
 
 def feature_r2(truth: ArrayLike, reconstruction: ArrayLike) -> Matrix:
-    """R² of each column: 1 is perfect, 0 is as good as the column's mean; NaN for a constant column.
+    """Return R² of each column: 1 is perfect, 0 is as good as the column's mean; NaN for a constant column.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def feature_r2(truth: ArrayLike, reconstruction: ArrayLike) -> Matrix:
 
 
 def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> Matrix:
-    """Peak signal-to-noise ratio of each image, in decibels.
+    """Return the peak signal-to-noise ratio of each image, in decibels.
 
     An image reconstructed to the last bit of double precision counts as 313 dB rather than infinity, so that means and
     intervals stay finite.
@@ -114,7 +114,7 @@ def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 
 
 def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> Matrix:
-    """Structural similarity of each image, as scikit-image has it, in windows of 7 × 7 pixels or what fits; see `psnr`.
+    """Return the structural similarity of each image, as defined by scikit-image, in windows of at most 7 × 7 pixels.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
     side = min(image_shape[:2])
     if side < _SMALLEST_IMAGE_SIDE:
         expected, got = f"at least {_SMALLEST_IMAGE_SIDE} pixels high and wide", str(tuple(image_shape))
-        cure = "Measure rows that are no images without image_shape."
+        cure = "Pass images of at least that size."
         raise InputError("image_shape", expected=expected, got=got, cure=cure)
     options = {
         "win_size": min(_SSIM_WINDOW, side - 1 + side % 2),
@@ -145,15 +145,16 @@ def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 
 
 def mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
-    """The mean of what each row scores, of which more leaks more, with a bootstrap interval.
+    """Return the mean of the rows' scores, with a bootstrap interval. Higher scores mean that more leaks.
 
     Parameters
     ----------
     name : str
-        Of the figure.
+        Name of the figure.
     of_each : array of shape (n,)
+        Score of each row.
     rng : Generator
-        For the bootstrap.
+        Draws the bootstrap resamples.
     """
     require_generator(rng)
     interval = bootstrap_mean(of_each, rng=rng)
@@ -163,13 +164,13 @@ def mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figu
 def _pair(truth: ArrayLike, reconstruction: ArrayLike) -> tuple[Matrix, Matrix]:
     truth, reconstruction = finite_rows("truth", truth), finite_rows("reconstruction", reconstruction)
     if truth.shape != reconstruction.shape:
-        got, cure = f"shape {reconstruction.shape}", "Decode it to the records' own features, one row a record."
+        got, cure = f"shape {reconstruction.shape}", "Decode it to the features of the records, one row per record."
         raise InputError("reconstruction", expected=f"of shape {truth.shape} like the truth", got=got, cure=cure)
     return truth, reconstruction
 
 
 def _centred(rows: Matrix) -> Matrix:
-    """Rows less their mean; a constant column gives exact zeros, whatever its mean rounds to."""
+    """Return rows less their mean; a constant column gives exact zeros."""
     constant = np.ptp(rows, axis=0) == 0
     return np.where(constant, 0.0, rows - rows.mean(axis=0))
 
@@ -180,6 +181,6 @@ def _as_images(
     truth, reconstruction = _pair(truth, reconstruction)
     require_image_shape(image_shape, truth.shape[1])
     if not (math.isfinite(data_range) and data_range > 0):
-        cure = "Pass the largest possible pixel value less the smallest."
+        cure = "Pass the largest possible pixel value minus the smallest."
         raise InputError("data_range", expected="a positive width", got=f"{data_range:g}", cure=cure)
     return truth.reshape(-1, *image_shape), reconstruction.reshape(-1, *image_shape)

@@ -1,4 +1,4 @@
-"""Checks of the inputs of measures: finite rows, one label a row, and image shapes that rows can be flattened from."""
+"""Checks of the arguments of measures: finite rows, one label per row, and matching image shapes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ BLOCK_NUMBERS = 2**22  # numbers held at once where rows are worked through in b
 
 
 def finite_rows(what: str, values: ArrayLike) -> Matrix:
-    """Return `values` as a float64 matrix, or refuse: it must hold rows and columns, and be finite throughout."""
+    """Return `values` as a float64 matrix, or raise an `InputError` if it is empty or not finite."""
     expected = "a matrix of rows by features, with at least one of each"
-    return _finite(what, values, 2, expected, "Pass one record a row; flatten images first.")
+    return _finite(what, values, 2, expected, "Pass one record per row; flatten images first.")
 
 
 def finite_vector(what: str, values: ArrayLike) -> Matrix:
-    """Return `values` as a float64 vector, or refuse: it must hold at least one value, and be finite throughout."""
-    return _finite(what, values, 1, "a vector of at least one value", "Pass one value a row.")
+    """Return `values` as a float64 vector, or raise an `InputError` if it is empty or not finite."""
+    return _finite(what, values, 1, "a vector of at least one value", "Pass one value per row.")
 
 
 def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -> NDArray[Any]:
-    """Return labels, identities or categories as a vector, of `n_rows` values where that is known."""
+    """Return labels, identities or categories as a vector, and check its length if `n_rows` is given."""
     vector = np.asarray(values)
     if vector.ndim != 1 or (n_rows is not None and len(vector) != n_rows):
         raise InputError(
             what,
-            expected="a vector" if n_rows is None else f"a vector of {n_rows} values, one a row",
+            expected="a vector" if n_rows is None else f"a vector of {n_rows} values, one per row",
             got=f"shape {vector.shape}",
             cure="Pass one value for each row, in the order of the rows.",
         )
@@ -42,20 +42,20 @@ def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -
 
 
 def require_minimum(what: str, value: int, least: int) -> None:
-    """Refuse a count below `least`."""
+    """Raise an `InputError` for a count below `least`."""
     if value < least:
-        raise InputError(what, expected=f"at least {least}", got=str(value), cure=f"Ask for {least} or more.")
+        raise InputError(what, expected=f"at least {least}", got=str(value), cure=f"Pass {least} or more.")
 
 
 def unit_rows(vectors: Array) -> Array:
-    """Scale every row to length one; a row of zeros has no direction and stays as it is."""
+    """Return rows scaled to length one; rows of zeros are not changed."""
     xp = namespace_of(vectors)
     lengths = xp.linalg.vector_norm(vectors, axis=1, keepdims=True)
     return vectors / xp.where(lengths > 0, lengths, 1.0)
 
 
 def require_image_shape(image_shape: tuple[int, ...], n_pixels: int | None = None) -> None:
-    """Refuse what cannot be the shape of an image, or of one with so many pixel values."""
+    """Raise an `InputError` unless this is the shape of an image (with `n_pixels` values, if given)."""
     shape = tuple(image_shape)
     if len(shape) not in (2, 3) or min(shape) < 1 or n_pixels not in (None, math.prod(shape)):
         raise InputError(
@@ -67,7 +67,7 @@ def require_image_shape(image_shape: tuple[int, ...], n_pixels: int | None = Non
 
 
 def image_rows(what: str, rows: ArrayLike, image_shape: tuple[int, ...]) -> Matrix:
-    """Rows as images of shape (n, H, W, C), clamped to [0, 1]."""
+    """Return rows as images of shape (n, H, W, C), clamped to [0, 1]."""
     rows = finite_rows(what, rows)
     if rows.shape[1] != math.prod(image_shape):
         expected, got = f"of {math.prod(image_shape)} pixel values, images of shape {image_shape}", f"{rows.shape[1]}"
@@ -80,7 +80,7 @@ def _finite(what: str, values: ArrayLike, n_dimensions: int, expected: str, cure
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
         raise InputError(
-            what, expected="numbers", got=f"dtype {given.dtype}", cure="Code categories as numbers, or drop them."
+            what, expected="numbers", got=f"dtype {given.dtype}", cure="Encode categories as numbers, or drop them."
         )
     if given.ndim != n_dimensions or given.size == 0:
         raise InputError(what, expected=expected, got=f"shape {given.shape}", cure=cure)

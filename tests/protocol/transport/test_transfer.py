@@ -27,7 +27,7 @@ def test_only_bundles_and_anchor_files_are_sent(tmp_path: Path, store: Store) ->
             send_file(path, store.address)
     with raising(RefusedError, "the file", cure="a vault never leaves"):
         send_file(tmp_path / "vault", store.address)
-    with raising(StorageError, "the file", reason="no plain file"):
+    with raising(StorageError, "the file", reason="not a regular file"):
         send_file(tmp_path / "nowhere.bundle", store.address)
     assert store.seen == []
 
