@@ -1,35 +1,71 @@
-"""Conversion of results to plain values for JSON and back, and to HTML for notebooks."""
+"""Results as typed values that are written as JSON and read back, and as the small HTML that a notebook shows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
 from html import escape
-from types import NoneType
-from typing import Any, Self, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
-from mooring.errors import InputError
+from mooring.atomic_io import read_bounded
+from mooring.errors import InputError, RefusedError
 
-__all__ = ["Rows", "Serializable", "render_html"]
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["Count", "FloatOrNaN", "Record", "Rows", "explain_validation", "read_record", "render_html"]
 
 Rows = Sequence[Sequence[str]]
 """Rows of a table as text; the first row holds the headings."""
+MOST_BYTES = 64 * 2**20
+"""The largest record that is read, unless a caller allows more."""
+_LONGEST_KEY = 60
 
 
-class Serializable:
-    """A frozen dataclass that converts to a dictionary of plain values and back.
+class _NaNAsNull:
+    """Writes NaN as null, which JSON has, and reads null as NaN."""
 
-    Fields are text, numbers, lists, mappings, other dataclasses, tuples of these, or None. NaN, which JSON lacks, is written
-    as None.
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, validate: math.nan if value is None else validate(value),
+            handler(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value: None if math.isnan(value) else value
+            ),
+        )
+
+
+class _CountBounds:
+    """Bounds an integer, so that no file makes arithmetic or printing slow."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.int_schema(ge=0, lt=2**63, strict=True)
+
+
+FloatOrNaN = Annotated[float, _NaNAsNull()]
+"""A number of a record that is NaN where it is undefined."""
+Count = Annotated[int, _CountBounds()]
+"""A number of rows, participants or steps in a record: from 0, and below 2⁶³."""
+
+
+class Record:
+    """A frozen dataclass that is written as JSON and read back, checked field by field.
+
+    Fields are text, numbers, tuples, mappings, None, or other dataclasses. What is read must have every field that has no
+    default, and no others; numbers are finite; a value of another kind is not converted. Annotate a number that may be NaN
+    as `FloatOrNaN`.
 
     Examples
     --------
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
-    ... class Reading(Serializable):
-    ...     value: float
+    ... class Reading(Record):
+    ...     value: FloatOrNaN
     ...     notes: tuple[str, ...] = ()
     >>> Reading(math.nan, ("late",)).as_dict()
     {'value': None, 'notes': ['late']}
@@ -37,59 +73,153 @@ class Serializable:
     Reading(value=nan, notes=())
     """
 
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {
+        "strict": True,
+        "extra": "forbid",
+        "frozen": True,
+        "allow_inf_nan": False,
+        "hide_input_in_errors": True,
+    }
+
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values in the order of the fields."""
-        return {field.name: _to_plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        """Plain values, in the order of the fields."""
+        plain: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        return plain
+
+    def to_json(self) -> str:
+        """JSON text, in the order of the fields."""
+        return _adapter(type(self)).dump_json(self, indent=1).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, what: str = "", cure: str = "Pass what to_json returned.") -> Self:
+        """Read what `to_json` returned.
+
+        Parameters
+        ----------
+        text : str or bytes
+            JSON.
+        what, cure : str
+            How an error calls the record, and what it advises.
+        """
+        from pydantic import ValidationError
+
+        try:
+            record: Self = _adapter(cls).validate_json(text)
+        except ValidationError as problem:
+            where, expected, got = explain_validation(problem)
+        else:
+            return record
+        what = what or cls.__name__
+        if not where:
+            raise InputError(what, expected=expected, got=got, cure=cure)
+        sentence = f"'{where}' in {what} must be {expected}, got {got}."
+        raise InputError(what, expected=f"'{where}' {expected}", got=got, cure=cure, problem=sentence)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the object from the result of `as_dict`. Fields with a default may be absent; other keys are ignored."""
-        result: Self = _from_plain(cls, plain)
-        return result
+        """Read what `as_dict` returned."""
+        from pydantic_core import to_json
+
+        return cls.from_json(to_json(plain), cure="Pass what as_dict returned.")
 
 
-def _to_plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return Serializable.as_dict(value)  # type: ignore[arg-type]
-    if isinstance(value, Mapping):
-        return {name: _to_plain(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return [_to_plain(part) for part in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+R = TypeVar("R", bound=Record)
 
 
-def _from_plain(kind: Any, plain: Any) -> Any:
-    arguments = get_args(kind)
-    if NoneType in arguments:
-        return None if plain is None else _from_plain(arguments[0], plain)
-    if kind is float:
-        return math.nan if plain is None else float(plain)
-    if get_origin(kind) is tuple:
-        return tuple(_from_plain(arguments[0], part) for part in plain)
-    if get_origin(kind) is dict:
-        return {name: _from_plain(arguments[1], part) for name, part in plain.items()}
-    return _read_dataclass(kind, plain) if is_dataclass(kind) else plain
+def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: int = MOST_BYTES) -> R:
+    """Read a file that holds one record.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read.
+    InputError
+        If it is larger than `most_bytes`, or does not hold such a record. The error names the place, never the value.
+
+    Parameters
+    ----------
+    what, cure : str
+        How an error calls the record, and what it advises.
+    """
+    try:
+        text = read_bounded(path, most_bytes, what=what)
+    except RefusedError as problem:
+        raise InputError(what, expected="a record of mooring's", got=problem.reason, cure=cure) from None
+    return kind.from_json(text, what=what, cure=cure)
 
 
-def _read_dataclass(kind: Any, plain: Any) -> Any:
-    types = _field_types(kind)
-    needed = [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]
-    if not isinstance(plain, Mapping) or not set(needed) <= set(plain):
-        raise InputError(
-            kind.__name__,
-            expected=f"a mapping with the keys {', '.join(needed)}",
-            got=f"the keys {', '.join(map(str, plain)) or '(none)'}"
-            if isinstance(plain, Mapping)
-            else type(plain).__name__,
-            cure="Pass the result of as_dict.",
-        )
-    return kind(**{name: _from_plain(types[name], plain[name]) for name in types if name in plain})
+def explain_validation(problem: ValidationError) -> tuple[str, str, str]:
+    """Where the first error of a validation is, what was expected there, and what kind of value there was.
+
+    The place is a path such as 'participants.3.name', and empty for the whole. No value is quoted.
+    """
+    first = problem.errors(include_url=False)[0]
+    context = first.get("ctx", {})
+    where = ".".join(map(_shorten_key, first["loc"]))
+    if isinstance(inner := context.get("error"), InputError):
+        return ".".join(filter(None, (where, inner.what))), inner.expected or "usable", inner.got or inner.problem
+    match first["type"]:
+        case "missing":
+            return where, "given", "nothing"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return where, "absent, since no such key is known", "a value"
+        case "json_invalid":
+            return where, "JSON", f"text that is not ({context['error']})"
+        case "literal_error" | "enum":
+            return where, f"one of {context['expected']}", "none of these"
+        case "finite_number":
+            return where, "a finite number", "NaN, an infinite or a very large number"
+        case "greater_than_equal" | "greater_than":
+            bound = context.get("ge", context.get("gt"))
+            return where, f"{'at least' if 'ge' in context else 'above'} {bound}", "a smaller number"
+        case "less_than_equal" | "less_than":
+            bound = context.get("le", context.get("lt"))
+            return where, f"{'at most' if 'le' in context else 'below'} {bound}", "a larger number"
+        case "dataclass_type" | "dict_type" | "model_type":
+            expected = "a table"
+        case "tuple_type" | "list_type":
+            expected = "a list"
+        case "string_type":
+            expected = "text"
+        case "int_type" | "int_from_float":
+            expected = "a whole number"
+        case "float_type":
+            expected = "a number"
+        case "bool_type":
+            expected = "true or false"
+        case _:
+            expected = first["msg"].removeprefix("Input should be ")
+    return where, expected, _name_kind(first["input"])
 
 
-@cache
-def _field_types(kind: Any) -> dict[str, Any]:
-    types = get_type_hints(kind)
-    return {field.name: types[field.name] for field in fields(kind)}
+def _shorten_key(key: int | str) -> str:
+    text = str(key)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST_KEY])
+    return shown if len(text) <= _LONGEST_KEY else f"{shown}…"
+
+
+def _name_kind(value: object) -> str:
+    kinds = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        dict: "a table",
+        list: "a list",
+    }
+    return "null" if value is None else kinds.get(type(value), f"a value of type {type(value).__name__}")
+
+
+_ADAPTERS: dict[type[Record], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[Record]) -> TypeAdapter[Any]:
+    """The validator of a class, which takes milliseconds to make and is kept."""
+    if kind not in _ADAPTERS:
+        from pydantic import TypeAdapter
+
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 def count_noun(n: int, singular: str, plural: str = "") -> str:

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mooring.metrics.intervals
+from mooring.errors import InputError
 from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
 from mooring.metrics.intervals import mean_ratio, percentile_interval, student_interval
+from tests.raising import raising
 
 Refused = Callable[..., None]
 
@@ -167,11 +169,15 @@ def test_a_figure_is_written_in_the_digits_of_its_measure(name: str, written: li
     assert found == {"value": "–", "interval": None, "chance": None, "control": chance, "floor": chance}
 
 
-def test_a_dictionary_that_is_no_figure_is_refused(refused: Refused) -> None:
+def test_a_dictionary_that_is_no_figure_is_refused() -> None:
     plain = Figure("x", 0.0, wilson(1, 2), None, None, None, 2, True).as_dict()
-    refused(lambda: Figure.from_dict({}), "Figure", "higher_is_worse", "the keys")
-    for broken in (None, {"low": 0.0}):
-        refused(lambda broken=broken: Figure.from_dict({**plain, "interval": broken}), "Interval", "low, high", "")
+    for broken, expected, got in (
+        ({}, "'name' given", "nothing"),
+        ({**plain, "interval": None}, "'interval' a table", "null"),
+        ({**plain, "interval": {"low": 0.0}}, "'interval.high' given", "nothing"),
+    ):
+        with raising(InputError, "Figure", expected=expected, got=got):
+            Figure.from_dict(broken)
 
 
 def test_infinite_figures_are_refused(refused: Refused) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,13 @@ class PointStore:
     def load(self, point: OperatingPoint) -> PointResult | None:
         """The point's result, if it was finished before; a file that cannot be read counts as not there."""
         try:
-            return PointResult.from_dict(json.loads(self._path(point).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return PointResult.from_json(self._path(point).read_bytes())
+        except (OSError, InputError):
             return None
 
     def save(self, result: PointResult) -> None:
         """Keep a result."""
-        write_atomically(self._path(result.point), json.dumps(result.as_dict(), allow_nan=False).encode(), mode=0o600)
+        write_atomically(self._path(result.point), result.to_json().encode(), mode=0o600)
 
     def _path(self, point: OperatingPoint) -> Path:
         text = self.key + json.dumps(point.as_dict(), sort_keys=True)
@@ -61,12 +62,10 @@ class PointStore:
 def _take_examples_out(path: Path) -> None:
     """Rewrite a point's file without its examples; a file that cannot be read as one is removed."""
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        if plain["examples"] is None:
-            return
-        plain["examples"] = None
-        write_atomically(path, json.dumps(plain, allow_nan=False).encode(), mode=0o600)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, StorageError):
+        result = PointResult.from_json(path.read_bytes())
+        if result.examples is not None:
+            write_atomically(path, replace(result, examples=None).to_json().encode(), mode=0o600)
+    except (OSError, InputError, StorageError):
         path.unlink(missing_ok=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.methods import METHODS, get_method
 from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumPrivacy, state_odds
-from mooring.serialization import Serializable, count_noun
+from mooring.serialization import Record, count_noun
 
 _SHORT = {
     "c-gdp": "C-GDP",
@@ -51,7 +51,7 @@ class NoiseUnit(StrEnum):
 
 
 @dataclass(frozen=True)
-class OperatingPoint(Serializable):
+class OperatingPoint(Record):
     """A method and its settings."""
 
     method: str
@@ -93,7 +93,7 @@ class OperatingPoint(Serializable):
 
 
 @dataclass(frozen=True)
-class SumPoint(Serializable):
+class SumPoint(Record):
     """Secure sums and their settings."""
 
     epsilon: float | None

@@ -25,7 +25,7 @@ from mooring.geometry.backend import to_numpy
 from mooring.learners import Fitted, Kind, train_learner
 from mooring.metrics import Figure, Interval, Membership, clopper_pearson, wilson
 from mooring.metrics.intervals import student_interval
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.tables import Column, Partition
 from mooring.typing import Indices, Matrix
 
@@ -39,7 +39,7 @@ Labels = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class ReleaseRisk(Serializable):
+class ReleaseRisk(Record):
     """What models of this kind give away."""
 
     figures: dict[str, Figure]

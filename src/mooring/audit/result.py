@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +15,8 @@ from mooring.audit.utility import References
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, Figure, strongest_value
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
-from mooring.serialization import Rows, Serializable, render_html
+from mooring.serialization import Record, Rows, render_html
 
-FORMAT = 1
 HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
 MEMBERSHIP = "membership_auc"
@@ -27,7 +25,7 @@ _UNKNOWN = "none could be run: do not trust"
 
 
 @dataclass(frozen=True)
-class AttackOutcome(Serializable):
+class AttackOutcome(Record):
     """One attack's figures, or why it has none."""
 
     attack: str
@@ -57,7 +55,7 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
 
 
 @dataclass(frozen=True)
-class PointResult(Serializable):
+class PointResult(Record):
     """One operating point: what attacks recover there, and what the joint model scores."""
 
     point: OperatingPoint
@@ -93,7 +91,7 @@ class PointResult(Serializable):
 
 
 @dataclass(frozen=True)
-class SumResult(Serializable):
+class SumResult(Record):
     """Secure sums at one ε: what attackers tell from the total, and what the joint model scores."""
 
     point: SumPoint
@@ -122,7 +120,7 @@ class SumResult(Serializable):
 
 
 @dataclass(frozen=True)
-class SumAudit(Serializable):
+class SumAudit(Record):
     """Secure sums at every ε that was asked for."""
 
     n_features: int
@@ -154,7 +152,7 @@ class SumAudit(Serializable):
 
 
 @dataclass(frozen=True)
-class AuditResult(Serializable):
+class AuditResult(Record):
     """Everything an audit found."""
 
     description: dict[str, Any]
@@ -255,30 +253,6 @@ class AuditResult(Serializable):
         beside = {"chance": figure.chance, "without the upload": figure.control, "projection alone": figure.floor}
         levels = ", ".join(f"{name} {value:.2f}" for name, value in beside.items() if value is not None)
         return f"{figure.value:.2f}{figure.interval.written()} by '{attack}' at {one.title} ({levels})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, in plain values."""
-        return {
-            "format": FORMAT,
-            "headline": self.headline(),
-            "joining": self.joining(),
-            "trustworthy": self.trustworthy,
-            "description": self.description,
-            "references": self.references.as_dict(),
-            "warnings": list(self.warnings),
-            "points": [result.as_dict() | {"title": result.title} for result in self.points],
-            "chosen": self.chosen,
-            "sums": None if self.sums is None else self.sums.as_dict(),
-        }
-
-    def to_json(self) -> str:
-        """Everything, as JSON text."""
-        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> AuditResult:
-        """Read back what `to_json` gave."""
-        return cls.from_dict(json.loads(text))
 
     def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
         """A line a point: the strongest attack, what it recovers, the joint model's score; and training without joining."""

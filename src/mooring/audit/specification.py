@@ -20,6 +20,7 @@ from mooring.mechanisms.rotation.projection import Projection
 from mooring.mechanisms.sums.feature_map import FeatureMap
 from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE
 from mooring.metrics import Embedding, Figure
+from mooring.serialization import Record
 from mooring.tables import Column, Partition
 from mooring.tables.column_encoder import decode_cells
 from mooring.typing import Matrix
@@ -244,7 +245,7 @@ def _require_value_a_record(evaluation: EvaluationSpec, partition: Partition) ->
 
 
 @dataclass(frozen=True)
-class LeakageLimit:
+class LeakageLimit(Record):
     """A bound on what the strongest attack may recover.
 
     Notes

@@ -12,13 +12,13 @@ from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Kind, Score, compare, score, train_learner
 from mooring.learners.fitting import MOST_ALONE
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.tables import Partition
 from mooring.typing import Indices
 
 
 @dataclass(frozen=True)
-class References(Serializable):
+class References(Record):
     """The two scores that every other is read against."""
 
     local_only: Score | None

@@ -19,24 +19,24 @@ import numpy as np
 from mooring.errors import InputError
 from mooring.learners.sums import Sums, centre_sums, find_ridge
 from mooring.mechanisms.sums.feature_map import TableFeatures
-from mooring.serialization import Serializable
+from mooring.serialization import FloatOrNaN, Record
 from mooring.tables.schema import Column
 from mooring.typing import Matrix
 
 
 @dataclass(frozen=True)
-class Coefficient(Serializable):
+class Coefficient(Record):
     """What the prediction changes by."""
 
     name: str
     """Of the feature."""
     per: str
     """For which change of it."""
-    value: float
+    value: FloatOrNaN
     """In units of the label, or of the second class's probability."""
-    standard_error: float
+    standard_error: FloatOrNaN
     """Over other rows and other noise."""
-    noise_error: float
+    noise_error: FloatOrNaN
     """The part of it that the study's noise makes."""
 
 

@@ -18,7 +18,7 @@ from mooring.learners.registry import Kind
 from mooring.learners.scores import METRICS, score_value
 from mooring.metrics.intervals import student_interval, wilson
 from mooring.metrics.membership import Membership
-from mooring.serialization import Rows, Serializable
+from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix
 
 Labels = npt.NDArray[Any]
@@ -29,12 +29,12 @@ _MOST_PREDICTIONS, _FEWEST_ROWS, _MOST_ROWS = 200_000, 50, 500
 
 
 @dataclass(frozen=True)
-class Estimate(Serializable):
+class Estimate(Record):
     """A value and its 95 % interval over rows."""
 
-    value: float
-    low: float
-    high: float
+    value: FloatOrNaN
+    low: FloatOrNaN
+    high: FloatOrNaN
 
     def written(self, digits: str = ".3f") -> str:
         """The value, and its interval where it has one."""
@@ -44,18 +44,18 @@ class Estimate(Serializable):
 
 
 @dataclass(frozen=True)
-class CalibrationBin(Serializable):
+class CalibrationBin(Record):
     """Rows with about the same probability: its mean, the share that came true with its interval, and how many."""
 
     predicted: float
     observed: float
-    low: float
-    high: float
+    low: FloatOrNaN
+    high: FloatOrNaN
     n: int
 
 
 @dataclass(frozen=True)
-class ModelEvaluation(Serializable):
+class ModelEvaluation(Record):
     """How well one model predicts the classes of labelled rows."""
 
     confusion: tuple[tuple[int, ...], ...]
@@ -66,14 +66,14 @@ class ModelEvaluation(Serializable):
     sensitivity: Estimate | None
     specificity: Estimate | None
     """Of two classes: the share of the second, and of the first, that is recognised."""
-    brier: float
+    brier: FloatOrNaN
     """Mean squared error of the second class's probability, or of more classes the sum over them; NaN without any."""
     calibration: tuple[CalibrationBin, ...]
     """Of the second of two classes; of more, of the class predicted."""
 
 
 @dataclass(frozen=True)
-class Evaluation(Serializable):
+class Evaluation(Record):
     """The joint model beside one trained alone, on the same labelled rows."""
 
     classes: tuple[str, ...]
@@ -107,12 +107,12 @@ class Evaluation(Serializable):
 
 
 @dataclass(frozen=True)
-class Importance(Serializable):
+class Importance(Record):
     """What the score falls by when a column is shuffled: its mean and standard deviation over shuffles."""
 
     name: str
-    drop: float
-    deviation: float
+    drop: FloatOrNaN
+    deviation: FloatOrNaN
 
 
 def evaluate_classes(

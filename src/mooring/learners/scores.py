@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from mooring.errors import InputError
 from mooring.metrics.intervals import LEVEL, mean_ratio, student_interval
 from mooring.randomness import require_generator
-from mooring.serialization import Serializable
+from mooring.serialization import FloatOrNaN, Record
 
 Labels = npt.NDArray[Any]
 METRICS = {"classes": "balanced accuracy", "number": "R²"}
@@ -23,14 +23,14 @@ Answer = Literal["pays", "does not pay", "cannot tell"]
 
 
 @dataclass(frozen=True)
-class Score(Serializable):
+class Score(Record):
     """A learner's score on test rows."""
 
     metric: str
     """Either "balanced accuracy" (the mean over classes of the share recognised) or "R²"."""
-    value: float
-    low: float
-    high: float
+    value: FloatOrNaN
+    low: FloatOrNaN
+    high: FloatOrNaN
     """The score and its 95 % interval over test rows."""
     n: int
     """Test rows."""

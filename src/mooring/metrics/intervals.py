@@ -17,7 +17,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from mooring.errors import InputError
 from mooring.metrics.validation import BLOCK_NUMBERS, finite_vector, require_minimum
 from mooring.randomness import require_generator
-from mooring.serialization import Serializable
+from mooring.serialization import FloatOrNaN, Record
 from mooring.typing import Indices, Matrix
 
 _SHARES = ("roster", "holder", "claims_right", "columns read")  # figures written in whole percent
@@ -28,7 +28,7 @@ N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Record):
     """A confidence interval. NaN bounds mean that the data do not determine one, for instance a single row.
 
     Examples
@@ -37,8 +37,8 @@ class Interval:
     True
     """
 
-    low: float
-    high: float
+    low: FloatOrNaN
+    high: FloatOrNaN
     level: float = LEVEL
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Figure(Serializable):
+class Figure(Record):
     """One figure of leakage, with the levels that it is read against.
 
     Examples
@@ -94,7 +94,7 @@ class Figure(Serializable):
 
     name: str
     """What was measured."""
-    value: float
+    value: FloatOrNaN
     """The measurement; NaN where it is undefined."""
     interval: Interval
     chance: float | None

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from mooring.errors import InputError
 from mooring.metrics.intervals import LEVEL, Figure, Interval, clopper_pearson, clopper_pearson_bounds
 from mooring.metrics.validation import finite_vector
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.typing import Matrix
 
 FALSE_POSITIVE_RATES = {"membership_at_1_percent": 0.01, "membership_at_0.1_percent": 0.001}
@@ -122,7 +122,7 @@ def _share_below(scores: Matrix, others: Matrix) -> Matrix:
 
 
 @dataclass(frozen=True)
-class EpsilonBound(Serializable):
+class EpsilonBound(Record):
     """Lower bounds of ε from measured rates, at the stated confidence level."""
 
     epsilon: float
@@ -137,7 +137,7 @@ class EpsilonBound(Serializable):
 
 
 @dataclass(frozen=True)
-class EpsilonAudit(Serializable):
+class EpsilonAudit(Record):
     """The ε that a study claims, beside a measured lower bound."""
 
     claimed: float

@@ -138,13 +138,14 @@ def _attacked_rows(summary: Mapping[str, Any]) -> list[tuple[str, PointResult]]:
 
 def _attacked_sums(study: Study, summary: Mapping[str, Any]) -> list[tuple[str, SumResult]]:
     """Results at the study's own ε; others say nothing of it."""
-    from mooring.audit import AuditResult, SumAudit
+    from mooring.audit import SumAudit
     from mooring.audit.decision import select_sums
+    from mooring.report.records import read_plain_audit
 
     settings = study.sum_scheme.settings
     found: list[tuple[str, SumResult]] = []
     for title, plain in summary["attacked"].items():
-        sums = AuditResult.from_dict(dict(plain)).sums if "points" in plain else SumAudit.from_dict(dict(plain))
+        sums = read_plain_audit(plain).sums if "points" in plain else SumAudit.from_dict(dict(plain))
         found += [(title, one) for one in select_sums([sums], settings)]
     return found
 

@@ -246,7 +246,7 @@ def read_plan_method(path: Path) -> dict[str, Any]:
 def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
     """Refuse plain values that are no audit which can be drawn."""
     with _refusing(what, _NO_AUDIT, cure):
-        result = AuditResult.from_json(json.dumps(plain))
+        result = read_plain_audit(plain)
         result.headline(), result.joining(), state_setting(result), draw_audit(result), describe_images(result)
         for one in result.points:
             describe_rows(one), state_exposure(one)
@@ -255,6 +255,11 @@ def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
         attacks = (outcome.attack for point in result.points for outcome in point.outcomes)
         if not all(isinstance(text, str) for text in (*result.warnings, *attacks)):
             raise TypeError
+
+
+def read_plain_audit(plain: Mapping[str, Any]) -> AuditResult:
+    """The audit that `read_audit` gave; the verdict of a plan is not part of it."""
+    return AuditResult.from_dict({name: value for name, value in plain.items() if name != "verdict"})
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from mooring.report.audit_page import describe_audit, describe_sums
 from mooring.report.charts import draw_calibration
 from mooring.report.governance import describe_guarantee
 from mooring.report.numbers import describe_score, score_from
+from mooring.report.records import read_plain_audit
 from mooring.report.verdict import limits_not_kept, state_attention
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _describe_attacked(title: str, audit: Mapping[str, Any]) -> dict[str, Any]:
     if "points" not in audit:  # a self-attack: sums alone, of a quorum that is not the study's
         sums = describe_sums(SumAudit.from_dict(dict(audit))) | {"scope": None}
         return {"title": title, "sums": sums, "percent": True, "rows": None, "compared": []}
-    result = AuditResult.from_dict(dict(audit))
+    result = read_plain_audit(audit)
     described = describe_audit(result)
     return {
         "title": title,

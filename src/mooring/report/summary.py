@@ -16,7 +16,7 @@ from mooring.audit.hazards import state_sums
 from mooring.report.frame import render_sentence
 from mooring.report.governance import describe_scheme
 from mooring.report.numbers import describe_evaluation
-from mooring.report.records import RECORDS
+from mooring.report.records import RECORDS, read_plain_audit
 from mooring.report.sum_page import describe_contributors, list_attention, list_promises
 from mooring.report.verdict import judge, read_own_result
 
@@ -83,7 +83,7 @@ def _summarise_sums(
         records.get("check", {}).get("sums"),
     )
     attacked = [SumAudit.from_dict(dict(checked))] if checked else []
-    tried = select_sums([*attacked, None if audit is None else AuditResult.from_dict(dict(audit)).sums], settings)
+    tried = select_sums([*attacked, None if audit is None else read_plain_audit(audit).sums], settings)
     if not verdict["joining_measured"]:
         told = [f"In the audit's simulation {state_sums(one)}" for one in tried if one.gain is not None][:1]
         answers = [{"kind": "simulation", "answer": one.gain.answer} for one in tried if one.gain is not None]
@@ -246,7 +246,7 @@ def _audits(study: Study | None, records: Records, audit: Mapping[str, Any] | No
     for title, source, plain in given:
         if not plain:
             continue
-        result = AuditResult.from_dict(plain)
+        result = read_plain_audit(plain)
         point = result.points[0] if source == "check" and result.points else _point_of(study, result)
         described = None
         if point is not None:

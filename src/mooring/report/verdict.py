@@ -14,6 +14,7 @@ from mooring.audit.decision import state_alone, state_leakage
 from mooring.learners import Gain
 from mooring.report.frame import render_sentence
 from mooring.report.numbers import describe_score, score_from
+from mooring.report.records import read_plain_audit
 
 Records = Mapping[str, Mapping[str, Any]]
 Fact = dict[str, Any]
@@ -67,7 +68,7 @@ def judge(
 
 def read_result(audit: Mapping[str, Any]) -> AuditResult:
     """An audit of a summary; where one of its points has the study's settings, that is the chosen one."""
-    result = AuditResult.from_dict(audit["plain"])
+    result = read_plain_audit(audit["plain"])
     return result if audit["point"] is None else replace(result, chosen=audit["point"]["index"])
 
 

@@ -1,6 +1,5 @@
 """Secure sums in an audit and in a plan: what attackers tell, the ε measured, and what the joint model is worth."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +19,6 @@ from mooring.audit import (
     LeakageLimit,
     OperatingPoint,
     PointResult,
-    SumResult,
     SumSpec,
 )
 from mooring.audit.auditor import Auditor
@@ -216,8 +214,7 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     assert plan.method_lines().startswith('[method]\nname = "secure-sum"\nepsilon = 2\n')
     assert [one.point.epsilon for one in plan.audit.sums.results] == [None, 1.0, 2.0]
     assert "For contrast" in plan.audit.headline()
-    plain = json.loads(plan.to_json())
-    assert SumResult.from_dict(plain["sums"]) == plan.sums
+    assert Plan.from_json(plan.to_json()).sums == plan.sums
     page = render_plan(plan, command="mooring plan")
     assert 'class="good decision"' in page
 

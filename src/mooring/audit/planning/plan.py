@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from mooring.audit.result import AuditResult, PointResult, SumResult
 from mooring.audit.specification import LeakageLimit
 from mooring.learners import Answer
-from mooring.serialization import render_html
+from mooring.serialization import Record, render_html
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """What was searched, and what to do."""
 
     limit: LeakageLimit
@@ -80,24 +79,6 @@ class Plan:
         tables = [self.tried.list_points(self.frontier)] if self.frontier else []
         tables += [] if self.tried.sums is None else [self.tried.sums.list_results()]
         return render_html(self.verdict, self.method_lines() or "", tables=tables)
-
-    def to_json(self) -> str:
-        """Everything, as JSON text."""
-        plain = {
-            "target": str(self.limit),
-            "verdict": self.verdict,
-            "answer": self.answer,
-            "method": self.method,
-            "recommended": None if self.recommended is None else self.recommended.as_dict(),
-            "sums": None if self.sums is None else self.sums.as_dict(),
-            "frontier": [
-                {"title": one.title, **one.point.as_dict(), "data_noise_scale": one.data_noise_scale}
-                for one in self.frontier
-            ],
-            "audit": self.audit.as_dict(),
-            "search": None if self.search is None else self.search.as_dict(),
-        }
-        return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def find_safety(one: PointResult, limit: LeakageLimit) -> float:

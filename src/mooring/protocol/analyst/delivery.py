@@ -36,12 +36,12 @@ from mooring.protocol.messages.result import (
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import open_folder, send_folder
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.typing import Progress
 
 
 @dataclass(frozen=True)
-class Delivery(Serializable):
+class Delivery(Record):
     """Who was delivered a result, and of which model (its SHA-256; empty without a model)."""
 
     delivered: tuple[str, ...]

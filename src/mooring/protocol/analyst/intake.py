@@ -16,7 +16,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.bundle import SumBundle, verify_sum_bundle
 from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
 from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.typing import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
@@ -26,7 +26,7 @@ AnyBundle = Bundle | SumBundle
 
 
 @dataclass(frozen=True)
-class RejectedBundle(Serializable):
+class RejectedBundle(Record):
     """A file that was not taken, and why."""
 
     file: str

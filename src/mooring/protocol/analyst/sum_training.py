@@ -22,14 +22,14 @@ from mooring.protocol.analyst.training import require_agreement, require_label
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
-from mooring.serialization import Rows, Serializable, render_html
+from mooring.serialization import Record, Rows, render_html
 
 LEARNERS = ("auto", "discriminant", "least-squares")
 _ROWS_COMPARED = 2_000
 
 
 @dataclass(frozen=True)
-class SumTraining(Serializable):
+class SumTraining(Record):
     """What was trained on the total; `contributors`, `wrong`, `remarks` and `checked` are those of `Total`."""
 
     learner: str

@@ -55,7 +55,7 @@ from mooring.protocol.storage.ledger import Ledger, Spending
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url
 from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_files
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.reader import THREADS
@@ -178,7 +178,7 @@ def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class CombineResult(Serializable):
+class CombineResult(Record):
     """How many bundles a combiner's confirmation, or its share of the total, is about."""
 
     bundles: int

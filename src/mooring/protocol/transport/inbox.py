@@ -20,7 +20,7 @@ from mooring.errors import MooringError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.transport.addresses import local_path
 from mooring.protocol.transport.object_stores import download, explain_store_error, open_file_system
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.typing import Progress
 
 NO_ROOM = ("the disk is full", "the quota is used up")
@@ -29,7 +29,7 @@ _TIMES = ("lastmodified", "last_modified", "mtime", "updated", "modified", "crea
 
 
 @dataclass(frozen=True)
-class Copy(Serializable):
+class Copy(Record):
     """An accepted bundle in the analyst's folder."""
 
     object: str

@@ -36,7 +36,7 @@ from mooring.protocol.transport.object_stores import (
     open_file_system,
     report_change,
 )
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.typing import Progress
 
 TIMEOUT = 60.0  # seconds without a sign of life
@@ -260,7 +260,7 @@ def _follow_redirect(parts: SplitResult, location: str, *, allow_http: bool) -> 
 
 
 @dataclass(frozen=True)
-class Invitation(Serializable):
+class Invitation(Record):
     """An address that one participant may PUT its bundle to; a secret between it and the analyst."""
 
     name: str

@@ -40,7 +40,7 @@ from mooring.protocol.transport.object_stores import (
     upload,
 )
 from mooring.protocol.transport.presigned_upload import MD5, Answer, put_file
-from mooring.serialization import Serializable
+from mooring.serialization import Record
 from mooring.typing import Progress
 
 _KINDS = {bundle.KIND: bundle.FIELDS, anchor.KIND: anchor.FIELDS}
@@ -83,7 +83,7 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class SendResult(Serializable):
+class SendResult(Record):
     """What was sent."""
 
     to: str
