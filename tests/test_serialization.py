@@ -7,14 +7,14 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, StorageError
-from mooring.serialization import Count, FloatOrNaN, Record, read_record
+from mooring.serialization import Count, FloatOrNaN, OpenRecord, Record, read_record
 from tests.raising import raising
 
 SECRET = "a value that nobody may read"
@@ -39,6 +39,22 @@ class Outer(Record):
     scores: tuple[tuple[str, Inner], ...] = ()
     counts: dict[str, Count] = field(default_factory=dict)
     flag: bool | None = None
+
+
+class Shape(OpenRecord):
+    kind_key = "shape"
+
+
+@dataclass(frozen=True)
+class Circle(Shape):
+    shape: ClassVar[str] = "circle"
+    radius: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawing(Record):
+    shapes: tuple[Shape, ...]
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -125,3 +141,29 @@ def test_a_file_is_read_up_to_a_size(tmp_path: Path) -> None:
         read_record(Outer, path, what="the record", cure="Run it again.", most_bytes=10)
     with raising(StorageError, "the record"):
         read_record(Outer, tmp_path / "none.json", what="the record", cure="")
+
+
+def test_a_record_of_several_kinds_is_read_as_the_kind_that_it_names() -> None:
+    drawing = Drawing((Circle(1.0, ("round",)), Circle(2.0)))
+    assert drawing.as_dict()["shapes"][1] == {"shape": "circle", "radius": 2.0, "notes": []}
+    assert Drawing.from_json(drawing.to_json()) == drawing
+    assert Shape.from_json(drawing.shapes[0].to_json()) == drawing.shapes[0]
+
+
+@pytest.mark.parametrize(
+    ("plain", "expected", "got"),
+    [
+        (3, "'shapes.0' a table with the key shape", "a whole number"),
+        ({"radius": 1.0}, "'shapes.0' a table with the key shape", "a table without"),
+        ({"shape": 3}, "'shapes.0' a table with the key shape", "a table without"),
+        ({"shape": SECRET, "radius": 1.0}, "'shapes.0.shape' one of circle", "none of these"),
+        ({"shape": "circle", "radius": SECRET}, "'shapes.0.radius' a number", "text"),
+        ({"shape": "circle", "radius": 1.0, "more": 1}, "'shapes.0.more' absent", "a value"),
+    ],
+)
+def test_a_kind_that_is_not_known_and_fields_that_do_not_fit_it_are_refused(
+    plain: Any, expected: str, got: str
+) -> None:
+    with raising(InputError, "Drawing", expected=expected, got=got) as caught:
+        Drawing.from_dict({"shapes": [plain]})
+    assert SECRET not in str(caught.value)

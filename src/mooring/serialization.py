@@ -14,7 +14,7 @@ from mooring.errors import InputError, RefusedError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["Count", "FloatOrNaN", "Record", "Rows", "explain_validation", "read_record", "render_html"]
+__all__ = ["Count", "FloatOrNaN", "OpenRecord", "Record", "Rows", "explain_validation", "read_record", "render_html"]
 
 Rows = Sequence[Sequence[str]]
 """Rows of a table as text; the first row holds the headings."""
@@ -121,6 +121,80 @@ class Record:
         from pydantic_core import to_json
 
         return cls.from_json(to_json(plain), cure="Pass what as_dict returned.")
+
+
+class OpenRecord(Record):
+    """A record of which there are several kinds, each a subclass, which may come from outside mooring.
+
+    The class that derives from it directly is the base of all kinds, and sets `kind_key`. Each kind names itself in a class
+    variable of that name. The name is written beside the fields, and a file is read as the kind that it names. A kind that
+    is not loaded goes to `read_unknown`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> class Shape(OpenRecord):
+    ...     kind_key = "shape"
+    >>> @dataclass(frozen=True)
+    ... class Circle(Shape):
+    ...     shape: ClassVar[str] = "circle"
+    ...     radius: float
+    >>> Circle(2.0).as_dict()
+    {'shape': 'circle', 'radius': 2.0}
+    >>> Shape.from_dict({"shape": "circle", "radius": 2.0})
+    Circle(radius=2.0)
+    """
+
+    kind_key: ClassVar[str] = "kind"
+    _kinds: ClassVar[dict[str, type[OpenRecord]]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if OpenRecord in cls.__bases__:
+            cls._kinds = {}
+        elif (name := getattr(cls, cls.kind_key, "")) and isinstance(name, str):
+            cls._kinds[name] = cls
+
+    @classmethod
+    def read_unknown(cls, name: str, fields: Mapping[str, Any]) -> Self:
+        """Read a kind that is not loaded; by default it is refused."""
+        known = ", ".join(cls._kinds)
+        raise InputError(cls.kind_key, expected=f"one of {known}", got="none of these", cure="Load what defines it.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The kind, and plain values in the order of the fields."""
+        return {self.kind_key: getattr(self, self.kind_key), **super().as_dict()}
+
+    def to_json(self) -> str:
+        """JSON text: the kind, and the fields in their order."""
+        from pydantic_core import to_json
+
+        return to_json(self.as_dict(), indent=1).decode()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        if OpenRecord not in cls.__bases__:
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(
+            cls._read_kind,
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda record: record.as_dict()),
+        )
+
+    @classmethod
+    def _read_kind(cls, plain: object) -> Any:
+        if isinstance(plain, cls):
+            return plain
+        name = plain.get(cls.kind_key) if isinstance(plain, dict) else None
+        if not isinstance(plain, dict) or not isinstance(name, str):
+            got = "a table without" if isinstance(plain, dict) else _name_kind(plain)
+            raise InputError("", expected=f"a table with the key {cls.kind_key}", got=got, cure="")
+        from pydantic_core import to_json
+
+        fields = {key: value for key, value in plain.items() if key != cls.kind_key}
+        kind = cls._kinds.get(name)
+        return cls.read_unknown(name, fields) if kind is None else _adapter(kind).validate_json(to_json(fields))
 
 
 R = TypeVar("R", bound=Record)
