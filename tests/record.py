@@ -42,6 +42,14 @@ def check_record(path: Path, name: str, found: Any, *, rel: float = 1e-3, abs: f
     assert off == {}, f"found and recorded, {name}"
 
 
+def check_snapshot(path: Path, text: str) -> None:
+    """Hold the text of a page against the one that is kept; RENEW_RECORDS=1 keeps this one instead."""
+    if os.environ.get("RENEW_RECORDS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: read the difference, then RENEW_RECORDS=1"
+
+
 def _plain(found: Any) -> Any:
     """The same in JSON's types, numbers to six digits."""
     if isinstance(found, dict):

@@ -10,12 +10,17 @@ people's faces do not belong into a repository.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from mooring import InputError, MooringError
+from mooring.atomic_io import make_folder, write_atomically
+from mooring_studies.alternatives.table import describe_alternatives
+from mooring_studies.comparison.claims_page import render_comparison, write_comparison
+from mooring_studies.comparison.findings import render_findings
 from mooring_studies.figures.study_figures import Figure
+from mooring_studies.markdown import render_gallery, render_markdown, write_line
 from mooring_studies.page import compare_with_paper, draw_figures
 from mooring_studies.settings.spec import STUDIES, read_spec
 from mooring_studies.storage.store import Finished, read_finished
@@ -27,35 +32,44 @@ _FACES = ("celeba", "participants")
 
 
 def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda words: None) -> list[Path]:
-    """Redraw every study that is there; returns what was written."""
-    there = [name for name in STUDIES if (results / name / "results.parquet").is_file()]
-    if not there:
+    """Redraw every study in the folder `results` into the folder `docs`; returns what was written."""
+    finished = read_studies(results)
+    figures: dict[str, list[Figure]] = {}
+    for name, study in finished.items():
+        figures[name] = draw_figures(study, docs / "figures" / name)
+        say(f"{name}: {len(figures[name])} figures")
+    make_folder(docs, what="the folder of documents")
+    pages = render_pages(finished, figures, docs)
+    for name, text in pages.items():
+        write_atomically(docs / name, text.encode(), what=f"the page {name}")
+        say(f"{docs / name}")
+    return [*(figure.path for own in figures.values() for figure in own), *(docs / name for name in pages)]
+
+
+def read_studies(results: Path) -> dict[str, Finished]:
+    """The studies in a folder with one folder per study, without pictures of faces."""
+    finished = {
+        name: read_finished(results / name) for name in STUDIES if (results / name / "results.parquet").is_file()
+    }
+    if not finished:
         raise InputError(
             "results",
             expected="a folder with results.parquet and facts.json of a study, in a folder of its name",
             got=f"none of {', '.join(STUDIES)} in {results}",
             cure="'mooring reproduce STUDY --output results' makes one.",
         )
-    from mooring.atomic_io import make_folder, write_atomically
-    from mooring_studies.alternatives.table import describe_alternatives
-    from mooring_studies.comparison.claims_page import render_comparison, write_comparison
-    from mooring_studies.comparison.findings import render_findings
-    from mooring_studies.markdown import render_gallery, render_markdown, write_line
+    return {name: replace(study, pictures=None) if name in _FACES else study for name, study in finished.items()}
 
-    finished: dict[str, Finished] = {}
-    figures: dict[str, list[Figure]] = {}
-    for name in there:
-        finished[name] = read_finished(results / name)
-        if name in _FACES:
-            finished[name] = replace(finished[name], pictures=None)
-        figures[name] = draw_figures(finished[name], docs / "figures" / name)
-        say(f"{name}: {len(figures[name])} figures")
-    make_folder(docs, what="the folder of documents")
+
+def render_pages(
+    finished: Mapping[str, Finished], figures: Mapping[str, Sequence[Figure]], docs: Path
+) -> dict[str, str]:
+    """The text of every page, by its name in the folder `docs`."""
     comparisons = compare_with_paper(finished)
-    titles = {name: read_spec(name).title for name in there}
-    tables = {name: one.results for name, one in finished.items()}
+    titles = {name: read_spec(name).title for name in finished}
+    tables = {name: study.results for name, study in finished.items()}
     pages = {
-        COMPARISON: render_comparison(comparisons, {name: one.facts for name, one in finished.items()}, tables),
+        COMPARISON: render_comparison(comparisons, {name: study.facts for name, study in finished.items()}, tables),
         NUMBERS: write_comparison(comparisons),
         FINDINGS: render_findings(tables, comparisons),
         GALLERY: render_gallery({name: own for name, own in figures.items() if own}, titles, under=docs),
@@ -64,10 +78,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
         own = finished["alternatives"]
         values = describe_alternatives(own.results, own.facts["spec"]["options"]["updates"])
         pages[ALTERNATIVES] = render_markdown("alternatives.md.jinja", values | {"write_line": write_line})
-    for name, text in pages.items():
-        write_atomically(docs / name, text.encode(), what=f"the page {name}")
-        say(f"{docs / name}")
-    return [*(figure.path for own in figures.values() for figure in own), *(docs / name for name in pages)]
+    return pages
 
 
 def main(words: list[str]) -> int:

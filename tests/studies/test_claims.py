@@ -1,6 +1,4 @@
-import csv
 import inspect
-import io
 import math
 from collections import Counter
 from functools import cache
@@ -9,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mooring_studies.comparison import claims, claims_page, curves, quantities
-from mooring_studies.comparison.numbers import NOT_RUN, REASONS, Comparison, Number, paper_number, paper_numbers
+from mooring_studies.comparison.numbers import NOT_RUN, REASONS, Comparison, paper_number, paper_numbers
 from mooring_studies.comparison.numbers import compare as compare_studies
 from mooring_studies.comparison.quantities import FUNCTIONS, NoAnswer
 from mooring_studies.comparison.reading import Study
@@ -442,22 +440,6 @@ def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
     assert BUILT["bands: level"] == curves.LEVEL
 
 
-def test_the_table_has_every_number_once_and_the_page_says_where_they_came_from() -> None:
-    found = list(digit_comparisons().values())
-    rows = [*csv.DictReader(io.StringIO(claims_page.write_comparison(found)))]
-    assert [row["id"] for row in rows] == [one.number.id for one in found]
-    line = next(row for row in rows if row["id"] == "mnist.utility.control.i-gdp")
-    assert (line["paper_text"], line["ours_text"], line["difference_text"]) == (
-        "56.3685 %",
-        "55.0000 %",
-        "−1.37 points",
-    )
-    page = claims_page.render_comparison(found, {"mnist": digit_facts()}, {"mnist": Results.from_rows(digit_rows())})
-    for told in ("`mooring reproduce mnist`", "A GPU", "torch 2.7", "mooring 0.1.0", "seeds: 1, 2", "5 minutes"):
-        assert told in page
-    assert "`celeba`: not run yet" in page
-
-
 def test_a_verdict_follows_from_what_is_true_and_how_near_the_numbers_are() -> None:
     i_gdp = paper_number("mnist.utility.control.i-gdp")
 
@@ -487,43 +469,6 @@ def test_a_bin_of_draws_is_read_on_a_line_and_not_where_there_are_few() -> None:
     for at in (0.11, 0.5, 0.51):
         assert claims.read_bin(study, **what, at=at) == pytest.approx(0.9 - at)
     assert np.isnan([claims.read_bin(study, **what, at=at) for at in (0.3, 0.6)]).all()
-
-
-def test_plain_rows_carry_numbers_and_words() -> None:
-    rows = {row["id"]: row for row in claims_page.as_dicts(digit_comparisons().values())}
-    row = rows["mnist.utility.private.crossing.c-gdp"]
-    assert (row["paper"], row["ours"]) == (11.68, pytest.approx(21.875, abs=0.01))
-    assert (row["paper_text"], row["ours_text"]) == ("11.68", "21.88")
-    assert row["difference_text"] == "+87.3 %"
-    assert rows["mnist.utility.discrepancy"]["paper_text"] == "6.0 × 10^-14"
-    assert rows["mnist.utility.discrepancy"]["difference_text"] == "× 0.33"
-    assert rows["mnist.utility.private.10.aa-i-gdp"]["paper_text"] == "62.2640 %"
-    assert rows["mnist.setting.anchor-noise"]["ours_text"] == "0.5"
-    assert rows["mnist.setting.learning-rate"]["ours_text"] == "0.001"
-    assert rows["mnist.beside.local-only"]["paper_text"] == "–"
-    assert rows["mnist.beside.local-only"]["ours_text"] == "82.0 %"
-    assert rows["celeba.solver.seconds.capped"]["ours_text"] == "not run"
-
-
-def test_a_number_without_a_counterpart_still_stands_beside_the_papers() -> None:
-    seconds = Number("x.s", "5", "seconds", "result", "s", "median_of", 189.1, 1, reason="machine")
-    row = claims_page.as_dicts([Comparison(seconds, 0.5, -188.6, -188.6 / 189.1, True, "another machine")])[0]
-    assert (row["paper_text"], row["ours_text"], row["difference_text"]) == ("189.1 s", "0.50 s", "−99.7 %")
-
-
-@pytest.mark.parametrize(
-    ("ours", "text"),
-    [(0.0123, "0.012 s"), (0.58, "0.58 s"), (2.0, "2.0 s"), (31.26, "31.3 s"), (189.1, "189.1 s"), (0.0, "0.0 s")],
-)
-def test_seconds_have_two_digits_that_count(ours: float, text: str) -> None:
-    seconds = Number("x.s", "5", "seconds", "result", "s", "median_of", 189.1, 1, reason="machine")
-    assert claims_page.ours_text(Comparison(seconds, ours)) == text
-
-
-def test_time_is_left_out_where_none_was_noted() -> None:
-    for seconds in ({}, None, {"training": 0.0}):
-        assert "time" not in claims_page.describe_provenance("mnist", {"seconds": seconds})["told"]
-    assert claims_page.describe_provenance("mnist", {"seconds": {"training": 90.0}})["told"] == {"time": "90 seconds"}
 
 
 def test_every_reason_that_is_named_is_there_and_used() -> None:

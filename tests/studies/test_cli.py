@@ -130,20 +130,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, few_figures: None) -> tup
 
 
 def test_without_a_study_all_are_listed_with_what_they_need_and_take() -> None:
-    printed = flat(run("reproduce").output)
-    for name in STUDIES:
-        assert f"{name} " in printed
-    for words in ("the four MNIST files", "ONNX face model", "with --quick: a quarter of an hour", "beyond the paper"):
-        assert words in printed
     listed = json.loads(run("reproduce", "--format", "json").stdout)["studies"]
     assert [one["name"] for one in listed] == list(STUDIES)
     assert all(one["needs"] and one["takes"] and one["takes_quick"] for one in listed)
-
-
-def test_a_finished_study_tells_its_main_figures_and_the_page_to_open(finished: tuple[Result, Path]) -> None:
-    printed = flat(finished[0].output)
-    for told in ("91.0 %", "57.0 %", "85.0 %", "97.0 %", "moments", "index.html"):  # C-GDP, I-GDP, alone, pooled
-        assert told in printed
 
 
 def test_the_folder_holds_what_is_promised(finished: tuple[Result, Path]) -> None:
@@ -168,7 +157,7 @@ def test_the_folder_holds_what_is_promised(finished: tuple[Result, Path]) -> Non
     assert json.loads((folder / "claims.json").read_text(encoding="utf-8"))
 
 
-def test_the_page_is_self_contained_and_says_what_it_must(finished: tuple[Result, Path]) -> None:
+def test_the_page_is_self_contained_and_has_every_figure(finished: tuple[Result, Path]) -> None:
     page = (finished[1] / "index.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     assert "<script" not in page
@@ -178,8 +167,6 @@ def test_the_page_is_self_contained_and_says_what_it_must(finished: tuple[Result
         assert not re.search(pattern, outside), pattern
     text = re.sub(r'src="data:[^"]*"', "", page)
     assert not re.search("https?:", text)
-    for told in ("lower bound", "local only", "pooled raw", "a note of the study", "mooring reproduce mnist --quick"):
-        assert told in text
     figures = list((finished[1] / "figures").iterdir())
     assert len(re.findall("<figure ", text)) == len(figures) > 4
     assert len(re.findall("<figcaption><b>[^<]+</b> [^<]{20,}", text)) == len(figures)
@@ -228,19 +215,16 @@ def test_what_is_asked_for_reaches_the_study(study: FakeStudy, tmp_path: Path, u
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), RuntimeError("a fault")])
-def test_a_run_that_stops_says_what_is_kept_and_goes_on_from_there(
+def test_a_run_that_stops_goes_on_from_there(
     problem: BaseException, study: FakeStudy, tmp_path: Path, undrawn: None
 ) -> None:
     words = ["reproduce", "mnist", "--quick", "--draws", 4, "--output", tmp_path]
     study.stop_after, study.problem = 17, problem
-    stopped = run(*words, code=130 if isinstance(problem, KeyboardInterrupt) else 70)
-    kept = "17 rows of results are kept in" if isinstance(problem, KeyboardInterrupt) else "Finished parts are kept"
-    assert kept in flat(stopped.output)
+    run(*words, code=130 if isinstance(problem, KeyboardInterrupt) else 70)
     assert not (tmp_path / "mnist" / "results.parquet").exists()  # half a study is no result
     first = list(study.computed)
     study.stop_after = None
-    printed = flat(run(*words).output)
-    assert "17 rows of results are there already; this run goes on from them" in printed
+    run(*words)
     assert len(first) == 17
     assert len(study.computed) == len(set(study.computed)) == 14 + 4 * 4  # nothing was done twice
     assert len(read_finished(tmp_path / "mnist").results) == 30
@@ -264,12 +248,10 @@ def test_seconds_of_stopped_runs_count(study: FakeStudy, tmp_path: Path, undrawn
     assert 1000 < facts["seconds"][stage] < 1010
 
 
-def test_results_of_other_settings_are_kept_and_told_of(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
+def test_results_of_other_settings_are_kept(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
     run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
     n = len(study.computed)
-    printed = flat(run("reproduce", "mnist", "--quick", "--draws", 3, "--output", tmp_path).output)
-    assert "results of another spec or version (mooring" in printed
-    assert "they are kept; this run starts its own" in printed
+    run("reproduce", "mnist", "--quick", "--draws", 3, "--output", tmp_path)
     assert len(study.computed) == n + 14 + 4 * 3
     run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
     assert len(study.computed) == n + 14 + 4 * 3  # the first ones were still there
@@ -283,8 +265,7 @@ def test_a_chunk_that_cannot_be_read_is_told_of_and_computed_again(
     (place,) = (tmp_path / "mnist" / "store").glob("*/")
     (place / "rows-000003.parquet").write_bytes(b"PAR1")
     study.computed.clear()
-    printed = flat(run(*words).output)
-    assert "rows-000003.parquet cannot be read; its rows are computed again" in printed
+    run(*words)
     assert study.computed == [("i-gdp", 0)]
     notes = json.loads((tmp_path / "mnist" / "facts.json").read_text())["notes"]
     assert any("rows-000003.parquet" in note for note in notes)
@@ -300,14 +281,13 @@ def test_two_runs_do_not_write_the_same_files_at_once(study: FakeStudy, tmp_path
         assert other.stdout is not None
         assert other.stdout.readline() == "in\n"
         for words in (["--draws", 1], ["--draws", 2], ["--redraw"]):
-            printed = flat(run("reproduce", "mnist", "--quick", *words, "--output", tmp_path, code=5).output)
-            assert "another run is working on them" in printed
+            run("reproduce", "mnist", "--quick", *words, "--output", tmp_path, code=5)
         other.communicate()
     run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
 
 
 @pytest.mark.posix
-def test_a_run_that_is_asked_to_end_says_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_run_that_is_asked_to_end_ends_with_its_code(tmp_path: Path, monkeypatch: Any) -> None:
     def ended(spec: Any, *, store: Any, progress: Any, **given: Any) -> None:
         store.append(rows_of(spec, "c-gdp", [0]))
         os.kill(os.getpid(), signal.SIGTERM)
@@ -315,21 +295,20 @@ def test_a_run_that_is_asked_to_end_says_what_is_kept(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(runner, "run_study", ended)
     before = signal.getsignal(signal.SIGTERM)
-    stopped = run("reproduce", "mnist", "--quick", "--output", tmp_path, code=143)
-    assert "Interrupted. 1 rows of results are kept in" in flat(stopped.output)
+    run("reproduce", "mnist", "--quick", "--output", tmp_path, code=143)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("problem", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
-def test_memory_that_does_not_suffice_is_said_with_a_cure(
+def test_memory_that_does_not_suffice_ends_the_run_with_what_is_finished_kept(
     problem: Exception, study: FakeStudy, tmp_path: Path, undrawn: None
 ) -> None:
     words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
     study.stop_after, study.problem = 3, problem
-    printed = flat(run(*words, code=2).output)
-    assert "memory must be enough" in printed
+    run(*words, code=2)
     study.stop_after = None
-    assert "3 rows of results are there already" in flat(run(*words).output)
+    run(*words)
+    assert len(study.computed) == len(set(study.computed))
 
 
 def test_redrawing_computes_nothing_and_gives_the_same(finished: tuple[Result, Path], study: FakeStudy) -> None:
@@ -345,18 +324,18 @@ def test_redrawing_computes_nothing_and_gives_the_same(finished: tuple[Result, P
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "words"),
+    ("name", "content"),
     [
-        ("results.parquet", None, "are not there"),
-        ("results.parquet", b"PAR1", "cannot be read"),
-        ("facts.json", None, "it is not in"),
-        ("facts.json", b"{", "it cannot be read"),
-        ("facts.json", b"[1]", "it cannot be read"),
-        ("pictures.npz", b"PK", "it cannot be read"),
+        ("results.parquet", None),
+        ("results.parquet", b"PAR1"),
+        ("facts.json", None),
+        ("facts.json", b"{"),
+        ("facts.json", b"[1]"),
+        ("pictures.npz", b"PK"),
     ],
 )
 def test_redrawing_needs_whole_files(
-    name: str, content: bytes | None, words: str, finished: tuple[Result, Path], tmp_path: Path
+    name: str, content: bytes | None, finished: tuple[Result, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "mnist").mkdir()
     for kept in ("results.parquet", "facts.json", "pictures.npz"):
@@ -364,40 +343,37 @@ def test_redrawing_needs_whole_files(
     (tmp_path / "mnist" / name).unlink()
     if content is not None:
         (tmp_path / "mnist" / name).write_bytes(content)
-    assert words in flat(run("reproduce", "mnist", "--redraw", "--output", tmp_path, code=5).output)
+    run("reproduce", "mnist", "--redraw", "--output", tmp_path, code=5)
 
 
 def test_results_of_another_study_are_not_redrawn_as_this_one(finished: tuple[Result, Path], tmp_path: Path) -> None:
     (tmp_path / "celeba").mkdir()
     for kept in ("results.parquet", "facts.json"):
         (tmp_path / "celeba" / kept).write_bytes((finished[1] / kept).read_bytes())
-    assert "results of mnist" in flat(run("reproduce", "celeba", "--redraw", "--output", tmp_path, code=2).output)
+    run("reproduce", "celeba", "--redraw", "--output", tmp_path, code=2)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "named"),
     [
-        (["mnits"], "Perhaps 'mnist' is meant"),
-        (["mnist", "--draws", "0"], "draws must be at least 1, got 0"),
-        (["mnist", "--deployments", "0"], "deployments must be at least 1, got 0"),
-        (["mnist", "--device", "gpu"], "auto, cpu or cuda"),
-        (["mnist", "--format", "xml"], "'text', 'json'"),
+        (["mnits"], "'mnist'"),
+        (["mnist", "--draws", "0"], "draws"),
+        (["mnist", "--deployments", "0"], "deployments"),
+        (["mnist", "--device", "gpu"], "device"),
+        (["mnist", "--format", "xml"], "format"),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_any_work(
-    words: list[str], said: str, study: FakeStudy, tmp_path: Path
+def test_what_cannot_be_used_is_refused_by_name_before_any_work(
+    words: list[str], named: str, study: FakeStudy, tmp_path: Path
 ) -> None:
-    result = run("reproduce", *words, "--output", tmp_path / "new", code=2)
-    assert said in flat(result.output)
+    assert named in flat(run("reproduce", *words, "--output", tmp_path / "new", code=2).output)
     assert study.given == {}
     assert not (tmp_path / "new").exists()
 
 
-def test_cuda_where_there_is_none_is_refused_with_a_cure(study: FakeStudy, tmp_path: Path, monkeypatch: Any) -> None:
+def test_cuda_where_there_is_none_is_refused(study: FakeStudy, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("mooring_studies.storage.machine_facts.cuda_is_there", lambda: False)
-    result = run("reproduce", "mnist", "--device", "cuda", "--output", tmp_path / "new", code=2)
-    assert "finds no CUDA device" in flat(result.output)
-    assert "--device cpu" in flat(result.output)
+    run("reproduce", "mnist", "--device", "cuda", "--output", tmp_path / "new", code=2)
     assert not (tmp_path / "new").exists()
 
 
@@ -415,8 +391,7 @@ def test_studies_that_are_not_of_images_run_on_the_cpu_whatever_is_asked_for(
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_data_folder_that_is_not_there_is_refused_by_name(name: str, study: FakeStudy, tmp_path: Path) -> None:
     place = tmp_path / "not there"
-    printed = flat(run("reproduce", name, "--data-dir", place, "--output", tmp_path / "new", code=2).output)
-    assert f"data-dir must be a folder that is there, got {place}." in printed
+    assert "data-dir" in flat(run("reproduce", name, "--data-dir", place, "--output", tmp_path / "new", code=2).output)
     assert study.given == {}
     assert not (tmp_path / "new").exists()
 
@@ -438,15 +413,13 @@ def test_an_extra_that_is_missing_is_named_before_any_work(
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name == missing else find_spec(name))
     result = run("reproduce", name, "--output", tmp_path / "new", code=2 if needed else 130)
     if needed:
-        words = flat(result.output)
-        assert f"needs {'pillow' if missing == 'PIL' else missing}" in words
-        assert "mooring[studies]" in words
+        assert ("pillow" if missing == "PIL" else missing) in flat(result.output)
         assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_disk_trouble(study: FakeStudy, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "no folder" in flat(run("reproduce", "mnist", "--quick", "--output", tmp_path / "file", code=5).output)
+    run("reproduce", "mnist", "--quick", "--output", tmp_path / "file", code=5)
 
 
 # Committed results
@@ -475,9 +448,6 @@ def test_committed_results_are_redrawn_with_the_comparison(
     page = (docs / "figures.md").read_text(encoding="utf-8")
     for figure in written[:-4]:  # every figure once, named from where the page is
         assert page.count(f"]({figure.relative_to(docs).as_posix()})\n") == 1
-    text = (docs / "paper-against-mooring.md").read_text(encoding="utf-8")
-    assert "mooring reproduce mnist" in text
-    assert "not run" in text.lower()  # the studies that are not there
 
 
 def test_faces_are_never_drawn_into_the_documents(
@@ -494,8 +464,7 @@ def test_faces_are_never_drawn_into_the_documents(
     assert seen == [None]
 
 
-def test_redrawing_without_results_says_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_redrawing_without_results_writes_nothing(tmp_path: Path) -> None:
     assert redraw.main([str(tmp_path), str(tmp_path / "docs")]) == 2
-    assert "mooring reproduce STUDY" in flat(capsys.readouterr().err)
     assert not (tmp_path / "docs").exists()
     assert redraw.main([]) == 2

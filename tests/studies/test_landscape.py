@@ -36,15 +36,6 @@ def titles(drawing: Drawing) -> list[str]:
     return [title for axes in drawing.canvas.axes if (title := axes.get_title(loc="left"))]
 
 
-def test_the_map_of_gains_has_a_panel_of_pooled_raw_over_local_only() -> None:
-    found = drawings(landscape_rows())
-    assert titles(found["gain"])[-1] == "pooled raw, no protection"
-    assert len(titles(found["gain"])) == N_NOISES + 1
-    panel = found["gain"].canvas.axes[N_NOISES]
-    assert [text.get_text() for text in panel.texts] == ["+30", "+31", "+30", "+31"]
-    assert "pooled raw, one model trained in the same way" in found["gain"].caption
-
-
 def test_secure_sums_have_panels_over_the_better_way_of_training_alone() -> None:
     rows = landscape_rows()
     cells = [{name: row[name] for name in ("deployment", "n_participants", "rows_each")} for row in rows]
@@ -63,55 +54,9 @@ def test_secure_sums_have_panels_over_the_better_way_of_training_alone() -> None
     assert {name: len(own) for name, own in told["sums"].items()} == {"none": 4, "one": 0}
 
 
-def test_the_colours_of_the_map_of_gains_reach_as_far_as_pooled_raw() -> None:
-    panel = drawings(landscape_rows())["gain"].canvas.axes[0]
-    assert panel.collections[0].get_clim() == (-35.0, 35.0)  # joining gains 21 at most, pooled raw 31
-
-
-def test_maps_of_leakage_have_no_panel_of_pooled_raw() -> None:
-    found = drawings(landscape_rows())
-    for name in ("leakage", "leakage-error"):
-        assert len(titles(found[name])) == N_NOISES
-        assert "pooled" not in found[name].caption
-
-
-def test_the_caption_says_how_near_joining_without_noise_comes() -> None:
-    rows = landscape_rows()
-    np.testing.assert_allclose(compare_with_pooled(Results.from_rows(rows)), [-1.0] * 4)
-    next(row for row in rows if row["method"] == "aa-i-gdp")["balanced_accuracy_clean"] += 0.05  # now 4 above
-    words = (
-        "Joining without noise, which turns these rows and no more, is 1.8 points from it on average and 4.0 at most, "
-        "either way."
-    )
-    assert words in drawings(rows)["gain"].caption
-    without = drawings([row for row in rows if row["method"] != "aa-i-gdp"])["gain"]
-    assert titles(without)[-1] == "pooled raw, no protection"
-    assert "Joining without noise" not in without.caption
-
-
 def test_cells_are_compared_with_pooled_raw_of_the_same_deployment() -> None:
     rows = [row for row in landscape_rows(deployments=2) if (row["method"], row["deployment"]) != ("pooled-raw", 1)]
     assert len(compare_with_pooled(Results.from_rows(rows))) == 4
-
-
-def test_a_table_without_pooled_raw_is_drawn_as_before() -> None:
-    found = drawings([row for row in landscape_rows() if row["method"] != "pooled-raw"])["gain"]
-    assert len(titles(found)) == N_NOISES
-    assert "pooled" not in found.caption
-
-
-def test_sigma_is_a_multiple_of_s_and_every_figure_says_what_s_is() -> None:
-    for one in drawings(landscape_rows()).values():
-        assert titles(one)[2] == "private-data noise σ = 0.3 s"
-        unit = "the standard deviation of the projected rows, columns centred (2.00 to 3.00 here)"
-        assert f"as a multiple of s, {unit}" in one.caption
-        assert one.canvas.get_supxlabel() == f"participants\nσ in units of s, {unit}"
-    assert "here)" not in drawings(landscape_rows(), facts={})["gain"].caption
-
-
-def test_where_no_panel_has_sigma_the_axis_has_no_word_of_s() -> None:
-    found = drawings([row for row in landscape_rows() if row["method"] != "aa-i-gdp-data-noise"])
-    assert {one.canvas.get_supxlabel() for one in found.values()} == {"participants"}
 
 
 def test_errors_are_in_units_of_guessing() -> None:
@@ -121,18 +66,6 @@ def test_errors_are_in_units_of_guessing() -> None:
     texts = [text.get_text() for axes in drawings(landscape_rows())["leakage-error"].canvas.axes for text in axes.texts]
     assert set(texts) == {"0.25"}
     assert np.isnan(error_share(Results.from_rows([{"method": "m", "error:moments": 0.3}]))).all()
-
-
-def test_gains_that_are_not_resolved_are_told_and_grey() -> None:
-    found = drawings(landscape_rows(deployments=2))["gain"]
-    assert "differs by 0.6 points on average" in found.caption  # by 0.2 with two participants, by 1.0 with ten
-    assert "below about 3 points" in found.caption
-    numbers = [(text.get_text(), text.get_color()) for axes in found.canvas.axes for text in axes.texts]
-    assert {float(number) for number, colour in numbers if colour == "#777777"} == {-2.0, 0.0}
-    assert all(abs(float(number)) > 3 for number, colour in numbers if colour != "#777777")
-    assert (
-        "on average" not in drawings([row for row in landscape_rows() if row["method"] != "aa-i-gdp"])["gain"].caption
-    )
 
 
 def test_gains_between_deployments_are_apart_cell_by_cell() -> None:

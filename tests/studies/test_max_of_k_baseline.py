@@ -10,7 +10,6 @@ from mooring_studies.comparison.findings import find
 from mooring_studies.comparison.max_of_k_baseline import (
     count_galleries,
     count_rivals,
-    describe_max_of_k,
     estimate_max_of_k,
     expect_best_guess,
 )
@@ -79,19 +78,6 @@ def test_the_baseline_has_two_ends_where_galleries_share_a_record() -> None:
     assert matched == (expect_best_guess(2, 98), expect_best_guess(2, 98))  # by distance and by angle
     assert estimate_max_of_k(drawn_rows(), {}, "linkage") is None
     assert estimate_max_of_k(drawn_rows(), {"n_queries": 98}, "error") is None
-
-
-def test_the_words_tell_each_number_of_attacks_once() -> None:
-    facts = {"n_queries": 98, "n_galleries": 980}
-    two = Results.from_rows([{"method": "m", "linkage:a": 0.1, "linkage:b": 0.2}])
-    ends = {n: [f"{100 * expect_best_guess(n, g):.1f}" for g in (980, 98)] for n in (2, 3)}
-    assert describe_max_of_k([drawn_rows(), two, drawn_rows()], facts, "linkage") == (
-        f" Linked by chance alone: {' to '.join(ends[2])} % (best of 2), "
-        f"{' to '.join(ends[3])} % (best of 3); 980 to 98 galleries."
-    )
-    one = f" Linked by chance alone: {100 * expect_best_guess(2, 1000):.1f} % (best of 2)."
-    assert describe_max_of_k([two], {"n_queries": 1000}, "linkage") == one
-    assert describe_max_of_k([two], {}, "linkage") == describe_max_of_k([Results.from_rows([])], facts, "linkage") == ""
 
 
 def test_ten_candidates_are_what_galleries_have() -> None:
