@@ -11,13 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import settings
 
 from mooring import InputError, RigidMap, make_anchor
 from mooring.protocol.crypto.keys import unlock_with_passphrase
-from mooring.protocol.messages import model_process
 from tests.raising import raising
 
 _MEMORY, _ENOUGH = Path("/dev/shm"), 4 * 2**30  # of a run, less than one is there at a time
@@ -75,35 +73,13 @@ def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 unlock_once = cache(unlock_with_passphrase)
-_IN_PROCESSES_OF_THEIR_OWN = ("tests.protocol.messages.test_model_process", "tests.fuzz.", "tests.distributed.")
-
-
-class ModelHere(model_process.ModelProcess):
-    """A model in the process of the tests."""
-
-    def __init__(self, data: bytes, *, work: int, threads: int) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = 1, 4
-        try:
-            self._session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        except Exception:  # as in a process of its own
-            raise model_process.refuse("the runtime cannot use it") from None
-
-    def _ask(self, *messages: bytes) -> bytes:
-        width, block = np.frombuffer(messages[0], dtype=np.int64), np.frombuffer(messages[1], dtype="<f4")
-        return model_process._run(self._session, block.reshape(-1, *width))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def less_waiting(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Open once what a passphrase locks, and run models in this process, except where their own is tested.
-
-    A process takes a quarter of a second of processor time to start, and a passphrase at least as much to open anything.
-    """
+def less_waiting() -> Iterator[None]:
+    """Open once what a passphrase locks: it takes at least a quarter of a second of processor time to open anything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mooring.protocol.storage.vault.unlock_with_passphrase", unlock_once)
-        if not request.module.__name__.startswith(_IN_PROCESSES_OF_THEIR_OWN):
-            patch.setattr("mooring.protocol.messages.model.ModelProcess", ModelHere)
         yield
 
 

@@ -98,10 +98,9 @@ def test_an_attacker_is_shown_what_a_simulation_shows() -> None:
     assert made == ["simulation.py"]
 
 
-def test_what_windows_lacks_is_used_where_the_system_is_known() -> None:
+def test_nothing_is_used_that_windows_lacks() -> None:
     paths = [*sources("src/mooring"), *sources("studies")]
-    used = {path.name: found for path in paths if (found := POSIX & names_in(parsed(path)))}
-    assert used == {"model_process.py": {"resource", "sysconf"}}  # behind sys.platform
+    assert {path.name: found for path in paths if (found := POSIX & names_in(parsed(path)))} == {}
 
 
 def test_tests_that_windows_must_skip_are_marked() -> None:

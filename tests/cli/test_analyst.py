@@ -49,7 +49,7 @@ def test_the_analysts_way(place: Path) -> None:
     assert record_of("export", "--output", "m.parquet") == {"output": "m.parquet"}
     assert pq.read_table("m.parquet").num_rows == 120
     assert record_of("deliver", "--output", "r", "--vault", "analyst")["delivered"] == ["a", "b", "c"]
-    assert sorted(path.name for path in (place / "r" / "b").iterdir()) == ["map.safetensors", "model.onnx"]
+    assert sorted(path.name for path in (place / "r" / "b").iterdir()) == ["map.safetensors", "model.safetensors"]
     before = (place / "r" / "b" / "map.safetensors").read_bytes()
     (place / "late" / "d.bundle").rename(place / "inbox" / "d.bundle")
     found = record_of("align", "--bundles", "inbox", "--late")["alignment"]

@@ -63,7 +63,7 @@ def test_ones_own_csv_with_the_table_that_scikit_learn_has(environment: dict[str
     assert len((work / "participant-1" / "predictions.csv").read_text().splitlines()) == 11
     assert sorted(path.name for path in (work / "participant-2" / "result").iterdir()) == [
         "map.safetensors",
-        "model.onnx",
+        "model.safetensors",
     ]
     assert (work / "report.html").is_file()
     assert "Joint model on these rows" in said
@@ -90,7 +90,7 @@ def test_the_four_hospitals(environment: dict[str, str], tmp_path: Path) -> None
     assert "Joint model on these rows" in said
     assert (work / "cleveland" / "report.html").is_file()
     for hospital in ("cleveland", "hungary", "switzerland", "long-beach"):
-        assert (work / "analyst" / "results" / hospital / "model.onnx").is_file()
+        assert (work / "analyst" / "results" / hospital / "model.safetensors").is_file()
     assert (work / "report.html").is_file()
 
 

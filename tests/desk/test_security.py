@@ -157,7 +157,11 @@ def test_files_of_other_names_and_kinds_are_not_taken(name: str, tmp_path: Path)
 
 @pytest.mark.posix
 def test_files_go_where_steps_look_and_replace_nothing_unasked(running: Running, folder: Path) -> None:
-    names = {"a (1).bundle": "inbox/a (1).bundle", "model.onnx": "result/model.onnx", "heart.anchor": "heart.anchor"}
+    names = {
+        "a (1).bundle": "inbox/a (1).bundle",
+        "model.safetensors": "result/model.safetensors",
+        "heart.anchor": "heart.anchor",
+    }
     names |= {f"{k}.card{n}.toml": f"{k}.card.toml" for k, n in enumerate((" (1)", "(12)", "-2", ""))}
     shown = running.upload(dict.fromkeys(names, b"1"))
     assert all(f"Took {place}." in shown and (folder / place).read_bytes() == b"1" for place in names.values())

@@ -18,7 +18,8 @@ from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSe
 from mooring.errors import RefusedError
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.analyst.sum_training import train_sums
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
+from mooring.protocol.messages.model import MODEL_FILE
+from mooring.protocol.messages.result import MAP_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.vault import Vault

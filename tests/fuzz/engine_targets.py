@@ -46,10 +46,11 @@ from mooring.protocol.analyst.collaboration_matrix import (
     open_table_writer,
     read_facts,
 )
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE
+from mooring.protocol.messages.model import MODEL_FILE
+from mooring.protocol.messages.result import MAP_FILE
 from mooring.protocol.messages.study_file import render_study
 from mooring.protocol.transport.inbox import download_bundles
-from tests.fuzz.target import Target, make_place, one_process, sign_again, write_file
+from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import H, World
 
 JOB = "6b1c2f64-52a1-4b0a-9d5e-0f1f0e4d7a11"
@@ -132,8 +133,7 @@ def _site_targets(world: World) -> list[Target]:
         write_file(results / MAP_FILE, sign_again(data, "map", world.analyst.signing_key))
         told = server.for_result(name)
         try:
-            with one_process:
-                return site.do(RESULT_TASK, told, server.counter.answer)
+            return site.do(RESULT_TASK, told, server.counter.answer)
         finally:
             server.counter.close(str(told["ticket"]))
 
@@ -145,8 +145,7 @@ def _site_targets(world: World) -> list[Target]:
         def answer(_: Message) -> Message:
             return with_bytes(next(left, {}))
 
-        with one_process:
-            return site.do(RESULT_TASK, plain_values({"study": world.study.digest} | told), answer)
+        return site.do(RESULT_TASK, plain_values({"study": world.study.digest} | told), answer)
 
     def admit_app(data: bytes) -> object:
         return refusal_of_app(data)
@@ -158,8 +157,7 @@ def _site_targets(world: World) -> list[Target]:
         said.append({"piece": bytes(answer["piece"]).decode("latin-1")})  # type: ignore[arg-type]
         return answer
 
-    with one_process:
-        site.do(RESULT_TASK, said[0], overheard)
+    site.do(RESULT_TASK, said[0], overheard)
     return [
         Target("flare result", fetch_result, (world.map,)),
         Target("flare task", obey_server, (as_lines(*said),)),

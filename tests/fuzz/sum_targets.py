@@ -11,7 +11,8 @@ import numpy as np
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.crypto.keys import SealingKey, SigningKey, seal
-from mooring.protocol.messages.result import SUM_FILE, read_sum_result
+from mooring.protocol.messages.model import MODEL_FILE
+from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import (
@@ -30,7 +31,7 @@ from mooring.protocol.messages.sums.bundle import (
     sum_bundle_tensors,
     verify_sum_bundle,
 )
-from tests.fuzz.target import Target, make_place, one_process, sign_again, write_file
+from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import World
 from tests.protocol.sum_studies import SumStudy, make_sum_study
 
@@ -66,9 +67,8 @@ def sum_targets(world: World) -> list[Target]:
         return Target(f"sum {kind}", read_signed_again, (files[kind],))
 
     def read_result(data: bytes) -> object:
-        write_file(place / "results" / "p0" / SUM_FILE, sign_again(data, "sum result", given.analyst.signing_key))
-        with one_process:
-            return read_sum_result(place / "results" / "p0", given.study)[0]
+        write_file(place / "results" / "p0" / MODEL_FILE, sign_again(data, "model", given.analyst.signing_key))
+        return read_delivered_model(place / "results" / "p0", given.study).model
 
     bundle, key = verify_sum_bundle(given.inbox / "p0.bundle", given.study), keys[1]
     assert key is not None
@@ -94,7 +94,7 @@ def _go_through(given: SumStudy) -> dict[str, bytes]:
     found |= {LIST: given.work / "closing.list", SHARE: shares[0]}
     train_sums(given.study, given.work, given.inbox)
     deliver(given.study, given.work, given.folder / "results", given.analyst.signing_key)
-    found["result"] = given.folder / "results" / "p0" / SUM_FILE
+    found["result"] = given.folder / "results" / "p0" / MODEL_FILE
     return {kind: path.read_bytes() for kind, path in found.items()}
 
 

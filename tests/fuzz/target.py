@@ -6,13 +6,10 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from unittest.mock import patch
 
 from mooring.errors import MooringError
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.messages.model_process import ModelProcess
 from tests.protocol.hostile import World, canonical, packed, parts
 
 
@@ -33,15 +30,6 @@ class Target:
         except MooringError:
             return False
         return True
-
-
-@lru_cache(maxsize=4)
-def _one_process(data: bytes, *, work: int, threads: int) -> ModelProcess:
-    return ModelProcess(data, work=work, threads=threads)
-
-
-one_process = patch("mooring.protocol.messages.model.ModelProcess", _one_process)
-"""While it holds, the process of a model that comes again and again is started once."""
 
 
 def sign_again(data: bytes, kind: str, signer: SigningKey) -> bytes:

@@ -29,9 +29,9 @@ from mooring.protocol.designer.draft import draft_study
 from mooring.protocol.designer.header import Header, draft_merged, merge_headers, read_header
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import read_card, write_card
-from mooring.protocol.messages.model import Model
+from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.projection import projection_file_name, study_projection
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, read_result
+from mooring.protocol.messages.result import MAP_FILE, read_delivered_model, read_result
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.protocol.participant.membership import make_member, open_anchor
@@ -42,7 +42,7 @@ from mooring.report.records import collect_records
 from mooring.tables import Column, check_fit, open_table, read_columns, read_encoded
 from tests.fuzz.engine_targets import dask_targets, flare_targets
 from tests.fuzz.sum_targets import sum_targets
-from tests.fuzz.target import Target, make_place, one_process, sign_again, write_file
+from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import H, World, build_world, parts
 
 
@@ -68,12 +68,12 @@ def _messages(world: World) -> list[Target]:
     study, (owner, reader), place = world.study, world.vaults, make_place(world, "messages")
     member = study.participants[0]
     result, projected = make_place(world, "result"), make_place(world, "projected")
+    trained = make_place(world, "trained")
     (result / MODEL_FILE).write_bytes(world.model)
 
     def read_map(data: bytes) -> object:
         (result / MAP_FILE).write_bytes(sign_again(data, "map", world.analyst.signing_key))
-        with one_process:
-            return read_result(result, study, member)
+        return read_result(result, study, member)
 
     def read_anchor(data: bytes) -> object:
         return open_anchor(reader, study, write_file(place / "a.anchor", sign_again(data, "anchor", owner.signing_key)))
@@ -83,8 +83,8 @@ def _messages(world: World) -> list[Target]:
         return open_anchor(reader, study, write_file(place / "s.anchor", world.signed_anchor(sealed)))
 
     def read_model(data: bytes) -> object:
-        model = Model.load(data, n_components=H, kind="classes", n_classes=2, threads=1)
-        return model.predict(np.zeros((2, H), dtype=np.float32))
+        write_file(trained / MODEL_FILE, sign_again(data, "model", world.analyst.signing_key))
+        return read_delivered_model(trained, study).model.predict(np.zeros((2, H)))
 
     def read_projection(data: bytes) -> object:
         digest = hashlib.sha256(data).hexdigest()

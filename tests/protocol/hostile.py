@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from mooring.learners import train_learner
-from mooring.learners.onnx_export import to_onnx
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
@@ -126,6 +124,19 @@ class World:
         header = signed(self.analyst.signing_key if signer is None else signer, "map", {**own, **fields}, data)
         return packed({**header, **entries(own_arrays)}, data)
 
+    def signed_model(
+        self, *, arrays: Mapping[str, np.ndarray] | None = None, signer: SigningKey | None = None, **fields: Any
+    ) -> bytes:
+        """A linear model, or any other that the fields say, as an analyst can make it that signs whatever it likes."""
+        weights = np.random.default_rng(1).normal(size=(H, 2))
+        linear = {"weights": weights, "intercepts": np.zeros(2), "classes": np.arange(2, dtype="<i4")}
+        held = linear if arrays is None else dict(arrays)
+        data = b"".join(np.ascontiguousarray(array).tobytes() for array in held.values())
+        sizes = {"inputs": H, "outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}
+        own = {"study": self.study.digest, "source": "0" * 64, "function": "linear", "link": "softmax", **sizes}
+        header = signed(self.analyst.signing_key if signer is None else signer, "model", {**own, **fields}, data)
+        return packed({**header, **entries(held)}, data)
+
 
 CORPUS: list[Hostile] = []
 
@@ -163,9 +174,7 @@ def build_world(folder: Path) -> World:
     write_table(folder / "rows.csv", np.random.default_rng(0))
     anchor, output = folder / "good.anchor", folder / "good.bundle"
     share_rows(vaults[0], world.study, folder / "rows.csv", anchor=anchor, output=output, consent=Consent(labels=True))
-    rows = np.random.default_rng(1).normal(size=(N, H))
-    fitted = train_learner("linear", rows, np.arange(N) % 2, kind="classes", seed=0)
-    (folder / "good.model").write_bytes(to_onnx(fitted))
+    (folder / "good.model").write_bytes(world.signed_model())
     (folder / "good.map").write_bytes(world.signed_map())
     return world
 
@@ -232,7 +241,7 @@ def signed(
 
 def entries(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The entries of a header for arrays one after the other."""
-    names = {"f4": "F32", "f8": "F64", "u1": "U8", "i8": "I64", "u2": "BF16"}
+    names = {"f4": "F32", "f8": "F64", "i4": "I32", "u1": "U8", "i8": "I64", "u2": "BF16"}
     found, position = {}, 0
     for name, array in arrays.items():
         end = position + array.nbytes

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
 
-from mooring.learners.onnx_export import OUTPUT
 from mooring.protocol.crypto.keys import SigningKey
 
 from .hostile import H, World, add, disguises, hostile, parts, reordered_metadata, with_metadata
@@ -22,10 +18,10 @@ OTHERS = "another participant's"
 STUDY = "made for another study"
 MEAN = "mean is not that of your own"
 ORTHOGONAL = "not orthogonal"
-PARTS = "parts that mooring's models do not have"
-OPERATOR = "an operator that mooring's models do not use"
-SEVERAL = "more parts of a kind"
-INPUT = "input or output is not what the study asks for"
+SIZE = "a size of it is missing"
+UNKNOWN = "a kind that this mooring does not know"
+TREES = "not those of trees"
+OUTPUTS = "outputs are not those"
 
 
 def mapped(name: str, reason: str, **arrays: Any) -> None:
@@ -76,8 +72,8 @@ said("from_another_bundle", "another bundle than yours", bundle="0" * 64)
 said("without_a_model_named", "does not say what it must", model=...)
 said("with_a_note", "does not say what it must", note="hello")
 said("of_another_kind", "another kind or format", kind="bundle")
-said("of_a_model_that_is_not_there", "not the one that the analyst signed for", model="0" * 64)
-said("of_a_model_that_is_a_number", "not the one that the analyst signed for", model=7)
+said("of_a_model_that_is_not_there", "not the one that the map is for", model="0" * 64)
+said("of_a_model_that_is_a_number", "not the one that the map is for", model=7)
 for word, change in {
     "unsigned": lambda raw: with_metadata(raw, signature=...),
     "with_its_metadata_in_another_order": reordered_metadata,
@@ -100,162 +96,103 @@ add("map", "a_folder", "not a regular file", lambda w, path: path.mkdir())
 add("map", "a_link_to_endless_zeros", "not a regular file", lambda w, path: path.symlink_to("/dev/zero"))
 
 
-def modelled(name: str, reason: str) -> Callable[[Callable[[onnx.ModelProto], Any]], Any]:
-    """Register a change of the good model; the analyst signs for the result."""
-
-    def register(change: Callable[[onnx.ModelProto], Any]) -> Any:
-        def make(world: World, _: Path) -> bytes:
-            model = onnx.load_from_string(world.model)
-            change(model)
-            return model.SerializeToString()
-
-        add("model", name, reason, make)
-        return change
-
-    return register
+def modelled(name: str, reason: str, arrays: dict[str, np.ndarray] | None = None, **fields: Any) -> None:
+    """Register a model of other arrays, or whose manifest says something else, signed by the analyst."""
+    add("model", name, reason, lambda world, _: world.signed_model(arrays=arrays, **fields))
 
 
-def stepped(name: str, reason: str, operator: str, inputs: list[str], outputs: int = 1, **attributes: Any) -> None:
-    """Register the good model with one step more in front."""
-
-    def change(model: onnx.ModelProto) -> None:
-        node = helper.make_node(operator, inputs, [f"x{k}" for k in range(outputs)], **attributes)
-        model.graph.node.insert(0, node)
-
-    modelled(name, reason)(change)
+def linear(**changed: Any) -> dict[str, np.ndarray]:
+    """The arrays of a linear model."""
+    good = {"weights": np.ones((H, 2)), "intercepts": np.zeros(2), "classes": np.arange(2, dtype="<i4")}
+    return {**good, **changed}
 
 
-def _subgraph() -> onnx.GraphProto:
-    inside = helper.make_tensor_value_info("inside", TensorProto.FLOAT, [1])
-    return helper.make_graph([helper.make_node("Identity", ["rows"], ["inside"])], "body", [], [inside])
+def planted(name: str, reason: str, *, trees: int = 1, leaves: int = 2, link: str = "softmax", **changed: Any) -> None:
+    """Register a model of trees; the good one has one tree, of a root and two leaves."""
+    good = {
+        "feature": np.array([0, -1, -1], dtype="<i4"),
+        "limit": np.zeros(3),
+        "values": np.array([[1.0, 0.0], [0.0, 1.0]]),
+        "first_output": np.zeros(trees, dtype="<i4"),
+        "divisor": np.array(1.0),
+        "intercepts": np.zeros(2),
+        "classes": np.arange(2, dtype="<i4"),
+    }
+    arrays = {**good, **changed}
+    sizes = {"trees": trees, "nodes": len(arrays["feature"]), "leaves": leaves, "width": arrays["values"].shape[1]}
+    modelled(name, reason, arrays, function="trees", link=link, **sizes)
 
 
-stepped("with_a_loop", PARTS, "Loop", ["", "", "rows"], body=_subgraph())
-stepped("with_a_branch", PARTS, "If", ["rows"], then_branch=_subgraph(), else_branch=_subgraph())
-stepped("with_a_scan", PARTS, "Scan", ["rows"], body=_subgraph(), num_scan_inputs=1)
-stepped("with_an_empty_loop", OPERATOR, "Loop", ["", "", "rows"])
-stepped("with_a_custom_operator", OPERATOR, "RunThis", ["rows"], domain="com.example")
-stepped("with_an_operator_of_the_runtime", OPERATOR, "Gelu", ["rows"], domain="com.microsoft")
-stepped("with_a_plain_name_in_another_domain", OPERATOR, "Identity", ["rows"], domain="com.microsoft")
-stepped("with_a_constant_of_a_huge_shape", OPERATOR, "ConstantOfShape", ["rows"])
-stepped("with_a_range_without_end", OPERATOR, "Range", ["rows", "rows", "rows"])
-stepped("with_words_as_a_setting", PARTS, "Identity", ["rows"], path="/etc/passwd")
-stepped("with_a_setting_more", "settings that mooring's models do not have", "Identity", ["rows"], axis=1)
-stepped("with_a_step_from_nowhere", "do not follow from each other", "Identity", ["nowhere"])
-stepped("with_a_step_of_two_results", "do not follow from each other", "Identity", ["rows"], outputs=2)
+def nodes(*features: int) -> dict[str, np.ndarray]:
+    return {"feature": np.array(features, dtype="<i4"), "limit": np.zeros(len(features))}
 
 
-@modelled("with_external_data", PARTS)
-def _external(model: onnx.ModelProto) -> None:
-    tensor = model.graph.initializer[0]
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="../../vault/identity.json")
-    tensor.ClearField("raw_data")
+for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
+    modelled(f"with_{word}_in_its_weights", FINITE, linear(weights=np.full((H, 2), value)))
+    modelled(f"with_{word}_in_its_intercepts", FINITE, linear(intercepts=np.array([0.0, value])))
+    planted(f"with_{word}_in_a_limit", FINITE, limit=np.array([value, 0, 0]))
+modelled("that_overflows", FINITE, linear(weights=np.full((H, 2), 1.7e308), intercepts=np.array([1.7e308, 0])))
+modelled("in_single_precision", SHAPE, linear(weights=np.ones((H, 2), dtype="<f4")))
+modelled("with_classes_in_double_precision", SHAPE, linear(classes=np.arange(2.0)))
+modelled("with_a_wider_input", "not those of the study", linear(weights=np.ones((H + 1, 2))), inputs=H + 1)
+modelled("with_an_output_more_than_it_says", SHAPE, linear(weights=np.ones((H, 3))))
+modelled("with_an_array_more", SHAPE, linear(code=np.zeros(9, dtype="|u1")))
+modelled("without_weights", SHAPE, {"intercepts": np.zeros(2), "classes": np.arange(2, dtype="<i4")})
+modelled("of_no_output", SIZE, outputs=0)
+modelled("of_less_than_no_output", SIZE, outputs=-2)
+modelled("with_a_size_in_words", SIZE, outputs="2")
+modelled("with_a_size_that_it_does_not_use", SIZE, width=5)
+modelled("of_exabytes", "larger than 128 MB", outputs=2**60)
+modelled("that_is_a_program", UNKNOWN, function="program")
+modelled("of_an_unknown_link", UNKNOWN, link="exec")
+modelled("without_a_link", "does not say what it must", link=...)
+modelled("with_a_note", "does not say what it must", note="hello")
+modelled("for_another_study", STUDY, study="0" * 64)
+modelled("of_another_kind", "another kind or format", kind="map")
+modelled("of_a_class_there_is_not", OUTPUTS, linear(classes=np.array([0, 2], dtype="<i4")))
+modelled("of_a_class_below_zero", OUTPUTS, linear(classes=np.array([-1, 0], dtype="<i4")))
+modelled("of_one_class_twice", OUTPUTS, linear(classes=np.array([1, 1], dtype="<i4")))
+modelled("with_classes_in_another_order", OUTPUTS, linear(classes=np.array([1, 0], dtype="<i4")))
+modelled("of_shares_that_do_not_add_up", "do not add up", link="shares")
+planted("that_leads_back_to_its_root", TREES, **nodes(0, 0, 0))
+planted("of_a_root_without_children", TREES, **nodes(0))
+planted("with_a_node_that_no_tree_has", TREES, **nodes(-1, -1), leaves=2)
+planted("with_a_child_too_few", TREES, **nodes(0, -1))
+planted("of_a_tree_without_end", TREES, **nodes(*([0, -1] * 500), 0, -1, -1), leaves=502, values=np.zeros((502, 2)))
+planted("with_a_leaf_more_than_it_has", "one row of values for each leaf", leaves=3, values=np.ones((3, 2)))
+planted("that_compares_a_column_there_is_not", "columns that rows do not have", **nodes(H, -1, -1))
+planted("that_compares_the_last_column_of_all", "columns that rows do not have", **nodes(2**31 - 1, -1, -1))
+planted("that_adds_to_an_output_there_is_not", "outputs that it does not have", first_output=np.array([1], dtype="<i4"))
+planted("that_adds_to_an_output_below_zero", "outputs that it does not have", first_output=np.array([-1], dtype="<i4"))
+planted("that_adds_to_more_outputs_than_it_has", "outputs that it does not have", values=np.ones((2, 3)))
+planted("divided_by_zero", "divided by zero", divisor=np.array(0.0))
+planted("of_shares_below_zero", "below zero", link="shares", values=np.array([[2.0, -1.0], [2.0, -1.0]]))
+modelled(
+    "of_too_many_trees", "more than 10,000 trees", function="trees", trees=10_001, nodes=10_001, leaves=10_001, width=2
+)
 
-
-WORDS = helper.make_tensor_value_info(OUTPUT, TensorProto.STRING, [None])
-WORD = helper.make_tensor("s", TensorProto.STRING, [1], [b"word"])
-for name, reason, change in (
-    ("with_a_function", PARTS, lambda m: m.functions.add(name="f", domain="")),
-    ("with_another_set_of_operators", SEVERAL, lambda m: m.opset_import.add(domain="com.microsoft", version=1)),
-    ("of_a_version_to_come", "version of ONNX", lambda m: setattr(m, "ir_version", 99)),
-    (
-        "with_a_wider_input",
-        INPUT,
-        lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[1], "dim_value", H + 1),
-    ),
-    ("with_two_outputs", SEVERAL, lambda m: m.graph.output.add().CopyFrom(m.graph.output[0])),
-    ("with_two_inputs", SEVERAL, lambda m: m.graph.input.add().CopyFrom(m.graph.input[0])),
-    ("with_an_output_of_words", INPUT, lambda m: m.graph.output[0].CopyFrom(WORDS)),
-    ("with_an_array_of_words", PARTS, lambda m: m.graph.initializer.append(WORD)),
-    ("that_grows_beyond_memory_in_one_step", "too much memory", lambda m: _widened(m, 2**18)),
-):
-    modelled(name, reason)(change)
-
-
-for word, value in {"nan": np.nan, "inf": np.inf}.items():
-
-    @modelled(f"with_{word}_in_its_weights", FINITE)
-    def _spoilt(model: onnx.ModelProto, value: float = value) -> None:
-        first = model.graph.initializer[0]
-        array = numpy_helper.to_array(first).copy()
-        array.flat[0] = value
-        first.CopyFrom(numpy_helper.from_array(array, first.name))
-
-
-@modelled("with_an_array_smaller_than_it_says", "not as large as it says")
-def _claims(model: onnx.ModelProto) -> None:
-    model.graph.initializer[0].dims[:] = [2**25, 2**25]
-
-
-@modelled("with_an_array_of_no_size", "not as large as it says")
-def _empty(model: onnx.ModelProto) -> None:
-    model.graph.initializer[0].dims[:] = [0]
-
-
-@modelled("that_predicts_classes_there_are_not", "classes that the study does not have")
-def _classes(model: onnx.ModelProto) -> None:
-    last = next(tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT64)
-    last.CopyFrom(numpy_helper.from_array(np.array([0, 10**6]) + 7, last.name))
-
-
-@modelled("that_keeps_many_large_arrays_at_once", "too much memory")
-def _keeps(model: onnx.ModelProto) -> None:
-    """No array of it is too large by itself: hundreds of them are, and all are needed until the last step."""
-    wide = _widened(model, 2**16)
-    kept = [_step(model, "Neg", wide) for _ in range(200)]
-    last = wide
-    for one in kept:
-        last = _step(model, "Add", last, one)
-
-
-@modelled("that_takes_an_hour", "too long")
-def _slow(model: onnx.ModelProto) -> None:
-    model.graph.initializer.append(numpy_helper.from_array(np.zeros((2048, 2048), dtype="<f4"), "square"))
-    model.graph.initializer.append(numpy_helper.from_array(np.zeros((H, 2048), dtype="<f4"), "first"))
-    last = _step(model, "MatMul", "rows", "first")
-    for _ in range(140):
-        last = _step(model, "MatMul", last, "square")
-
-
-def _widened(model: onnx.ModelProto, width: int) -> str:
-    model.graph.initializer.append(numpy_helper.from_array(np.zeros((H, 1), dtype="<f4"), "thin"))
-    model.graph.initializer.append(numpy_helper.from_array(np.zeros((1, width), dtype="<f4"), "wide"))
-    return _step(model, "Add", _step(model, "MatMul", "rows", "thin"), "wide")
-
-
-def _step(model: onnx.ModelProto, operator: str, *inputs: str) -> str:
-    name = f"x{len(model.graph.node)}"
-    model.graph.node.append(helper.make_node(operator, list(inputs), [name]))
-    return name
-
-
-add("model", "of_nothing", "a part of it is missing", lambda world, _: b"")
-add("model", "cut_short", "cut short", lambda world, _: world.model[:-5])
-add("model", "of_65_megabytes", "larger than 64 MB", lambda world, _: world.model + bytes(65 * 2**20))
-add("model", "of_a_million_parts", "more parts", lambda world, _: b"\x08\x08" * 10**6)
-EMPTY_STEPS = b"\x3a\xe0\xd4\x03" + b"\x0a\x00" * 30_000
-add("model", "of_many_empty_steps", "(more parts|cut short)", lambda world, _: EMPTY_STEPS)
-add("model", "of_endless_nesting", f"({PARTS}|cut short|more parts)", lambda world, _: b"\x3a\x7f" * 20_000)
-add("model", "with_a_name_of_a_megabyte", "too long", lambda w, _: w.model + b"\x12\x80\x80\x40" + b"a" * 2**20)
-EXABYTES = b"\x12" + b"\xff" * 8 + b"\x7f"
-add("model", "with_a_length_of_exabytes", "(cut short|no size can be)", lambda w, _: w.model + EXABYTES)
-add("model", "in_safetensors", "(parts|laid out|cut short|no size)", lambda world, _: world.map)
+add("model", "of_nothing", "cut short", lambda world, _: b"")
+add("model", "one_byte_short", "length is not what", lambda world, _: world.model[:-1])
+add("model", "one_byte_more", "length is not what", lambda world, _: world.model + b"\0")
+add("model", "with_one_bit_changed", "not those that were signed", lambda w, _: w.model[:-1] + bytes([w.model[-1] ^ 1]))
+add("model", "of_129_megabytes", "length is not what", lambda world, _: world.model + bytes(129 * 2**20))
+add("model", "unsigned", "no manifest and signature", lambda world, _: with_metadata(world.model, signature=...))
+add("model", "with_a_script", "no manifest and signature", lambda w, _: with_metadata(w.model, script="import os"))
+add("model", "with_its_metadata_in_another_order", "no manifest", lambda world, _: reordered_metadata(world.model))
+add("model", "signed_by_a_participant", "somebody else", lambda w, _: w.signed_model(signer=w.vaults[0].signing_key))
+add("model", "signed_by_a_stranger", "somebody else", lambda world, _: world.signed_model(signer=SigningKey.generate()))
+add("model", "that_is_a_map", "(does not say|another kind)", lambda world, _: world.map)
 for word in ("a_pickle", "a_pickle_of_protocol_0", "an_npz_archive", "a_zip_archive", "a_page_that_says_not_found"):
-    add("model", word, "(parts|laid out|cut short|no size)", lambda world, _, word=word: disguises()[word])
-
-
+    add("model", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])
 add("model", "a_pipe_for_a_model", "not a regular file", lambda w, path: os.mkfifo(path))
 
 
-@hostile("model", "larger than 64 MB")
+@hostile("model", "(cut short|header cannot)")
 def a_terabyte_for_a_model(world: World, path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(2**40)
 
 
 def other_model(world: World) -> bytes:
-    """A good model that the analyst did not sign for."""
-    model = onnx.load_from_string(world.model)
-    model.producer_name = "somebody"
-    return bytes(model.SerializeToString())
+    """A good model that the analyst signed, but that the map does not name."""
+    return world.signed_model(source="1" * 64)

@@ -106,7 +106,7 @@ def test_nothing_that_travels_or_is_printed_holds_a_secret(played: Played) -> No
     travelling = played.files("out", "inbox", "analysis", "results", "vault-lab")
     assert sum(name.endswith(".bundle") for name in travelling) >= 3
     assert {"out/birds.anchor", "out/p0.card.toml", "analysis/collaboration.parquet"} <= set(travelling)
-    assert "results/model.onnx" in travelling
+    assert "results/model.safetensors" in travelling
     assert played.secrets.leaks(travelling) == []
     assert played.secrets.leaks(played.words) == []
 

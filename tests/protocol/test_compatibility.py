@@ -119,10 +119,6 @@ def same_space(one: Path, other: Path) -> bool:
     return names == names_then and labels == labels_then and bool(np.allclose(inner, inner_then, atol=1e-3))
 
 
-def numbers(predictions: Path) -> np.ndarray:
-    return np.array([float(line) for line in predictions.read_text().splitlines()[1:]])
-
-
 def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -209,49 +205,14 @@ def test_an_old_alignment_is_read_in_one_file_and_in_parts(place: Place) -> None
         assert same_space(place / "analyst" / f"{folder}.parquet", then)
 
 
-@pytest.mark.parametrize("study", STUDIES)
-def test_what_was_computed_then_is_delivered_with_the_same_bytes(study: str, place: Place) -> None:
-    place.run("analyst", f"deliver --study ../post/{study}.toml --folder {study}/analysis --output again")
-    then = GOLDEN / "analyst" / study / "results"
+def test_what_was_computed_then_is_delivered_with_the_same_bytes(place: Place) -> None:
+    """In the study without a label: models of then were ONNX files, which are no longer read."""
+    place.run("analyst", "deliver --study ../post/field.toml --folder field/analysis --output again")
+    then = GOLDEN / "analyst" / "field" / "results"
     files = sorted(path.relative_to(then) for path in then.rglob("*.*"))
     assert files
     for file in files:
         assert (place / "analyst" / "again" / file).read_bytes() == (then / file).read_bytes()
-
-
-@pytest.mark.parametrize("name", PARTICIPANTS["ward"])
-def test_old_results_predict_the_same_classes(name: str, place: Place) -> None:
-    result = f"--result ../analyst/ward/results/{name}"
-    place.run(name, f"predict ward-new.csv --study ../post/ward.toml {result} --output again.csv")
-    assert (place / name / "again.csv").read_bytes() == (place / name / "ward-predictions.csv").read_bytes()
-
-
-@pytest.mark.parametrize("name", ["north", "south"])
-def test_old_results_predict_the_same_numbers(name: str, place: Place) -> None:
-    result = f"--result ../analyst/lab/results/{name}"
-    place.run(name, f"predict lab-new.csv --study ../post/lab.toml {result} --output again.csv")
-    then = numbers(place / name / "lab-predictions.csv")
-    np.testing.assert_allclose(numbers(place / name / "again.csv"), then, rtol=1e-3)
-
-
-def test_one_who_comes_late_is_let_in_and_nobody_moves(place: Place) -> None:
-    place.run("analyst", "align --study ../post/lab.toml --bundles lab/inbox --folder lab/analysis --late")
-    place.run("analyst", "deliver --study ../post/lab.toml --folder lab/analysis --output again")
-    for name in ("north", "south"):
-        then = GOLDEN / "analyst" / "lab" / "results" / name / "map.safetensors"
-        assert (place / "analyst" / "again" / name / "map.safetensors").read_bytes() == then.read_bytes()
-    result = "--result ../analyst/again/east --output again.csv"
-    place.run("east", f"predict lab-new.csv --study ../post/lab.toml {result}")
-    then = numbers(place / "east/lab-predictions.csv")
-    np.testing.assert_allclose(numbers(place / "east/again.csv"), then, rtol=1e-3)
-
-
-@pytest.mark.parametrize("file", ["map.safetensors", "model.onnx"])
-def test_a_flipped_byte_in_a_result_is_refused(file: str, place: Place) -> None:
-    flip(place / "analyst/ward/results/north" / file, -1)
-    line = "predict ward-new.csv --study ../post/ward.toml --result ../analyst/ward/results/north --output again.csv"
-    place.run("north", line, REFUSED)
-    assert not (place / "north/again.csv").exists()
 
 
 def test_a_flipped_byte_in_the_anchor_is_refused(place: Place) -> None:

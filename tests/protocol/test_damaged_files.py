@@ -36,7 +36,7 @@ WORK_FILES = {
     "delivery.json": ("report",),
     "alignment.safetensors": ("late", "blocks", "export", "deliver"),
     "collaboration.parquet": ("blocks", "export"),
-    "model.onnx": ("deliver",),
+    "training.safetensors": ("deliver",),
 }
 VAULT_FILES = {
     "identity.json": ("share", "share elsewhere", "predict"),

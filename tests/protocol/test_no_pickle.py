@@ -20,14 +20,14 @@ from mooring.protocol.analyst.alignment_state import STATE_FILE, read_space
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import read_card
-from mooring.protocol.messages.model import Model
-from mooring.protocol.messages.result import read_result
+from mooring.protocol.messages.model import read_model
+from mooring.protocol.messages.result import read_delivered_model, read_result
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import open_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
 
-from .hostile import Canary, H, World, build_world
+from .hostile import Canary, World, build_world
 
 PACKAGE = Path(mooring.__file__).parent
 RUNS_CODE = {"pickle", "_pickle", "cPickle", "joblib", "dill", "cloudpickle", "marshal", "shelve", "pandas", "yaml"}
@@ -120,7 +120,8 @@ def readers(world: World, path: Path) -> dict[str, Callable[[], object]]:
         "bundle": lambda: verify_bundle(path, world.study),
         "anchor": lambda: open_anchor(world.vaults[1], world.study, path),
         "map": lambda: read_result(folder, world.study, world.study.participants[0]),
-        "model": lambda: Model.load(path.read_bytes(), n_components=H, kind="classes", n_classes=2),
+        "model": lambda: read_delivered_model(folder, world.study),
+        "trained model": lambda: read_model(path, world.study),
         "card": lambda: read_card(path),
         "study": lambda: Study.read(path),
         "table": lambda: read_encoded(world.study.schema, folder / "table.csv"),
@@ -131,7 +132,15 @@ def readers(world: World, path: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-NAMES = ("map.safetensors", "model.onnx", "table.csv", "table.parquet", "table.csv.gz", "identity.json", STATE_FILE)
+NAMES = (
+    "map.safetensors",
+    "model.safetensors",
+    "table.csv",
+    "table.parquet",
+    "table.csv.gz",
+    "identity.json",
+    STATE_FILE,
+)
 
 
 @pytest.mark.parametrize(

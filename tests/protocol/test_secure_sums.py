@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import json
 import math
 import shutil
 from collections.abc import Callable
@@ -22,14 +21,16 @@ from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
 from mooring.mechanisms.sums.prime_field import PRIME, encode_signed
 from mooring.mechanisms.sums.sums import SumAccumulator
+from mooring.protocol.analyst.alignment_state import read_training
 from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.sum_total import open_total, read_list
 from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.designer.revision import project_study
+from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.projection import projection_file_name, study_features
-from mooring.protocol.messages.result import SUM_FILE, Release, write_result
+from mooring.protocol.messages.result import Release, write_delivered_model
 from mooring.protocol.messages.signed_file import read_signed_header, write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums import bundle as bundles
@@ -512,7 +513,7 @@ def test_absent_combiners_and_late_participants(folder: Path) -> None:
     for i in (5, 6):
         assert predict_rows(given.vaults[i], given.study, given.table(i), result=folder / "results" / f"p{i}")
     Ledger(given.vaults[5].folder).record_answer(given.study.digest, "0" * 64)  # as if it had answered another list
-    with raising(RefusedError, "the result"):
+    with raising(RefusedError, "the model"):
         predict_rows(given.vaults[5], given.study, given.table(5), result=folder / "results" / "p5")
 
 
@@ -744,14 +745,9 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
     assert release.override == ("" if within else "board: a trial")
     assert release.risk == (1.0 if epsilon is None else pytest.approx(math.e * 0.01 + 1e-5))
     if not within:  # an analyst that signs another risk than the study's noise has
-        record = json.loads((given.work / "training.json").read_text())
-        digest = read_list(given.study, given.work).digest
-        write_result(
-            results / "p1" / SUM_FILE,
-            given.study,
-            {"list": digest, "model": record["model_digest"]},
-            signer=given.analyst.signing_key,
-            release=Release(0.0),
-        )
+        source = read_list(given.study, given.work).digest
+        model, _ = read_training(given.work, given.study, list=source)
+        key = given.analyst.signing_key
+        write_delivered_model(results / "p1" / MODEL_FILE, given.study, model, source, key, Release(0.0))
         with raising(RefusedError, "the result"):
             predict_rows(given.vaults[1], given.study, given.table(1), result=results / "p1")

@@ -22,7 +22,7 @@ from mooring.attacks.shadow_models import Mask, draw_halves, find_confidence, fo
 from mooring.audit.simulation import Simulation
 from mooring.audit.utility import find_label_kind
 from mooring.geometry.backend import to_numpy
-from mooring.learners import Fitted, Kind, train_learner
+from mooring.learners import Fitted, Kind, LearnerLike, train_learner
 from mooring.metrics import Figure, Interval, Membership, clopper_pearson, wilson
 from mooring.metrics.intervals import student_interval
 from mooring.serialization import Record
@@ -99,7 +99,7 @@ def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix
 
 
 def measure_trained_release(
-    learner: str,
+    learner: LearnerLike,
     rows: Matrix,
     labels: Labels,
     *,
@@ -107,7 +107,6 @@ def measure_trained_release(
     seed: int,
     queries: Matrix | None = None,
     on_model: Callable[[], None] | None = None,
-    train: Callable[..., Fitted] | None = None,
 ) -> ReleaseRisk | None:
     """Attack a learner's models; of many rows, 2,000 are drawn.
 
@@ -115,8 +114,8 @@ def measure_trained_release(
 
     Parameters
     ----------
-    learner : str
-        A name in `mooring.learners.LEARNERS`.
+    learner : str or Learner
+        A name in `mooring.learners.LEARNERS`, or a learner of one's own.
     rows : array of shape (n, h)
         As they were uploaded and aligned.
     labels : array of shape (n,)
@@ -125,8 +124,6 @@ def measure_trained_release(
         The same rows as their owners would have them predicted, without noise.
     on_model : callable, optional
         Called after each model.
-    train : callable, optional
-        What trains them; `train_learner` unless given.
     """
     rng = np.random.default_rng([seed, 16])
     chosen = _draw_rows(labels if kind == "classes" else np.zeros(len(labels), dtype=np.intp), rng)
@@ -138,7 +135,7 @@ def measure_trained_release(
     outcomes = codes if kind == "classes" else labels
     included, answers = draw_halves(N_MODELS, len(rows), rng=rng), []
     for half in included:
-        fitted = (train or train_learner)(learner, rows[half], outcomes[half], kind=kind, seed=seed)
+        fitted = train_learner(learner, rows[half], outcomes[half], kind=kind, seed=seed)
         answers.append(_answer(fitted, queries, classes.size))
         if on_model is not None:
             on_model()
@@ -149,13 +146,18 @@ def measure_trained_release(
 
 
 def measure_point_release(
-    simulation: Simulation, partition: Partition, *, learner: str | None, seed: int, columns: Sequence[Column] = ()
+    simulation: Simulation,
+    partition: Partition,
+    *,
+    learner: LearnerLike | None,
+    seed: int,
+    columns: Sequence[Column] = (),
 ) -> ReleaseRisk | None:
     """Attack the joint models of a simulation; None where there is nothing to learn.
 
     Parameters
     ----------
-    learner : str or None
+    learner : str, Learner or None
         What the joint model is.
     columns : sequence of Column
         The table's, in the order of the encoded rows; empty where rows are not of a table.

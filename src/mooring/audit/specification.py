@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mooring.attacks import REGISTRY
 from mooring.audit.operating_points import NoiseUnit
 from mooring.errors import InputError
-from mooring.learners import require_learner
+from mooring.learners import LearnerLike, require_learner
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.mechanisms.sums.feature_map import FeatureMap
 from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE
@@ -166,8 +166,9 @@ class AuditSettings:
     projection: ProjectionKind | Projection = "auto"
     """With "auto", none if there are as many components as features; else a public SVD where there are public rows;
     else Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components."""
-    learner: str = "auto"
-    """A name in `mooring.learners.LEARNERS`, or "auto": chosen at every point as `mooring train` would."""
+    learner: LearnerLike = "auto"
+    """A name in `mooring.learners.LEARNERS`, a learner of one's own, or "auto": chosen at every point as `mooring train`
+    would."""
     evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
     seed: int = 0
     device: str | None = None
@@ -183,6 +184,11 @@ class AuditSettings:
     def attack_names(self) -> tuple[str, ...]:
         """The attacks to run."""
         return tuple(REGISTRY) if self.attacks is None else tuple(self.attacks)
+
+    @property
+    def learner_name(self) -> str:
+        """What the learner is called in records."""
+        return self.learner if isinstance(self.learner, str) else self.learner.name
 
     @property
     def projection_name(self) -> str:

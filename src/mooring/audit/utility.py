@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from mooring.audit.simulation import Simulation
 from mooring.geometry.backend import to_numpy
-from mooring.learners import Kind, Score, compare, score, train_learner
-from mooring.learners.fitting import MOST_ALONE
+from mooring.learners import Kind, LearnerLike, Score, compare, score, train_learner
+from mooring.learners.fitting import MOST_ALONE, decide_learner
 from mooring.serialization import Record
 from mooring.tables import Partition
 from mooring.typing import Indices
@@ -32,7 +32,9 @@ class References(Record):
     """What both trained; None where there was nothing to learn."""
 
 
-def measure_references(partition: Partition, *, learner: str, seed: int) -> tuple[References, npt.NDArray[Any] | None]:
+def measure_references(
+    partition: Partition, *, learner: LearnerLike, seed: int
+) -> tuple[References, npt.NDArray[Any] | None]:
     """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows.
 
     Both train the same learner: with "auto", the one chosen across participants on the pooled rows. Beside the scores comes
@@ -42,8 +44,8 @@ def measure_references(partition: Partition, *, learner: str, seed: int) -> tupl
     ----------
     partition : Partition
         Training and test rows of every participant.
-    learner : str
-        A name in `mooring.learners.LEARNERS`, or "auto".
+    learner : str or Learner
+        A name in `mooring.learners.LEARNERS`, "auto", or a learner of one's own.
     seed : int
         For the learner, and for who is drawn where there are more than `MOST_ALONE`.
     """
@@ -56,18 +58,13 @@ def measure_references(partition: Partition, *, learner: str, seed: int) -> tupl
     chosen = np.arange(partition.n_participants)
     if chosen.size > MOST_ALONE:
         chosen = np.sort(rng.choice(chosen, MOST_ALONE, replace=False))
-    pooled = train_learner(
-        learner,
-        np.concatenate(partition.train),
-        np.concatenate(labels),
-        kind=kind,
-        seed=seed,
-        owners=_owners(partition),
-    )
-    alone = [train_learner(pooled.learner, partition.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
+    rows, outcomes = np.concatenate(partition.train), np.concatenate(labels)
+    decided = decide_learner(learner, rows, outcomes, kind=kind, seed=seed, owners=_owners(partition))
+    pooled = decided.fit(rows, outcomes, kind=kind, seed=seed)
+    alone = [decided.fit(partition.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
     predicted = [fitted.predict(test) for fitted in (*alone, pooled)]
     scores = [score(truth, guesses, kind=kind, rng=rng) for guesses in predicted]
-    references = References(mean_score(scores[:-1]), scores[-1], int(chosen.size), pooled.learner)
+    references = References(mean_score(scores[:-1]), scores[-1], int(chosen.size), decided.name)
     return references, np.stack(predicted[:-1])
 
 
@@ -75,7 +72,7 @@ def measure_utility(
     simulation: Simulation,
     partition: Partition,
     *,
-    learner: str,
+    learner: LearnerLike,
     seed: int,
     alone: npt.NDArray[Any] | None = None,
     groups: npt.NDArray[Any] | None = None,
@@ -86,8 +83,8 @@ def measure_utility(
 
     Parameters
     ----------
-    learner : str
-        A name in `mooring.learners.LEARNERS`, or "auto".
+    learner : str or Learner
+        A name in `mooring.learners.LEARNERS`, "auto", or a learner of one's own.
     alone : array of shape (n_alone, n_test_rows), optional
         What participants' own models predict, from `measure_references`; without it nothing is compared.
     groups : array of int, optional

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -23,9 +23,6 @@ def deliver(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
-    allow_rows: Annotated[
-        bool, typer.Option("--allow-rows", help="Deliver even a model that holds participants' rows, such as an svm's.")
-    ] = False,
     override: Annotated[
         str,
         typer.Option(
@@ -35,7 +32,7 @@ def deliver(
         ),
     ] = "",
 ) -> None:
-    """Write each participant's result: the map that brings its rows into the common space, and the model as ONNX.
+    """Write each participant's result, signed: the map that brings its rows into the common space, and the model.
 
     Example: mooring deliver --study study.toml --folder analysis --vault analyst-vault --output results
     """
@@ -43,11 +40,11 @@ def deliver(
     from mooring.protocol.transport.addresses import redact_address
 
     agreed, key = execution.read_study(study), execution.open_vault(vault).signing_key
-    release: dict[str, Any] = {"allow_rows": allow_rows, "override": override, "command": execution.quote_command()}
+    command = execution.quote_command()
     with execution.show_progress("Delivering") as moved:
-        found = deliver_results(agreed, folder, output, key, **release, progress=moved)
+        found = deliver_results(agreed, folder, output, key, override=override, command=command, progress=moved)
     content = "its map and the model" if found.model_digest else "its map; there is no model, since none was trained"
-    content = content if agreed.sums is None else "the model and your signature"
+    content = content if agreed.sums is None else "the model"
     place = f"{escape(redact_address(output).rstrip('/'))}/<its name>"
     console.show(
         found.as_dict(),

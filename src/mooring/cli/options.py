@@ -151,7 +151,8 @@ class AuditOptions:
     learner: Annotated[
         str,
         study_option(
-            help="auto, linear, random-fourier, nystroem, svm or forest; auto is what 'mooring train' would choose."
+            help="auto, linear, random-fourier, nystroem, svm, forest, gradient-boosting or xgboost; auto is what "
+            "'mooring train' would choose."
         ),
     ] = "auto"
     colluders: Annotated[int, attacker_option(min=1, help="How many participants collude with the analyst.")] = 1

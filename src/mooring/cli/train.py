@@ -31,8 +31,8 @@ def train(
     learner: Annotated[
         str,
         typer.Option(
-            help="auto (linear or random-fourier, by score across participants), linear, random-fourier, forest, nystroem, "
-            "svm, and with --engine dask xgboost. The model of nystroem and svm holds rows, and is not delivered unasked."
+            help="auto (linear or random-fourier, by score across participants), linear, random-fourier, forest, "
+            "gradient-boosting or xgboost; with --engine dask, linear, random-fourier or xgboost."
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
@@ -78,7 +78,7 @@ def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, c
 
 
 def _describe_model(folder: Path) -> str:
-    return f"The model is in {escape(str(folder / 'model.onnx'))}. Next: mooring deliver"
+    return f"The model is in {escape(str(folder / 'training.safetensors'))}. Next: mooring deliver"
 
 
 def _describe_sum_training(found: SumTraining) -> Iterator[str | Table]:

@@ -9,12 +9,11 @@ from mooring.desk.jobs import Outcome
 from mooring.desk.participant import reporting
 from mooring.desk.steps import Desk, Field, Step, Values, spell_command
 from mooring.learners import AUTO
-from mooring.learners.registry import LEARNERS
+from mooring.learners.registry import LEARNERS, SUM_LEARNERS
 from mooring.protocol.analyst.alignment import Aligned, AlignMode, align_bundles
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.analyst.sum_total import close_list
-from mooring.protocol.analyst.sum_training import LEARNERS as SUM_LEARNERS
 from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.analyst.training import Training, train
 from mooring.protocol.messages.study import Study
@@ -38,12 +37,12 @@ def list_analyst_steps(desk: Desk, study: Study) -> list[Step]:
         mode = Field("mode", "Align", "choice", tuple(_MODES), next(iter(_MODES)))
         told = "Brings the rows of all bundles that hold up into one space."
         steps.append(Step("align", "Align", told, partial(_align, desk, study), (mode,), empty, done["alignment"]))
-        learners = (AUTO, *(name for name, one in LEARNERS.items() if one.make is not None and not one.stores_rows))
+        learners = (AUTO, *(name for name, learner in LEARNERS.items() if learner.delivers))
         waits = "" if done["alignment"] else "Waits for the alignment."
     else:
         told = "Signs the list of contributions, for the combiners; a study is closed once."
         steps.append(Step("close", "Close the list", told, partial(_close, desk, study), (), empty, done["closing"]))
-        learners = SUM_LEARNERS
+        learners = (AUTO, *(name for name, learner in SUM_LEARNERS.items() if study.label.kind in learner.kinds))
         shares = place.list_files((".share",), folder=place.inbox)
         waits = "" if done["closing"] and shares else "Waits for the combiners' shares, in the folder 'inbox'."
     chosen = Field("learner", "Learner", "choice", learners, AUTO)

@@ -13,7 +13,8 @@ from mooring.desk.steps import Desk, Field, Step, Values, spell_command, split_c
 from mooring.desk.workspace import ANCHOR_FILES, CARD_FILES, TABLE_FILES
 from mooring.errors import InputError
 from mooring.protocol.designer.revision import enrol_cards
-from mooring.protocol.messages.result import MAP_FILE, MODEL_FILE, SUM_FILE
+from mooring.protocol.messages.model import MODEL_FILE
+from mooring.protocol.messages.result import result_file
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.protocol.participant.membership import issue_card, read_check
@@ -161,7 +162,7 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
             *_ask_overwriting(desk.workspace.root / "predictions.csv"),
             _IGNORE,
         ),
-        _wait_for(desk.workspace.result / (MAP_FILE if is_rotated else SUM_FILE), "your result", MODEL_FILE),
+        _wait_for(desk.workspace.result / result_file(study), "your result", MODEL_FILE),
         done["predict"],
     )
     steps += [] if study.label.kind == "none" else [predicts]

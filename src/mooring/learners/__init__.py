@@ -1,7 +1,18 @@
 """What the analyst trains, and how well it predicts: one registry of learners."""
 
-from mooring.learners.fitting import Fitted, choose_learner, cross_validate, train_learner
-from mooring.learners.registry import AUTO, CANDIDATES, LEARNERS, Kind, Learner, require_learner
+from mooring.learners.fitted import Fitted, FittedEstimator
+from mooring.learners.fitting import choose_learner, cross_validate, train_learner
+from mooring.learners.models import Kind, Model
+from mooring.learners.registry import (
+    AUTO,
+    CANDIDATES,
+    LEARNERS,
+    EstimatorLearner,
+    Learner,
+    LearnerLike,
+    require_learner,
+    resolve_learner,
+)
 from mooring.learners.scores import Answer, Gain, Score, balanced_accuracy, compare, score, score_value
 from mooring.learners.sums import fit_discriminant
 
@@ -10,10 +21,14 @@ __all__ = [
     "CANDIDATES",
     "LEARNERS",
     "Answer",
+    "EstimatorLearner",
     "Fitted",
+    "FittedEstimator",
     "Gain",
     "Kind",
     "Learner",
+    "LearnerLike",
+    "Model",
     "Score",
     "balanced_accuracy",
     "choose_learner",
@@ -21,6 +36,7 @@ __all__ = [
     "cross_validate",
     "fit_discriminant",
     "require_learner",
+    "resolve_learner",
     "score",
     "score_value",
     "train_learner",

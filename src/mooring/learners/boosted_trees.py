@@ -1,93 +1,221 @@
-"""Boosted trees that XGBoost trained, as a learner that predicts and can be written as ONNX."""
+"""Boosted trees by XGBoost: settings, where numbers may be cut, and training on rows that are all here.
+
+XGBoost would cut at numbers that occur in the rows, and so write them into the model; here a cut is the mean of several. The
+same cuts, settings and labels serve the Dask engine (`mooring.engines.dask`), which adds up sums over workers.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
 
-from mooring.errors import MissingExtraError
-from mooring.learners.fitting import Fitted
-from mooring.learners.trees import Trees, boosted_trees
+from mooring.errors import InputError, MissingExtraError
+from mooring.learners.fitted import Fitted, FittedModel, Labels, find_scale
+from mooring.learners.models import MOST_TREES, Kind, LinearFunction, Model, ModelSpec
+from mooring.learners.trees import lay_out_trees, read_xgboost
 from mooring.typing import Matrix
 
+ROUNDS, FEWEST_ROUNDS = 200, 20
+BINS = 256
+"""Steps a number may be cut into: with more, a bin would not fit into one byte."""
+TOGETHER = 10
+"""Rows at least of whose numbers a cut is the mean."""
+_DEPTH, _RATE = 6, 0.1
 
-def to_float32(rows: Matrix, scale: float) -> npt.NDArray[np.float32]:
-    """Rows as a boosted tree sees them, in training and in the ONNX model: the same steps, to the last bit."""
-    return np.asarray((rows * np.float64(1 / scale)).astype(np.float32))
+Singles = npt.NDArray[np.float32]
 
 
-def xgboost_here() -> Any:
-    """The package, or how to get it."""
+def require_xgboost() -> Any:
+    """Return the package xgboost, or raise an error that says how to install it."""
     try:
         import xgboost
     except ImportError:
-        raise MissingExtraError(needed_for="--learner xgboost", package="xgboost", extra="dask,xgboost") from None
+        raise MissingExtraError(needed_for="The learner 'xgboost'", package="xgboost", extra="xgboost") from None
     return xgboost
 
 
-class Boosted:
-    """Boosted trees.
+@dataclass(frozen=True, eq=False)
+class BoostingTask:
+    """What boosted trees are trained for, and in which units they see rows and labels."""
 
-    Parameters
-    ----------
-    raw : bytes
-        The model, as XGBoost saves it; empty for one that no row was there for, which says 0 or the first class.
-    classes : array, optional
-        The classes it tells apart, by number; None where it predicts a number.
-    centre, scale : float
-        The number that it predicts is what its trees say, times `scale`, plus `centre`. To XGBoost a gain below 10⁻⁶ is
-        none, and squares above 10³⁸ do not fit into its numbers, so labels come to it with mean 0 and variance 1.
+    n_inputs: int
+    scale: float
+    """Rows are divided by it."""
+    classes: npt.NDArray[np.int64] | None
+    """The classes that occur; None for a number."""
+    centre: float = 0.0
+    unit: float = 1.0
+    """A number comes to XGBoost less `centre`, divided by `unit`: a gain below 10⁻⁶ is none to it, and squares above 10³⁸ do
+    not fit into its numbers."""
+
+    @classmethod
+    def describe(cls, rows: Matrix, labels: Labels, *, kind: Kind) -> BoostingTask:
+        """Return the task of these rows."""
+        if kind == "classes":
+            return cls(rows.shape[1], find_scale(rows), np.unique(labels).astype(np.int64))
+        mean, deviation = float(labels.mean(dtype=np.float64)), float(labels.std(dtype=np.float64))
+        return cls(rows.shape[1], find_scale(rows), None, mean, deviation or 1.0)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes occur; 0 for a number."""
+        return 0 if self.classes is None else int(self.classes.size)
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of boosting; fewer with many classes, of which each takes a tree a round."""
+        most = MOST_TREES // (self.n_classes if self.n_classes > 2 else 1)
+        if most < FEWEST_ROUNDS:
+            raise InputError(
+                "learner",
+                expected=f"one for more than {MOST_TREES // FEWEST_ROUNDS} classes",
+                got="xgboost, which makes a tree a class and round",
+                cure="Choose 'random-fourier' or 'linear'.",
+            )
+        return min(ROUNDS, most)
+
+    def settings(self, seed: int) -> dict[str, Any]:
+        """Return XGBoost's settings. Rows are not drawn: the model must not depend on how workers share them."""
+        objective: dict[str, Any] = {"objective": "reg:squarederror"}
+        if self.classes is not None:
+            objective = {"objective": "binary:logistic", "base_score": 0.5}
+        if self.n_classes > 2:
+            objective = {"objective": "multi:softprob", "base_score": 0.5, "num_class": self.n_classes}
+        return {
+            **objective,
+            "tree_method": "hist",
+            "max_bin": BINS,
+            "max_depth": _DEPTH,
+            "eta": _RATE,
+            "nthread": 1,
+            "seed": seed,
+            "verbosity": 0,
+            "disable_default_eval_metric": True,
+        }
+
+    def scale_rows(self, rows: Matrix) -> Singles:
+        """Return rows as XGBoost takes them."""
+        return np.asarray((rows / np.float64(self.scale)).astype(np.float32))
+
+    def encode_labels(self, labels: Labels) -> Labels:
+        """Return labels as XGBoost takes them: numbers in their own unit, or the place of a class among those that occur."""
+        if self.classes is None:
+            return np.asarray((labels - self.centre) / self.unit)
+        return np.searchsorted(self.classes, labels)
+
+    def load(self, cuts: Singles, blocks: Callable[[], Iterable[tuple[Matrix, Labels]]]) -> Any:
+        """Return XGBoost's matrix of blocks of rows and labels, which are read several times.
+
+        Parameters
+        ----------
+        cuts : array
+            Where the numbers of each column may be cut, from `find_cuts`.
+        blocks : callable
+            Yields the same rows and labels on every call.
+        """
+        xgboost = require_xgboost()
+
+        def encoded() -> Iterator[tuple[Singles, Labels]]:
+            for rows, labels in blocks():
+                yield self.scale_rows(rows), self.encode_labels(labels)
+
+        with xgboost.config_context(verbosity=0):
+            like = xgboost.QuantileDMatrix(cuts, max_bin=BINS, nthread=1)
+            return xgboost.QuantileDMatrix(_iterate_blocks(encoded), max_bin=BINS, nthread=1, ref=like)
+
+    def to_model(self, booster: bytes) -> Model:
+        """Return the model of a booster as XGBoost saves it; without one, 0 or the first class is predicted."""
+        if self.classes is None:
+            spec, codes = ModelSpec(self.n_inputs, 0), np.zeros(1, dtype=np.int32)
+        else:
+            spec, codes = ModelSpec(self.n_inputs, int(self.classes.max()) + 1), self.classes.astype(np.int32)
+        if not booster or self.n_classes == 1:
+            codes = codes[:1]
+            return Model(spec, LinearFunction(np.zeros((self.n_inputs, 1)), np.zeros(1)), self._link, codes)
+        saved = (
+            require_xgboost().Booster({"nthread": 1, "verbosity": 0}, model_file=bytearray(booster)).save_raw("json")
+        )
+        trees, outputs, base = read_xgboost(bytes(saved), self.scale)
+        if self.classes is None:
+            intercepts = self.centre + self.unit * base
+            return Model(
+                spec, lay_out_trees(trees, outputs, intercepts=intercepts, divisor=1 / self.unit), "none", codes
+            )
+        if self.n_classes == 2:  # there is the score of the second class alone
+            outputs, base = [1] * len(trees), np.r_[0.0, base]
+        return Model(spec, lay_out_trees(trees, outputs, intercepts=base), "softmax", codes)
+
+    @property
+    def _link(self) -> Any:
+        return "none" if self.classes is None else "softmax"
+
+
+def find_cuts(rows: Singles) -> Singles:
+    """Return where numbers may be cut: the columns of the result, of shape (cuts, h).
+
+    Each cut is the mean of numbers that are next to each other in size, so that no limit of a tree is anybody's number.
     """
-
-    def __init__(
-        self, raw: bytes, classes: npt.NDArray[np.int64] | None, *, centre: float = 0.0, scale: float = 1.0
-    ) -> None:
-        self.raw, self.classes_ = raw, classes
-        self.centre, self.scale = centre, scale
-        self._opened: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}  # each process opens it for itself
-
-    def trees(self) -> tuple[Trees, Matrix]:
-        """The trees, and the scores that they are added to."""
-        return boosted_trees(bytes(self._booster().save_raw("json")))
-
-    def margins(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The sums over trees for rows in single precision, by XGBoost itself: of shape (n,), or (n, classes)."""
-        matrix = xgboost_here().DMatrix(rows, nthread=1)
-        return np.asarray(self._booster().predict(matrix, output_margin=True))
-
-    def predict(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The class or number of rows that are scaled."""
-        if not self.raw:
-            return np.zeros(len(rows)) if self.classes_ is None else np.full(len(rows), self.classes_[0])
-        found = self.margins(rows.astype(np.float32))
-        if self.classes_ is None:
-            return np.asarray(found.astype(np.float64) * self.scale + self.centre)
-        best = found.argmax(axis=1) if found.ndim > 1 else (found > 0).astype(np.int64)
-        return np.asarray(self.classes_[best])
-
-    def predict_proba(self, rows: npt.NDArray[Any]) -> Matrix:
-        """The probability of each class of rows that are scaled."""
-        assert self.classes_ is not None
-        if not self.raw:
-            return np.eye(self.classes_.size)[np.zeros(len(rows), dtype=np.int64)]
-        found = self.margins(rows.astype(np.float32)).astype(np.float64)
-        return np.asarray(softmax(found if found.ndim > 1 else np.column_stack([0 * found, found]), axis=1))
-
-    def _booster(self) -> Any:
-        if self._opened is None:
-            self._opened = xgboost_here().Booster({"nthread": 1, "verbosity": 0}, model_file=bytearray(self.raw))
-        return self._opened
+    rows = np.sort(rows, axis=0)
+    n_groups = min(BINS, max(1, len(rows) // TOGETHER), len(rows))
+    starts = np.arange(n_groups) * len(rows) // n_groups
+    sizes = np.diff(starts, append=len(rows))
+    return np.asarray((np.add.reduceat(rows, starts, axis=0, dtype=np.float64) / sizes[:, None]).astype(np.float32))
 
 
-class FittedBoosted(Fitted):
-    """Boosted trees with the scale of their rows, which come to them in single precision."""
+def train_booster(matrix: Any, settings: Mapping[str, Any], n_rounds: int) -> Any:
+    """Return the booster that XGBoost trains on a matrix, without a word on the terminal."""
+    xgboost = require_xgboost()
+    with suppress(AttributeError):  # what XGBoost says goes to Python's output in threads that asked for it only
+        xgboost.core._LIB.XGBRegisterLogCallback(xgboost.core._LIB.callback)
+    with redirect_stdout(io.StringIO()), xgboost.config_context(verbosity=0):
+        return xgboost.train(dict(settings), matrix, n_rounds, verbose_eval=False)
 
-    def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
-        """Rows as the model takes them."""
-        return to_float32(rows, self.scale)
+
+@dataclass(frozen=True)
+class XGBoostLearner:
+    """Boosted trees by XGBoost, which the extra `xgboost` installs."""
+
+    name: ClassVar[str] = "xgboost"
+    description: ClassVar[str] = "boosted trees, by XGBoost"
+    delivers: ClassVar[bool] = True
+    automatic: ClassVar[bool] = False
+    distributed: ClassVar[bool] = True
+
+    def fit(self, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Fitted:
+        """Train on rows that are all here."""
+        require_xgboost()
+        task = BoostingTask.describe(rows, labels, kind=kind)
+        booster = b""
+        if task.n_classes != 1:
+            matrix = task.load(find_cuts(task.scale_rows(rows)), lambda: [(rows, labels)])
+            booster = bytes(train_booster(matrix, task.settings(seed), task.n_rounds).save_raw("ubj"))
+        return FittedModel(self.name, task.to_model(booster))
+
+
+def _iterate_blocks(blocks: Callable[[], Iterator[tuple[Singles, Labels]]]) -> Any:
+    """Return what XGBoost asks for the next block, several times over."""
+    xgboost = require_xgboost()
+
+    class Blocks(xgboost.DataIter):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self._left = blocks()
+
+        def next(self, input_data: Callable[..., None]) -> bool:
+            block = next(self._left, None)
+            if block is None:
+                return False
+            rows, labels = block
+            input_data(data=rows, label=labels)
+            return True
+
+        def reset(self) -> None:
+            self._left = blocks()
+
+    return Blocks()

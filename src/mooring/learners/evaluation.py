@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.learners.registry import Kind
+from mooring.learners.models import Kind, Predicted
 from mooring.learners.scores import METRICS, score_value
 from mooring.metrics.intervals import student_interval, wilson
 from mooring.metrics.membership import Membership
@@ -22,8 +22,6 @@ from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix
 
 Labels = npt.NDArray[Any]
-Predicted = tuple[Labels, Matrix | None]
-"""Classes or numbers of shape (n,), and probabilities of shape (n, classes) where there are some."""
 _BINS, _REPEATS = 10, 5
 _MOST_PREDICTIONS, _FEWEST_ROWS, _MOST_ROWS = 200_000, 50, 500
 

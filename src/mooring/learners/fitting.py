@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mooring.learners.registry import AUTO, CANDIDATES, LEARNERS, Kind, require_learner
+from mooring.learners.fitted import Fitted, Labels
+from mooring.learners.models import Kind
+from mooring.learners.registry import AUTO, CANDIDATES, Learner, LearnerLike, resolve_learner
 from mooring.learners.scores import score_value
 from mooring.typing import Indices, Matrix
 
@@ -19,61 +18,21 @@ MOST_ALONE = 12  # participants whose own models are trained, to compare with
 ROW_FOLDS = 5
 _MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600
 _SCREENED_AT_LEAST, _SCREENED_EACH, _SCREENED = 10, 500, 10_000
-Labels = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A trained learner, with the one scale that its rows are divided by."""
-
-    learner: str
-    """Its name in `LEARNERS`."""
-    kind: Kind
-    n_components: int
-    """Columns of its rows, h."""
-    scale: float
-    model: Any
-    """Trained on rows / scale."""
-
-    def predict(self, rows: Matrix) -> Labels:
-        """Predict the labels of rows of shape (n, h)."""
-        return np.asarray(self.model.predict(self.scaled(rows)))
-
-    def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
-        """Predict the probabilities of the classes 0 to `n_classes` − 1, of shape (n, classes).
-
-        None of a number, and of a learner that has none: a support vector machine.
-        """
-        if self.kind != "classes" or not hasattr(self.model, "predict_proba"):
-            return None
-        found = np.zeros((len(rows), n_classes))
-        found[:, self.model.classes_] = self.model.predict_proba(self.scaled(rows))
-        return found
-
-    def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
-        """Rows as the model takes them."""
-        return np.asarray(rows / np.float64(self.scale))  # in double precision, whatever rows come in
 
 
 def train_learner(
-    name: str, rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None
+    learner: LearnerLike, rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None
 ) -> Fitted:
     """Train a learner.
 
     Parameters
     ----------
-    name : str
-        A name in `LEARNERS`, or "auto" for what `choose_learner` chooses.
+    learner : str or Learner
+        A name in `LEARNERS`, "auto" for what `choose_learner` chooses, or a learner of one's own.
     rows : array of shape (n, h)
     labels : array of shape (n,)
     owners : integers of shape (n,), optional
         Whose rows these are, for "auto".
-
-    Notes
-    -----
-    Rows are divided by one scale for all columns: scaling each column by itself would make the result depend on how the
-    coordinates are turned. They are not centred: their mean would tell of them in the model, and no learner depends on where
-    rows lie, but for rounding and what random features are drawn. With one class only, that class is what is predicted.
 
     Examples
     --------
@@ -81,22 +40,27 @@ def train_learner(
     >>> train_learner("svm", rows, np.array([0, 0, 1, 1]), kind="classes", seed=0).predict(rows).tolist()
     [0, 0, 1, 1]
     """
-    require_learner(name)
-    if name == AUTO:
-        name = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
-    scale = find_scale(rows)
-    model = LEARNERS[name].estimator(rows.shape, labels, kind, seed=seed)
-    model.fit(rows / scale, labels)
-    return Fitted(name, kind, rows.shape[1], scale, model)
+    chosen = decide_learner(learner, rows, labels, kind=kind, seed=seed, owners=owners)
+    return chosen.fit(rows, labels, kind=kind, seed=seed)
 
 
-def find_scale(rows: Matrix) -> float:
-    """The standard deviation of rows of shape (n, h), over all columns; 1 where they are all alike."""
-    return float(np.sqrt(np.mean((rows - rows.mean(axis=0)) ** 2))) or 1.0
+def decide_learner(
+    learner: LearnerLike, rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None
+) -> Learner:
+    """Return the learner itself, the one of this name or, for "auto", the one that `choose_learner` chooses.
+
+    Parameters
+    ----------
+    learner, rows, labels, kind, seed, owners
+        As for `train_learner`.
+    """
+    if learner == AUTO:
+        learner = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
+    return resolve_learner(learner)
 
 
 def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None) -> str:
-    """What "auto" is for these rows: the candidate that predicts participants best that it was not trained on.
+    """Return what "auto" is for these rows: the candidate that best predicts participants that it was not trained on.
 
     Parameters
     ----------
@@ -132,7 +96,7 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
 
 
 def cross_validate(
-    name: str,
+    learner: LearnerLike,
     rows: Matrix,
     labels: Labels,
     parts: Indices,
@@ -145,8 +109,7 @@ def cross_validate(
 
     Parameters
     ----------
-    name : str
-        A name in `LEARNERS`.
+    learner : str or Learner
     rows : array of shape (n, h)
     labels : array of shape (n,)
     parts : integers of shape (n,)
@@ -157,7 +120,7 @@ def cross_validate(
     predicted = np.zeros_like(labels)
     for part in np.unique(parts):
         out = parts == part
-        predicted[out] = train_learner(name, rows[~out], labels[~out], kind=kind, seed=seed).predict(rows[out])
+        predicted[out] = train_learner(learner, rows[~out], labels[~out], kind=kind, seed=seed).predict(rows[out])
         if on_part:
             on_part()
     return predicted

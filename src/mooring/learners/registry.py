@@ -1,37 +1,85 @@
-"""The learners by name: what each one is, whether its model may be delivered, and which engines train it.
+"""The learners by name: what each one is, whether its model is delivered, what it is trained on and by which engines.
 
-`auto` is no learner: it chooses one of `CANDIDATES` by its score across participants (`choose_learner`). Commands, audits,
-plans and engines all look names up here, so that each means the same everywhere. `mooring.learners.onnx_export` writes the
-models of all of them. scikit-learn, which takes a second to load, is loaded when an estimator is made.
+`auto` is no learner: it stands for the candidate that predicts best participants that it was not trained on
+(`choose_learner`) or, where there are no rows to tell by, for the first candidate. Commands, audits, plans and engines all
+look learners up here, so that a name means the same everywhere; each of them takes a learner of one's own as well.
+scikit-learn, which takes a second to load, is loaded when a learner is trained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.learners.boosted_trees import XGBoostLearner
+from mooring.learners.fitted import Fitted, FittedEstimator, Labels, find_scale
+from mooring.learners.models import Kind
+from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
+from mooring.typing import Matrix
 
-Kind = Literal["classes", "number"]
 AUTO = "auto"
 _N_FOURIER, _N_NYSTROEM = 800, 600
 _MOST_LEAVES, _DEEPEST = 2000, 40  # of a tree: a forest of many rows must still be a model that can be sent
 _LEAST_IN_LEAF = 5  # rows: with one, a model that predicts a number holds that of every row, and tells twice as many
 
 
-def _centred(n_components: int, seed: int) -> Any:
-    """The rows, around their mean: a solver converges there. The best model does not depend on it (`onnx_export`)."""
+@runtime_checkable
+class Learner(Protocol):
+    """What trains a model on rows. An object with these attributes can be used wherever the name of a learner can."""
+
+    @property
+    def name(self) -> str:
+        """What records and reports call it."""
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+
+    @property
+    def delivers(self) -> bool:
+        """Whether its model may be handed to participants: not if it holds rows that it was trained on.
+
+        Whoever has its own secret and map can turn the common space back, so such a model would hand every participant the
+        others' rows.
+        """
+
+    @property
+    def automatic(self) -> bool:
+        """Whether `auto` may choose it."""
+
+    @property
+    def distributed(self) -> bool:
+        """Whether `mooring train --engine dask` trains it, on rows in pieces."""
+
+    def fit(self, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Fitted:
+        """Train on rows of shape (n, h) and their labels: classes from 0, or numbers."""
+
+
+@dataclass(frozen=True)
+class SumLearner:
+    """What trains a model on the sums of a study of secure sums."""
+
+    name: str
+    description: str
+    kinds: tuple[Kind, ...]
+    """What it predicts."""
+    fit: Callable[..., SumModel]
+    """From `mooring.learners.sums.Sums`, and whether to `shrink` correlations, to a model."""
+
+
+def _centre_rows(n_components: int, seed: int) -> Any:
+    """Rows around their mean: a solver converges there. The best model does not depend on it (`conversion`)."""
     from sklearn.preprocessing import StandardScaler
 
     return StandardScaler(with_std=False)
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class LinearSettings:
     """Logistic regression for classes and ridge regression for numbers, on rows or on features of them."""
 
     C: float = 1.0
@@ -40,22 +88,12 @@ class LinearModel:
     """Strength of the ridge regression's penalty, for numbers of unit variance."""
     max_iter: int = 2000
     """Of the logistic regression."""
-    features: Callable[[int, int], Any] = _centred
+    features: Callable[[int, int], Any] = _centre_rows
     """From h and a seed to a scikit-learn transformer. Rows come to it with unit mean variance, of which the width of a
     Gaussian kernel is γ = 1/h."""
 
-    def estimator(self, kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
-        """An untrained scikit-learn estimator.
-
-        Parameters
-        ----------
-        kind : Kind
-            Logistic for "classes", ridge for "number".
-        shape : (int, int)
-            Of the rows.
-        seed : int
-            For random features.
-        """
+    def make(self, kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
+        """Return an untrained scikit-learn estimator for rows of this shape."""
         from sklearn.linear_model import LogisticRegression, Ridge
         from sklearn.pipeline import make_pipeline
 
@@ -64,46 +102,40 @@ class LinearModel:
 
 
 @dataclass(frozen=True)
-class Learner:
-    """One learner."""
+class EstimatorLearner:
+    """A learner that is an estimator of scikit-learn."""
 
     name: str
     description: str
-    make: Callable[..., Any] | None
-    """From the kind of label, the `shape` of the rows and `seed` to an untrained scikit-learn estimator; None where only
-    another engine trains it."""
-    stores_rows: bool = False
-    """Whether its model holds rows that it was trained on. Whoever has its own secret and map can turn the common space
-    back, so such a model would hand every participant the others' rows: `deliver` refuses it unless told otherwise."""
-    linear: LinearModel | None = None
-    """What `mooring.engines.dask` needs to train it in pieces."""
+    make: Callable[..., Any]
+    """From the kind of label, the `shape` of the rows and `seed` to an untrained scikit-learn estimator."""
+    delivers: bool = True
     automatic: bool = False
-    """Whether `auto` may choose it."""
+    linear: LinearSettings | None = None
+    """What `mooring.engines.dask` needs to train it in pieces."""
 
     @property
-    def in_pieces(self) -> bool:
+    def distributed(self) -> bool:
         """Whether `mooring train --engine dask` trains it."""
-        return self.linear is not None or self.make is None
+        return self.linear is not None
 
-    def estimator(self, shape: tuple[int, ...], labels: npt.NDArray[Any], kind: Kind, *, seed: int) -> Any:
-        """An untrained estimator for these labels; where they are all the same, it predicts that one.
+    def fit(self, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Fitted:
+        """Train an estimator; where all labels are the same, it predicts that one.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            (n, h) of the training rows.
-        labels : array of shape (n,)
-            Theirs.
-        kind : Kind
-            "classes" or "number".
-        seed : int
-            For what is random in it.
+        Rows are divided by one scale for all columns: scaling each column by itself would make the result depend on how the
+        coordinates are turned. They are not centred: their mean would tell of them in the model, and no learner depends on
+        where rows lie, but for rounding and what random features are drawn.
         """
+        scale = find_scale(rows)
+        estimator = self._estimator((len(rows), rows.shape[1]), labels, kind, seed)
+        estimator.fit(rows / scale, labels)
+        return FittedEstimator(self.name, kind, rows.shape[1], scale, estimator)
+
+    def _estimator(self, shape: tuple[int, int], labels: Labels, kind: Kind, seed: int) -> Any:
         from sklearn.compose import TransformedTargetRegressor
         from sklearn.dummy import DummyClassifier, DummyRegressor
         from sklearn.preprocessing import StandardScaler
 
-        assert self.make is not None
         if kind == "classes":
             return self.make(kind, shape=shape, seed=seed) if np.unique(labels).size > 1 else DummyClassifier()
         if labels.size < 2 or np.ptp(labels) == 0:
@@ -127,6 +159,13 @@ def _forest(kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
     return forest(n_estimators=200, random_state=seed, **settings)
 
 
+def _gradient_boosting(kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    boosting = HistGradientBoostingClassifier if kind == "classes" else HistGradientBoostingRegressor
+    return boosting(early_stopping=False, random_state=seed)
+
+
 def _random_fourier(n_components: int, seed: int) -> Any:
     from sklearn.kernel_approximation import RBFSampler
 
@@ -139,56 +178,99 @@ def _nystroem(n_components: int, seed: int) -> Any:
     return Nystroem(gamma=1 / n_components, n_components=_N_NYSTROEM, random_state=seed)
 
 
-def _linear(name: str, description: str, model: LinearModel, *, automatic: bool) -> Learner:
-    return Learner(name, description, model.estimator, linear=model, automatic=automatic)
+def _linear(name: str, description: str, settings: LinearSettings) -> EstimatorLearner:
+    return EstimatorLearner(name, description, settings.make, automatic=True, linear=settings)
 
 
 # Candidates of `auto` are learners whose predictions do not depend on how the coordinates are turned, so that they mean the
 # same on raw rows and in the common space, and which every engine can train.
-_ALL = (
-    _linear("linear", "logistic or ridge regression", LinearModel(), automatic=True),
+_ROW_LEARNERS: tuple[Learner, ...] = (
+    _linear("linear", "logistic or ridge regression", LinearSettings()),
     _linear(
         "random-fourier",
         "logistic or ridge regression on 800 random Fourier features of a Gaussian kernel",
-        LinearModel(C=30.0, alpha=0.1, max_iter=400, features=_random_fourier),
-        automatic=True,
+        LinearSettings(C=30.0, alpha=0.1, max_iter=400, features=_random_fourier),
     ),
-    Learner(
+    EstimatorLearner(
         "nystroem",
         "logistic or ridge regression on the Gaussian kernel with 600 of the rows (Nyström)",
-        LinearModel(C=30.0, alpha=0.1, max_iter=400, features=_nystroem).estimator,
-        stores_rows=True,
+        LinearSettings(C=30.0, alpha=0.1, max_iter=400, features=_nystroem).make,
+        delivers=False,
     ),
-    Learner("svm", "a support vector machine with a Gaussian kernel", _svm, stores_rows=True),
-    Learner("forest", "a random forest of 200 trees, five rows a leaf at least", _forest),
-    Learner("xgboost", "boosted trees, by XGBoost on a Dask cluster", None),
+    EstimatorLearner("svm", "a support vector machine with a Gaussian kernel", _svm, delivers=False),
+    EstimatorLearner("forest", "a random forest of 200 trees, five rows a leaf at least", _forest),
+    EstimatorLearner("gradient-boosting", "boosted trees, by scikit-learn", _gradient_boosting),
+    XGBoostLearner(),
 )
-LEARNERS: dict[str, Learner] = {one.name: one for one in _ALL}
-"""Every learner by name."""
-CANDIDATES = tuple(name for name, one in LEARNERS.items() if one.automatic)
+_SUM_LEARNERS = (
+    SumLearner("discriminant", "linear discriminant analysis", ("classes",), fit_discriminant),
+    SumLearner("least-squares", "ridge regression", ("classes", "number"), fit_least_squares),
+)
+LEARNERS: dict[str, Learner] = {learner.name: learner for learner in _ROW_LEARNERS}
+"""Every learner of rows by name."""
+SUM_LEARNERS: dict[str, SumLearner] = {learner.name: learner for learner in _SUM_LEARNERS}
+"""Every learner of sums by name, the one that `auto` prefers first."""
+CANDIDATES = tuple(name for name, learner in LEARNERS.items() if learner.automatic)
 """The learners that `auto` chooses from, the simplest first."""
+LearnerLike: TypeAlias = str | Learner
+"""The name of a learner, or a learner itself."""
 
 
-def require_learner(name: object, *, engine: Literal["local", "dask"] = "local", to_deliver: bool = False) -> None:
-    """Refuse a name that is neither `auto` nor a learner of this engine, before any work.
+def require_learner(learner: object, *, engine: Literal["local", "dask"] = "local", to_deliver: bool = False) -> None:
+    """Refuse what is neither `auto` nor a learner of this engine, before any work.
 
     Parameters
     ----------
+    learner : str or Learner
+        A name in `LEARNERS`, "auto", or a learner of one's own.
     engine : {"local", "dask"}, default "local"
         One process, or a cluster that takes the rows in pieces.
     to_deliver : bool, default False
-        Whether to refuse learners whose models `deliver` refuses, too.
+        Whether to refuse learners whose models hold rows, too.
     """
-    known = [
-        one.name
-        for one in LEARNERS.values()
-        if (one.in_pieces if engine == "dask" else one.make is not None) and not (to_deliver and one.stores_rows)
+    if learner != AUTO:
+        resolve_learner(learner, engine=engine, to_deliver=to_deliver)
+
+
+def resolve_learner(
+    learner: object, *, engine: Literal["local", "dask"] = "local", to_deliver: bool = False
+) -> Learner:
+    """Return the learner of a name, or the learner itself; refuse one that this step cannot use.
+
+    Parameters
+    ----------
+    learner, engine, to_deliver
+        As for `require_learner`, except "auto", which only rows can decide (`choose_learner`).
+
+    Examples
+    --------
+    >>> resolve_learner("linear").description
+    'logistic or ridge regression'
+    """
+    resolved = LEARNERS.get(learner) if isinstance(learner, str) else learner
+    usable = [
+        name
+        for name, known in LEARNERS.items()
+        if (engine == "local" or known.distributed) and (known.delivers or not to_deliver)
     ]
-    if name == AUTO or name in known:
-        return
     cure = "'auto' chooses by score."
-    if engine == "dask" and name in LEARNERS:
-        cure = "It needs all rows at once: leave --engine out to train it on a share of the rows."
-    elif name == "xgboost":
-        cure = "Boosted trees are trained with --engine dask."
-    raise InputError("learner", expected=f"one of {', '.join((AUTO, *known))}", got=repr(name)[:80], cure=cure)
+    if isinstance(resolved, Learner):
+        if engine == "dask" and not resolved.distributed:
+            cure = "It needs all rows at once: leave --engine out to train it on a share of the rows."
+        elif to_deliver and not resolved.delivers:
+            cure = "Its model would hold rows that every participant could turn back into raw ones. Audits may use it."
+        else:
+            return resolved
+    got = repr(learner if isinstance(learner, str) else getattr(learner, "name", learner))[:80]
+    raise InputError("learner", expected=f"one of {', '.join((AUTO, *usable))}", got=got, cure=cure)
+
+
+def resolve_sum_learner(learner: object, kind: Kind) -> SumLearner:
+    """Return the learner of sums of a name; "auto" is the first that predicts this kind of label."""
+    usable = {name: known for name, known in SUM_LEARNERS.items() if kind in known.kinds}
+    if learner == AUTO:
+        return next(iter(usable.values()))
+    if not isinstance(learner, str) or learner not in usable:
+        expected, got = f"one of {', '.join((AUTO, *usable))}", repr(learner)[:80]
+        raise InputError("learner", expected=expected, got=got, cure="Sums train these; 'auto' takes the first.")
+    return usable[learner]

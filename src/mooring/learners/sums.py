@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import softmax
 
 from mooring.errors import InputError
+from mooring.learners.models import LinearFunction, Model, ModelSpec
 from mooring.typing import Matrix
 
 _SMALLEST = 1e-9
@@ -117,6 +118,18 @@ class SumModel:
             return None
         scores = self.scores(features)
         return np.asarray(softmax(np.hstack([0 * scores, scores]) if self.n_classes == 2 else scores, axis=1))
+
+    def to_model(self, spec: ModelSpec) -> Model:
+        """Return the model as arrays, of the features in `spec`; a number is predicted in its own range, `spec.bounds`."""
+        weights, intercepts = self.weights, self.intercept
+        if self.n_classes == 0:
+            low, high = spec.bounds or (-1.0, 1.0)
+            half = (high - low) / 2
+            weights, intercepts = half * weights, half * intercepts + low + half
+        elif self.n_classes == 2:  # the score is that of the second class alone
+            weights, intercepts = np.hstack([0 * weights, weights]), np.r_[0.0, intercepts]
+        classes = np.arange(intercepts.size, dtype=np.int32)
+        return Model(spec, LinearFunction(weights, intercepts), "softmax" if self.is_logistic else "none", classes)
 
 
 def check_sums(sums: Sums) -> list[str]:

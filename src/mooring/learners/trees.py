@@ -1,4 +1,8 @@
-"""Trees as arrays, from which ONNX models are written: scikit-learn's forests and XGBoost's boosted trees in one form."""
+"""Decision trees of scikit-learn and XGBoost as one function of arrays.
+
+scikit-learn's forests and XGBoost compare numbers in single precision. The limits here say the same of numbers in double
+precision: a limit is the largest double that is not above the other one after rounding.
+"""
 
 from __future__ import annotations
 
@@ -11,134 +15,173 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.learners.models import TreeFunction
+from mooring.typing import Matrix, Vector
 
 OBJECTIVES = ("reg:squarederror", "binary:logistic", "multi:softprob")
 """What XGBoost may have trained for: a number, two classes, several classes."""
-MOST_TREES = 10_000
-"""Of six levels. Participants refuse a model with more (`mooring.protocol.messages.model`): it takes too much memory."""
 
-Whole = npt.NDArray[np.int32]
+_MOST_STEPS = 4  # numbers that rounding may be off by, twice over
+
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Trees:
-    """Trees, node after node and tree after tree."""
+class Tree:
+    """One tree as its library keeps it, with the root first."""
 
-    roots: npt.NDArray[np.int64]
-    """Of shape (trees,): where each tree begins."""
-    feature: Whole
-    limit: npt.NDArray[np.float32]
-    left: Whole
-    right: Whole
-    """Of shape (nodes,): a row whose number in column `feature` is at most `limit` goes to node `left`, any other to
-    `right`. A leaf leads to itself."""
-    slot: Whole
-    """Of shape (nodes,): where a leaf's value stands in `values`; 0 for other nodes."""
-    values: npt.NDArray[np.float32]
-    """Of shape (leaves, outputs), or (leaves,) with `turns`: what leaves add to the outputs."""
-    turns: Whole | None
-    """Of shape (rounds, outputs): where each tree adds to one output only: the tree of each round for each output."""
-    depth: int
-    """Steps from a root to the deepest leaf."""
+    left: Integers
+    right: Integers
+    """Of shape (nodes,): the children; negative or 0 for a leaf, whatever the library writes there."""
+    feature: Integers
+    limit: Vector
+    """Of shape (nodes,): a row whose number is at most this goes left."""
+    is_leaf: npt.NDArray[np.bool_]
+    values: Matrix
+    """Of shape (nodes, width)."""
 
 
-def forest_trees(model: Any) -> Trees:
-    """The trees of a scikit-learn forest."""
-    found = [estimator.tree_ for estimator in model.estimators_]
-    left, right, feature, threshold = (
-        [getattr(tree, name) for tree in found] for name in ("children_left", "children_right", "feature", "threshold")
+def lay_out_trees(
+    trees: Sequence[Tree], first_output: Sequence[int], *, intercepts: npt.ArrayLike, divisor: float = 1.0
+) -> TreeFunction:
+    """Return the function of these trees: their nodes in the order of levels.
+
+    Parameters
+    ----------
+    first_output : sequence of int
+        The first output that each tree adds to.
+    intercepts, divisor
+        As in `TreeFunction`.
+    """
+    starts = np.cumsum([0, *(tree.feature.size for tree in trees)])
+    left, right = (
+        np.concatenate([getattr(tree, name) + start for tree, start in zip(trees, starts[:-1], strict=True)])
+        for name in ("left", "right")
     )
-    limits = [rounded_down(each) for each in threshold]
-    return _laid_out(left, right, feature, limits, [tree.value[:, 0, :] for tree in found], None)
+    is_leaf = np.concatenate([tree.is_leaf for tree in trees])
+    level, order = starts[:-1], [starts[:-1]]
+    while level.size:
+        inner = level[~is_leaf[level]]
+        level = np.column_stack([left[inner], right[inner]]).ravel()
+        order.append(level)
+    nodes = np.concatenate(order)
+    leaf = is_leaf[nodes]
+    return TreeFunction(
+        feature=np.where(leaf, -1, np.concatenate([tree.feature for tree in trees])[nodes]).astype(np.int32),
+        limit=np.where(leaf, 0.0, np.concatenate([tree.limit for tree in trees])[nodes]),
+        values=np.concatenate([tree.values for tree in trees])[nodes][leaf].astype(np.float64),
+        first_output=np.asarray(first_output, dtype=np.int32),
+        divisor=np.asarray(divisor, dtype=np.float64),
+        intercepts=np.asarray(intercepts, dtype=np.float64),
+    )
 
 
-def boosted_trees(document: bytes) -> tuple[Trees, npt.NDArray[np.float64]]:
-    """The trees of an XGBoost model as it writes it in JSON, and the scores that they are added to, one an output.
+def read_forest(model: Any, scale: float) -> list[Tree]:
+    """Return the trees of a scikit-learn forest that was trained on rows / `scale`."""
+    return [
+        Tree(
+            left=tree.children_left,
+            right=tree.children_right,
+            feature=tree.feature,
+            limit=unscale_limits(widen_limits(tree.threshold), scale),
+            is_leaf=tree.children_left < 0,
+            values=tree.value[:, 0, :],
+        )
+        for tree in (estimator.tree_ for estimator in model.estimators_)
+    ]
 
-    XGBoost asks x < t of single-precision numbers, which says x ≤ the next number below t.
+
+def read_gradient_boosting(model: Any, scale: float) -> list[list[Tree]]:
+    """Return the trees of scikit-learn's histogram gradient boosting, trained on rows / `scale`: a list for each round."""
+    return [
+        [
+            Tree(
+                left=nodes["left"].astype(np.int64),
+                right=nodes["right"].astype(np.int64),
+                feature=nodes["feature_idx"].astype(np.int64),
+                limit=unscale_limits(nodes["num_threshold"], scale),
+                is_leaf=nodes["is_leaf"].astype(np.bool_),
+                values=nodes["value"][:, None],
+            )
+            for nodes in (predictor.nodes for predictor in one_round)
+        ]
+        for one_round in model._predictors
+    ]
+
+
+def read_xgboost(document: bytes, scale: float) -> tuple[list[Tree], list[int], Vector]:
+    """Return the trees of an XGBoost model in JSON, the output that each adds to, and the scores that they start from.
+
+    XGBoost asks x < t of numbers in single precision, which says x ≤ the next number below t.
     """
     learner = json.loads(document)["learner"]
     booster, objective = learner["gradient_booster"], learner["objective"]["name"]
     if booster["name"] != "gbtree" or objective not in OBJECTIVES:
-        raise _other(f"{booster['name']} for {objective}")
+        raise _unknown_booster(f"{booster['name']} for {objective}")
     trees = booster["model"]["trees"]
     if not trees:
-        raise _other("no tree")
+        raise _unknown_booster("no tree")
     if any(any(tree["split_type"]) or len(tree["categories"]) for tree in trees):
-        raise _other("splits by category")
+        raise _unknown_booster("splits by category")
     if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in trees):
-        raise _other("trees with several outputs each")
-    outputs = max(1, int(learner["learner_model_param"]["num_class"]))
-    turns = np.argsort(np.asarray(booster["model"]["tree_info"]), kind="stable").reshape(outputs, -1).T
-    conditions = [np.asarray(tree["split_conditions"], dtype=np.float32) for tree in trees]
-    left, right, feature = (
-        [np.asarray(tree[name], dtype=np.int64) for tree in trees]
-        for name in ("left_children", "right_children", "split_indices")
-    )
-    limits = [np.nextafter(each, np.float32(-np.inf)) for each in conditions]
-    values = [each if outputs > 1 else each[:, None] for each in conditions]
-    laid = _laid_out(left, right, feature, limits, values, turns.astype(np.int32) if outputs > 1 else None)
-    return laid, _base(learner["learner_model_param"], objective, outputs)
+        raise _unknown_booster("trees with several outputs each")
+    n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
+    read = []
+    for tree in trees:
+        conditions = np.asarray(tree["split_conditions"], dtype=np.float32)
+        left, right, feature = (
+            np.asarray(tree[name], dtype=np.int64) for name in ("left_children", "right_children", "split_indices")
+        )
+        limit = unscale_limits(widen_limits(np.nextafter(conditions, np.float32(-np.inf)).astype(np.float64)), scale)
+        read.append(Tree(left, right, feature, limit, left < 0, conditions[:, None].astype(np.float64)))
+    return read, booster["model"]["tree_info"], _base_scores(learner["learner_model_param"], objective, n_outputs)
 
 
-def _base(said: Mapping[str, str], objective: str, outputs: int) -> npt.NDArray[np.float64]:
-    """What an untrained model says, before a probability is made of it: one number for all outputs, or one for each."""
-    base = np.broadcast_to(np.asarray(json.loads(said["base_score"]), dtype=np.float64), (outputs,)).copy()
+def widen_limits(limit: Vector) -> Vector:
+    """Return the largest double that is at most the limit once it is rounded to single precision.
+
+    Examples
+    --------
+    >>> limit = np.array([0.1])
+    >>> found = widen_limits(limit)
+    >>> found.astype(np.float32) <= limit, np.nextafter(found, 1).astype(np.float32) <= limit
+    (array([ True]), array([False]))
+    """
+    single = limit.astype(np.float32)
+    single = np.where(single > limit, np.nextafter(single, np.float32(-np.inf)), single)
+    middle = (single.astype(np.float64) + np.nextafter(single, np.float32(np.inf)).astype(np.float64)) / 2
+    is_even = single.view(np.int32) % 2 == 0  # what lies in the middle is rounded to the even number
+    return np.where(is_even, middle, np.nextafter(middle, -np.inf))
+
+
+def unscale_limits(limit: Vector, scale: float) -> Vector:
+    """Return the largest double that is at most the limit once it is divided by the scale.
+
+    Examples
+    --------
+    >>> found = unscale_limits(np.array([0.1]), 0.3)
+    >>> found / 0.3 <= 0.1, np.nextafter(found, 1) / 0.3 <= 0.1
+    (array([ True]), array([False]))
+    """
+    found = limit * scale
+    for _ in range(_MOST_STEPS):
+        found = np.where(found / scale > limit, np.nextafter(found, -np.inf), found)
+    for _ in range(_MOST_STEPS):
+        above = np.nextafter(found, np.inf)
+        found = np.where(above / scale <= limit, above, found)
+    return found
+
+
+def _base_scores(parameters: Mapping[str, str], objective: str, n_outputs: int) -> Vector:
+    """Scores of a model without trees, before they become probabilities."""
+    base = np.broadcast_to(np.asarray(json.loads(parameters["base_score"]), dtype=np.float64), (n_outputs,)).copy()
     return np.log(base) - np.log1p(-base) if objective == "binary:logistic" else base
 
 
-def _laid_out(
-    left: Sequence[npt.NDArray[Any]],
-    right: Sequence[npt.NDArray[Any]],
-    feature: Sequence[npt.NDArray[Any]],
-    limit: Sequence[npt.NDArray[np.float32]],
-    values: Sequence[npt.NDArray[Any]],
-    turns: Whole | None,
-) -> Trees:
-    """One array of each kind, in which every tree's nodes count on from those of the tree before."""
-    sizes = [len(each) for each in left]
-    starts = np.cumsum([0, *sizes])
-    own, offset = np.arange(starts[-1]), np.repeat(starts[:-1], sizes)
-    lefts, rights = np.concatenate(left), np.concatenate(right)
-    leaf = lefts < 0
-    lefts, rights = (np.where(leaf, own, branch + offset).astype(np.int32) for branch in (lefts, rights))
-    return Trees(
-        roots=starts[:-1],
-        feature=np.where(leaf, 0, np.concatenate(feature)).astype(np.int32),
-        limit=np.where(leaf, np.float32(0), _normal(np.concatenate(limit))),
-        left=lefts,
-        right=rights,
-        slot=np.maximum(np.cumsum(leaf) - 1, 0).astype(np.int32),
-        values=np.concatenate(values)[leaf].astype(np.float32),
-        turns=turns,
-        depth=_depth(starts[:-1], lefts, rights, leaf),
-    )
-
-
-def _depth(roots: npt.NDArray[np.int64], left: Whole, right: Whole, leaf: npt.NDArray[np.bool_]) -> int:
-    depth, inner = 0, roots[~leaf[roots]]
-    while inner.size:
-        below = np.concatenate([left[inner], right[inner]])
-        depth, inner = depth + 1, below[~leaf[below]]
-    return depth
-
-
-def rounded_down(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """The largest single-precision number not above: x ≤ t then says the same of single-precision x."""
-    single = values.astype(np.float32)
-    return np.where(single > values, np.nextafter(single, np.float32(-np.inf)), single)
-
-
-def _normal(limit: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Zero or the normal number next below where a limit is subnormal: runtimes may take a subnormal number for zero."""
-    tiny = np.finfo(np.float32).tiny
-    return np.where(np.abs(limit) < tiny, np.where(limit < 0, -tiny, np.float32(0)), limit)
-
-
-def _other(got: str) -> InputError:
+def _unknown_booster(got: str) -> InputError:
     return InputError(
         "the booster",
         expected=f"trees with one number a leaf and splits by number, trained for {', '.join(OBJECTIVES)}",
         got=got,
-        cure="Train it with 'mooring train --engine dask --learner xgboost'.",
+        cure="Train it with 'mooring train --learner xgboost'.",
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Records = Mapping[str, Mapping[str, Any]]
 _ANALYST, _PARTICIPANT = ("intake", "alignment", "closing", "training", "delivery"), ("check", "share", "predict")
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "cryptography", "pyrage", "onnx", "onnxruntime")
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "cryptography", "pyrage")
 
 
 def summarise(

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from mooring.audit import Simulation
 from mooring.geometry import to_numpy
-from mooring.learners import Fitted, score_value, train_learner
+from mooring.learners import Fitted, FittedEstimator, score_value, train_learner
 from mooring.tables import Partition
 from mooring.typing import Matrix
 from mooring_studies.comparison.results import Column, Row
@@ -91,12 +91,13 @@ def train(learner: str, rows: Matrix, labels: Column, *, seed: int) -> Fitted:
 
 def leaning(fitted: Fitted, rows: Matrix) -> Matrix | None:
     """How far a model of two classes leans to the second; None for more classes."""
-    if len(fitted.model.classes_) > 2:
+    assert isinstance(fitted, FittedEstimator)
+    if len(fitted.estimator.classes_) > 2:
         return None
     scaled = fitted.scaled(rows)
-    if hasattr(fitted.model, "decision_function"):
-        return np.asarray(fitted.model.decision_function(scaled))
-    return np.asarray(fitted.model.predict_proba(scaled)[:, -1])
+    if hasattr(fitted.estimator, "decision_function"):
+        return np.asarray(fitted.estimator.decision_function(scaled))
+    return np.asarray(fitted.estimator.predict_proba(scaled)[:, -1])
 
 
 def ranked(test_labels: Sequence[Column], leans: Matrix | None) -> Row:

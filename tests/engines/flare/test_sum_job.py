@@ -14,11 +14,11 @@ from mooring.engines.flare.client_workflow import ClientWorkflow
 from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, Told, answer_of
 from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
-from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.analyst.alignment_state import TRAINED_FILE
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.sum_total import close_list
 from mooring.protocol.analyst.sum_training import train_sums
-from mooring.protocol.messages.result import MODEL_FILE, SUM_FILE
+from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.sums.bundle import most_sum_bundle_bytes
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.ledger import Ledger
@@ -106,7 +106,6 @@ def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: 
     for i in range(5):
         files.combine(i)
     train_sums(files.study, files.work, files.inbox)
-    deliver(files.study, files.work, tmp_path / "results", files.analyst.signing_key)
 
     record = job.run()
     assert (record["outcome"], record["error"]) == ("done", None)
@@ -115,8 +114,9 @@ def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: 
         said = record["sites"][name]
         assert {step: set(answer) - {"outcome"} for step, answer in said.items()} == steps
         assert {answer["outcome"] for answer in said.values()} == {"done"}
-        assert job.model(name) == (tmp_path / "results" / name / MODEL_FILE).read_bytes()
+        assert job.model(name) == job.model("p0")
         assert not (tmp_path / "sites" / name / "bundles").exists()
+    assert (job.work / TRAINED_FILE).read_bytes() == (files.work / TRAINED_FILE).read_bytes()
     closing = json.loads((job.work / "closing.json").read_bytes())
     assert closing["confirmed_by"] == list(EVERYBODY)
     assert closing["left_out"] == {}
@@ -124,7 +124,7 @@ def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: 
         job.given.table(8), result=job.site("p3").settings.result
     )
     assert found.score is not None
-    assert sorted(path.name for path in job.site("p3").settings.result.iterdir()) == [MODEL_FILE, SUM_FILE]
+    assert sorted(path.name for path in job.site("p3").settings.result.iterdir()) == [MODEL_FILE]
     again = job.run()  # all there is to do is to hand the result back
     assert {name: set(said) for name, said in again["sites"].items()} == {key: {"result"} for key in EVERYBODY}
 
@@ -165,7 +165,7 @@ def test_without_a_quorum_or_a_threshold_nothing_is_opened_and_the_next_job_goes
     assert record["error"].what == what
     assert (record["outcome"], record["reason"]) == ("failed", str(record["error"]))
     assert (job.work / "closing.list").exists() == closed
-    assert not (job.work / MODEL_FILE).exists()
+    assert not (job.work / TRAINED_FILE).exists()
     later = job.run()
     assert later["outcome"] == "done"
     assert tuple(job.listed()) == EVERYBODY
@@ -192,7 +192,7 @@ def test_a_site_refuses_a_second_list(job: Job, tmp_path: Path) -> None:
     record = job.run(connected=EVERYBODY[:4])
     assert record["sites"]["p0"]["combine"]["outcome"] == "RefusedError"
     assert record["error"].what == "shares"
-    assert not (job.work / MODEL_FILE).exists()
+    assert not (job.work / TRAINED_FILE).exists()
 
 
 def test_a_bundle_whose_boxes_do_not_open_is_left_out_and_combined_by_nobody(job: Job) -> None:

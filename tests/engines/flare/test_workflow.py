@@ -282,7 +282,7 @@ def test_a_changed_map_or_model_is_not_kept(world: World) -> None:
         world.share(name)
     world.analyst.analysed()
     result = world.analyst.settings.folder / "results"
-    for name, file in (("north", "map.safetensors"), ("south", "model.onnx")):
+    for name, file in (("north", "map.safetensors"), ("south", "model.safetensors")):
         data = bytearray((result / name / file).read_bytes())
         data[-9] ^= 1
         (result / name / file).write_bytes(data)
@@ -308,7 +308,7 @@ def test_a_map_that_the_analyst_signed_but_that_is_not_of_my_upload_is_not_kept(
         "participant": member.name,
         "key": member.signing_key,
         "bundle": honest.bundle_digest,
-        "model": honest.model_digest,
+        "model": honest.delivered.digest,
     }
     write_signed(path, kind="map", fields=fields, arrays=arrays, signer=world.analyst.signing_key)
     assert read_result(path.parent, world.study, member).mean[0] == honest.mean[0] + 1.0

@@ -21,7 +21,7 @@ from mooring.protocol.analyst.alignment_state import AlignmentState
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.analyst.outliers import find_disagreeing
 from mooring.protocol.analyst.training import Training, train
-from mooring.protocol.messages.model import Model
+from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.study import Study
 from tests.protocol.analyst.support import Site, send
 from tests.sites import numeric_study
@@ -128,7 +128,7 @@ def run(method: str, change: Change | None, bad: int) -> tuple[Training | None, 
                 np.testing.assert_array_equal(space.align_rows(k, np.eye(H)), without.align_rows(k, np.eye(H)))
             return None, space, scores
         found = train(study, work, learner="linear")
-        model = Model.load((work / "model.onnx").read_bytes(), n_components=H, kind="classes", n_classes=2)
+        model, _ = read_model(work / "training.safetensors", study)
     scores = {}
     for who in set(range(P)) - {bad}:
         own = space.align_rows(space.names.index(f"site-{who}"), np.asarray(sites[who].secret.apply(rows)))

@@ -1,5 +1,6 @@
 """The analyst's role: training, export and delivery on an alignment, by any engine."""
 
+import hashlib
 import html
 import json
 from dataclasses import replace
@@ -7,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pyarrow.parquet as pq
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.learners import train_learner
-from mooring.learners.onnx_export import to_onnx
+from mooring.learners import Model
+from mooring.learners.models import LinearFunction, ModelSpec
 from mooring.protocol.analyst import delivery
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.analyst.training import train
+from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.result import Release, read_result
 from mooring.protocol.messages.study import Study
 from tests.protocol.analyst.support import bundles_of, prepared, send, sites_of
@@ -48,15 +49,16 @@ def test_a_model_is_scored_across_participants_and_goes_home(kind: str, learner:
     assert record["score"]["n"] == 240
     delivered = deliver(study, work, tmp_path / "results", ANALYST)
     assert delivered.delivered == ("site-0", "site-1", "site-2", "site-3")
-    assert delivered.model_digest == record["model_digest"]
+    assert record["model_digest"] == hashlib.sha256((work / "training.safetensors").read_bytes()).hexdigest()
     for who, site in enumerate(sites):
         result = read_result(tmp_path / "results" / f"site-{who}", study, study.participants[who])
-        assert result.model is not None
+        assert result.delivered is not None
+        assert result.delivered.digest == delivered.model_digest
         expected_mean = site.anchor_representation.astype(np.float32).astype(np.float64).mean(axis=0)
         assert result.mean.tobytes() == expected_mean.tobytes()
         brought = result.apply(site.representation)
         assert np.allclose(brought, (site.representation - result.mean) @ result.orthogonal + result.origin)
-        predicted = result.model.predict(brought)
+        predicted = result.delivered.model.predict(brought)
         if kind == "classes":
             assert np.mean(predicted == site.labels) > 0.8
         else:
@@ -94,7 +96,7 @@ def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_del
         analyst.export(tmp_path / "matrix.parquet")
     analyst.export(tmp_path / "matrix.parquet", force=True)
     assert analyst.deliver(tmp_path / "results").model_digest == ""
-    assert read_result(tmp_path / "results" / "site-1", study, study.participants[1]).model is None
+    assert read_result(tmp_path / "results" / "site-1", study, study.participants[1]).delivered is None
 
 
 def test_an_engine_is_asked_for_every_long_step(tmp_path: Path) -> None:
@@ -162,17 +164,18 @@ def test_labels_that_follow_from_nothing_score_as_chance(tmp_path: Path) -> None
     assert all(own.value < 0.72 for _, own in found.alone)
 
 
-def rows_inside(model: bytes, rows: np.ndarray) -> int:
+def rows_inside(model: Model, rows: np.ndarray) -> int:
     """How many rows lie in an array of the model, as row or column, up to scale, around 0, the mean or a vector in it."""
     mean, h = rows.mean(axis=0, dtype=np.float64), rows.shape[1]
     scale, found = np.sqrt(np.mean((rows - mean) ** 2)), np.zeros(len(rows), dtype=bool)
-    arrays = [onnx.numpy_helper.to_array(one) for one in onnx.load_from_string(model).graph.initializer]
+    arrays = [getattr(model.function, name) for name in model.function.ARRAYS]
     around = np.stack([np.zeros(h), mean / scale, *(one for one in arrays if one.shape == (h,))])
-    each = rows / scale - around[:, None]
-    for array in arrays:
-        for held in (array, array.T):
-            if held.ndim == 2 and held.shape[1] == h:
-                found |= (np.abs(each[:, :, None] - held).max(axis=3) < 1e-3).any(axis=(0, 2))
+    for unit in (1.0, scale):
+        each = rows / unit - around[:, None]
+        for array in arrays:
+            for held in (array, array.T):
+                if held.ndim == 2 and held.shape[1] == h:
+                    found |= (np.abs(each[:, :, None] - held).max(axis=3) < 1e-3).any(axis=(0, 2))
     return int(found.sum())
 
 
@@ -182,19 +185,16 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
     work, _ = prepared(study, tmp_path)
     table = pq.read_table(work / "collaboration.parquet")
     rows = np.column_stack([table[f"z{k + 1}"].to_numpy() for k in range(6)])
-    assert train(study, work, learner="svm").holds_rows
-    assert rows_inside((work / "model.onnx").read_bytes(), rows) > 20
-    with raising(RefusedError, "the delivery", reason="holds rows of the participants"):
-        deliver(study, work, tmp_path / "results", ANALYST)
-    assert not (tmp_path / "results").exists()
-    deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)
-    for learner in ("random-fourier", "linear", "forest"):
-        if learner == "forest":
-            data = to_onnx(train_learner("forest", rows.astype(np.float64), np.arange(240) % 2, kind="classes", seed=0))
-        else:
-            assert not train(study, work, learner=learner).holds_rows
-            data = (work / "model.onnx").read_bytes()
-        assert rows_inside(data, rows) == 0
+    for learner in ("svm", "nystroem"):
+        with raising(InputError, "learner", got=learner):
+            train(study, work, learner=learner)
+    assert not (work / "training.json").exists()
+    spec, classes = ModelSpec(6, len(rows)), np.arange(len(rows), dtype=np.int32)
+    spied = Model(spec, LinearFunction(rows.T.astype(np.float64), np.zeros(len(rows))), "softmax", classes)
+    assert rows_inside(spied, rows) == len(rows)
+    for learner in ("random-fourier", "linear", "forest", "gradient-boosting"):
+        train(study, work, learner=learner)
+        assert rows_inside(read_model(work / "training.safetensors", study)[0], rows) == 0
     deliver(study, work, tmp_path / "results", ANALYST)
 
 
@@ -212,16 +212,16 @@ def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path:
     assert not results.exists()
     assert str(found.release)[:40] in found._repr_html_()
     Analyst(study, work, ANALYST).deliver(results, override="board: no patients in it")
-    release = read_result(results / "site-0", study, study.participants[0]).release
+    release = read_result(results / "site-0", study, study.participants[0]).delivered.release
     assert release is not None
     assert release.override == "board: no patients in it"
     assert release.risk == pytest.approx(found.release.figures["membership_at_1_percent"].interval.high, abs=1e-6)
 
-    write = delivery.write_result
+    write = delivery.write_delivered_model
     for words in ("", " : ", "board: \x1b[2K"):  # an analyst that does not say why, or hides what it says
         with pytest.MonkeyPatch.context() as patch:
             bad = Release(release.risk, words)
-            patch.setattr(delivery, "write_result", lambda *a, release, bad=bad, **k: write(*a, release=bad, **k))
+            patch.setattr(delivery, "write_delivered_model", lambda *given, bad=bad: write(*given[:-1], bad))
             deliver(study, work, results, ANALYST, override="board: none")
         with raising(RefusedError, "the result"):
             read_result(results / "site-0", study, study.participants[0])
@@ -232,13 +232,10 @@ def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path)
     work, _ = prepared(study, tmp_path)
     train(study, work, learner="linear")
     deliver(study, work, tmp_path / "results", ANALYST)
-    release = read_result(tmp_path / "results" / "site-1", study, study.participants[1]).release
+    release = read_result(tmp_path / "results" / "site-1", study, study.participants[1]).delivered.release
     assert release is not None
     assert 0 < release.risk < 0.6
     assert release.override == ""
-    (record := work / delivery.TRAINING_FILE).write_text(record.read_text().replace('"holds_rows"', '"holds"'))
-    with raising(RefusedError, "the delivery", reason="all may be told"):  # whether it holds rows is not known
-        deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)
-    train(study, work, learner="svm")  # which holds rows: all of them can be told
-    with raising(RefusedError, "the delivery"):
-        deliver(study, work, tmp_path / "results", ANALYST, allow_rows=True)
+    (record := work / delivery.TRAINING_FILE).write_text(record.read_text().replace('"release"', '"released"'))
+    with raising(RefusedError, "the delivery", reason="all may be told"):  # what it gives away is not known
+        deliver(study, work, tmp_path / "results", ANALYST)

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestClassifier
 
 from mooring import OperatingPoint, make_anchor, run_audit
 from mooring.audit import AuditSettings
 from mooring.audit.utility import measure_utility
-from mooring.errors import InputError
-from mooring.learners import AUTO, CANDIDATES
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.learners import AUTO, CANDIDATES, LEARNERS, train_learner
 from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.alignment_state import read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
-from mooring.protocol.analyst.sum_training import require_sum_learner
-from mooring.protocol.analyst.training import _can_learn_alone, export_model, score_participants, train
+from mooring.protocol.analyst.training import _can_learn_alone, convert_model, score_participants, train
 from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
-from mooring.tables import Label, Partition
+from mooring.tables import Partition
 from tests.raising import raising
 from tests.sites import KEYS, numeric_study, write_site
 
@@ -121,18 +121,21 @@ def test_each_participant_is_scored_on_its_own_rows() -> None:
     assert (overall.value, overall.n) == (pytest.approx((1 + 1 / 3) / 2), 6)
 
 
-def test_a_model_that_participants_would_not_take_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.protocol.analyst.training.MOST_MODEL_BYTES", 2 * 2**20)
-    monkeypatch.setattr("mooring.learners.onnx_export.to_onnx", lambda *_, **__: bytes(3 * 2**20))
-    study: Any = SimpleNamespace(label=Label("y", "classes", ("a", "b")))
-    with raising(InputError, "model", expected="at most 2 MB", got="3 MB"):
-        export_model(study, None, None, None, 0)  # type: ignore[arg-type]
+def test_a_model_whose_arrays_say_something_else_than_the_learner_is_refused() -> None:
+    rows, study = np.random.default_rng(0).standard_normal((40, 6)), numeric_study()
+    labels = (rows[:, 0] > 0).astype(np.int64)
+    fitted = train_learner("linear", rows, labels, kind="classes", seed=0)
+    assert convert_model(study, fitted, rows, labels, 0).spec.n_classes == 2
+    turned = train_learner("linear", rows, 1 - labels, kind="classes", seed=0)
+    wrong = SimpleNamespace(kind="classes", predict=turned.predict, to_model=fitted.to_model)
+    with raising(RefusedError, "the model"):
+        convert_model(study, wrong, rows, labels, 0)  # type: ignore[arg-type]
 
 
-def test_sums_train_two_learners_and_a_number_one_of_them() -> None:
-    classes, number = (SimpleNamespace(label=SimpleNamespace(kind=kind)) for kind in ("classes", "number"))
-    for study, learner in ((classes, "discriminant"), (number, "least-squares"), (number, "auto")):
-        require_sum_learner(study, learner)  # type: ignore[arg-type]
-    for study, learner in ((number, "discriminant"), (classes, "svm"), (number, "svm")):
-        with raising(InputError, "learner", got=learner):
-            require_sum_learner(study, learner)  # type: ignore[arg-type]
+def test_a_learner_of_ones_own_is_trained_and_named(tmp_path: Path) -> None:
+    study = numeric_study()
+    own = replace(LEARNERS["forest"], name="shallow", make=lambda kind, *, shape, seed: RandomForestClassifier(5))
+    with raising(StorageError, "the alignment"):  # the learner itself is taken
+        train(study, tmp_path, learner=own)
+    with raising(InputError, "learner", got="shallow"):
+        train(study, tmp_path, learner=replace(own, delivers=False))

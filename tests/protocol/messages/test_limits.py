@@ -1,26 +1,23 @@
 """Limits of what is read from others: what is exactly at one is taken, what is one beyond is refused."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
 from mooring import RigidMap, make_anchor
 from mooring.errors import InputError, MooringError, RefusedError
+from mooring.learners.models import MOST_TREES, ModelSpec
 from mooring.protocol.analyst.delivery import _require_release
-from mooring.protocol.messages import bundle, model_reader
+from mooring.protocol.messages import bundle, model
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
 from mooring.protocol.messages.card import read_card
-from mooring.protocol.messages.model import _gather_rows_shape, _gather_shape, _matmul_shape, _reduce_shape, check_model
-from mooring.protocol.messages.model_reader import read_model
 from mooring.protocol.messages.result import Release, bound_result_files
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
@@ -28,7 +25,6 @@ from mooring.protocol.messages.study_file import parse_study, read_plain, render
 from mooring.protocol.messages.sums import bundle as sum_bundle
 from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, SHARE, _counted, most_answer_bytes
 from mooring.tables.schema import Column, Label
-from tests.protocol.messages.test_model import good, wide
 from tests.protocol.support import write_member_card
 from tests.raising import raising
 from tests.record import check_record
@@ -146,10 +142,10 @@ def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.
     """Nine bytes a number of the anchor, 64 KB and 512 bytes a recipient; eight a number of the map; a header each."""
     study, header = numeric_study(p=5, h=7, r=30), 2**16 + 8
     assert most_anchor_bytes(study) == 9 * 30 * 7 + 2**16 + 512 * 5 + header
-    assert bound_result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.onnx": 64 * 2**20}
+    assert bound_result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.safetensors": 128 * 2**20}
     layout = SimpleNamespace(layout=SimpleNamespace(size=11))
     sums: Any = SimpleNamespace(sums=layout, sum_scheme=layout, participants=study.participants, n_components=7)
-    assert list(bound_result_files(sums).values()) == [header, 64 * 2**20]
+    assert bound_result_files(sums) == {"model.safetensors": 128 * 2**20}
     monkeypatch.setattr(sum_bundle, "sum_bundle_tensors", lambda _: {"a": TensorSpec("U8", (3, 5))})
     assert sum_bundle.most_sum_bundle_bytes(sums) == 15 + header
     sizes = {CONFIRMATION: 4 * 5 * (32 + 8), LIST: 5 * 2 * 32, SHARE: 8 * 11}
@@ -244,105 +240,19 @@ def test_bounds_of_uploads_are_as_on_record() -> None:
 # -------------------------------------------------------------------------------------------------------------- models
 
 
-def test_the_fields_of_a_model_are_onnxs_own() -> None:
-    def compare(fields: Mapping[int, Any], message: Any) -> int:
-        for number, entry in fields.items():
-            there = message.fields_by_number[number]
-            assert there.name == entry.name
-            kind = {9: "word", 12: "bytes", 3: "whole", 5: "whole", 14: "whole"}.get(there.type)
-            assert isinstance(entry.holds, Mapping) if there.message_type else entry.holds == kind, entry
-            if there.message_type:
-                compare(entry.holds, there.message_type)
-        return len(fields)
-
-    assert compare(model_reader._MODEL, onnx.ModelProto.DESCRIPTOR) == 9
-
-
-def test_a_model_is_read_up_to_so_many_parts_of_a_kind() -> None:
-    node = onnx.NodeProto(input=["x"] * 8, output=["y"] * 8)
-    node.attribute.extend([onnx.AttributeProto(name="a", i=1)] * 8)
-
-    def model(**changes: Any) -> bytes:
-        graph = onnx.GraphProto(node=changes.get("node", []), initializer=changes.get("initializer", []))
-        return onnx.ModelProto(graph=graph, metadata_props=changes.get("notes", [])).SerializeToString()
-
-    note, tensor = onnx.StringStringEntryProto(key="k"), onnx.TensorProto(name="t", dims=[1] * 8)
-    for name, one, most in (("node", onnx.NodeProto(name="n"), 1000), ("initializer", tensor, 200), ("notes", note, 8)):
-        assert taken(lambda name=name, one=one, most=most: read_model(model(**{name: [one] * most})))
-        assert not taken(lambda name=name, one=one, most=most: read_model(model(**{name: [one] * (most + 1)})))
-    for part in ("input", "output", "attribute"):
-        more = onnx.NodeProto()
-        more.CopyFrom(node)
-        getattr(more, part).append(getattr(node, part)[0])
-        assert taken(lambda: read_model(model(node=[node])))
-        assert not taken(lambda more=more: read_model(model(node=[more])))
-    assert not taken(lambda: read_model(model(initializer=[onnx.TensorProto(dims=[1] * 9)])))
-    shapes = [helper.make_tensor_value_info("rows", 1, [None] * n) for n in (8, 9)]
-    found = [
-        taken(lambda s=s: read_model(onnx.ModelProto(graph=onnx.GraphProto(input=[s])).SerializeToString()))
-        for s in shapes
-    ]
-    assert found == [True, False]  # fmt: skip
-    # 1 for the graph, 41 for a node of 8 inputs, 8 outputs and 8 attributes of two entries each.
-    n_full, rest = divmod(40_000 - 1, 41)
-    last = onnx.NodeProto(input=["x"] * 8, output=["y"] * 8, name="n")
-    last.attribute.extend([onnx.AttributeProto(name="a", i=1)] * ((rest - 18) // 3))
-    nodes = [*[node] * n_full, last]
-    n_entries = 1 + sum(1 + len(one.input) + len(one.output) + bool(one.name) + 3 * len(one.attribute) for one in nodes)
-    padding = [onnx.NodeProto()] * (40_000 - n_entries)
-    assert taken(lambda: read_model(model(node=[*nodes, *padding])))
-    assert not taken(lambda: read_model(model(node=[*nodes, *padding, onnx.NodeProto()])))
-
-
-def test_words_and_numbers_of_a_model_are_bounded() -> None:
-    def model(length: int) -> bytes:
-        return onnx.ModelProto(producer_name="x" * length).SerializeToString()
-
-    assert taken(lambda: read_model(model(256)))
-    assert not taken(lambda: read_model(model(257)))
-    assert read_model(b"\x08" + b"\xff" * 8 + b"\x7f")["ir_version"] == [2**63 - 1]
-    assert not taken(lambda: read_model(b"\x08" + b"\xff" * 9 + b"\x01"))
-
-
-def test_a_model_is_taken_up_to_the_size_asked_for_and_never_with_two_arrays_of_one_name() -> None:
-    data = good().SerializeToString()
-    check = {"n_components": 3, "kind": "classes", "n_classes": 3}
-    check_model(data, **check, most_bytes=len(data))
-    with raising(RefusedError, "the model", reason="larger"):
-        check_model(data, **check, most_bytes=len(data) - 1)
-    with raising(RefusedError, "the model", reason="larger than 3 MB"):
-        check_model(bytes(3 * 2**20 + 1), **check, most_bytes=3 * 2**20)
-    twice, nameless = good(), good()
-    twice.graph.initializer.append(twice.graph.initializer[0])
-    nameless.graph.initializer.append(nameless.graph.initializer[0])
-    nameless.graph.initializer[-1].name = ""
-    for model in (twice, nameless):
-        with raising(RefusedError, "the model", reason="one name"):
-            check_model(model.SerializeToString(), **check)
-    with raising(InputError, "n_classes"):
-        check_model(data, n_components=3, kind="classes", n_classes=0)
-
-
-def test_a_models_multiplications_are_counted() -> None:
-    """128 rows times: 16 · 10 and 10 in the products, 1 in the sum."""
-    assert check_model(wide(10), n_components=16, kind="number", n_classes=0).work == 128 * (16 * 10 + 10 + 1)
-
-
-@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (1, 2, 3, 4)])
-def test_shapes_of_steps_are_numpys(shape: tuple[int, ...]) -> None:
-    a, rank = np.empty(shape), len(shape)
-    for places in ((2,), (2, 2), (2, 1, 3)):
-        for axis in (0, 1):
-            fits = axis < rank and rank + len(places) <= 4
-            expected = np.take(a, np.zeros(places, dtype=int), axis=axis).shape if fits else None
-            assert _gather_shape([shape, places], {"axis": axis}) == expected
-    for kept in (0, 1):
-        expected = np.sum(a, axis=1, keepdims=bool(kept)).shape if rank in (2, 3) else None
-        assert _reduce_shape([shape], {"keepdims": kept}) == expected
-    assert _matmul_shape([shape, (4, 7)], {}) == ((3, 7) if shape == (3, 4) else None)
-    assert _gather_rows_shape([shape, (3, 9)], {}) == ((3, 9) if shape == (3, 4) else None)
-    assert _gather_rows_shape([shape, (5, 9)], {}) is None
-    assert _gather_rows_shape([shape, shape[:1]], {}) is None
+def test_a_model_is_taken_up_to_the_size_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ModelSpec(6, 2)
+    sizes = {"inputs": 6, "outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}
+    fields = {"function": "linear", "link": "softmax", **sizes}
+    n_bytes = 8 * (6 * 2 + 2) + 4 * 2
+    monkeypatch.setattr(model, "_MOST_ARRAY_BYTES", n_bytes)
+    assert sum(tensor.n_bytes for tensor in model._list_tensors(fields, spec).values()) == n_bytes
+    monkeypatch.setattr(model, "_MOST_ARRAY_BYTES", n_bytes - 1)
+    assert not taken(lambda: model._list_tensors(fields, spec))
+    trees = {**fields, "function": "trees", "width": 2, "trees": MOST_TREES, "nodes": MOST_TREES, "leaves": MOST_TREES}
+    monkeypatch.undo()
+    assert taken(lambda: model._list_tensors(trees, spec))
+    assert not taken(lambda: model._list_tensors(trees | {"trees": MOST_TREES + 1}, spec))
 
 
 def test_a_risk_is_a_share_and_within_the_studys_limit_up_to_the_limit_itself() -> None:

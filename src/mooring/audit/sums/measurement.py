@@ -21,7 +21,8 @@ from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import find_label_kind, mean_score
 from mooring.learners import Gain, Score, compare, score
 from mooring.learners.fitting import MOST_ALONE
-from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
+from mooring.learners.registry import AUTO, resolve_sum_learner
+from mooring.learners.sums import Sums
 from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
@@ -183,11 +184,11 @@ class SumAuditor:
 
     def _predict(self, sums: Sums) -> Labels:
         shrink = self.spec.shrink and not isinstance(self.feature_map, PictureFeatures)
+        learner = resolve_sum_learner(AUTO, "number" if self._levels is None else "classes")
+        predicted = learner.fit(sums, shrink=shrink).predict(self._test_features)
         if self._levels is None:
-            unit = np.abs(np.concatenate(self._labels)).max()
-            return np.asarray(unit * fit_least_squares(sums, shrink=shrink).predict(self._test_features))
-        codes = fit_discriminant(sums, shrink=shrink).predict(self._test_features)
-        return np.asarray(self._levels[codes.astype(np.intp)])
+            return np.asarray(np.abs(np.concatenate(self._labels)).max() * predicted)
+        return np.asarray(self._levels[predicted.astype(np.intp)])
 
 
 def _sample(rows: LabelledFeatures, most: int, rng: np.random.Generator) -> LabelledFeatures:

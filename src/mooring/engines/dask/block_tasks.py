@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.linear_model import SGDClassifier
 
-from mooring.learners import LEARNERS, Fitted, Kind
+from mooring.learners.conversion import convert_features
+from mooring.learners.fitted import FittedModel
+from mooring.learners.models import LinearFunction, Model, ModelSpec
+from mooring.learners.registry import LEARNERS, EstimatorLearner, LinearSettings
 from mooring.protocol.analyst.collaboration_matrix import decode_block, read_row_groups
 from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix
@@ -59,6 +61,13 @@ class Moments:
         return Moments(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     @property
+    def scale(self) -> float:
+        """The standard deviation of the rows, over all columns; 1 where they are all alike."""
+        mean = self.total / self.count
+        variance = self.squares / (self.count * self.total.size) - float(np.mean(mean**2))
+        return float(np.sqrt(max(variance, 0.0))) or 1.0
+
+    @property
     def unit(self) -> tuple[float, float]:
         """The mean of the number to predict, and its standard deviation or 1 where it is always the same."""
         mean, square = self.number / self.count
@@ -74,17 +83,15 @@ class Features:
     """Columns of the rows, h."""
     scale: float
     made_by: Any
-    """The linear model's transformer; None for boosted trees."""
+    """The linear model's transformer."""
 
     @classmethod
     def of(cls, learner: str, moments: Moments, *, seed: int) -> Features:
         """The features that the local learner of this name has, for rows with these sums."""
-        h = moments.total.size
+        h, scale, settings = moments.total.size, moments.scale, linear_settings(learner)
         mean = moments.total / moments.count
-        variance = moments.squares / (moments.count * h) - float(np.mean(mean**2))
-        scale, linear = float(np.sqrt(max(variance, 0.0))) or 1.0, LEARNERS[learner].linear
         # Rows around their mean take nothing but the mean from what they are fitted to, random Fourier features nothing.
-        return cls(learner, h, scale, None if linear is None else linear.features(h, seed).fit(mean[None] / scale))
+        return cls(learner, h, scale, settings.features(h, seed).fit(mean[None] / scale))
 
     @property
     def width(self) -> int:
@@ -101,16 +108,34 @@ class Features:
         return np.asarray(self.made_by.transform(rows / self.scale))
 
 
+def linear_settings(learner: str) -> LinearSettings:
+    """The settings of a linear learner in the registry."""
+    found = LEARNERS[learner]
+    assert isinstance(found, EstimatorLearner)
+    assert found.linear is not None
+    return found.linear
+
+
 def fitted_from(
-    features: Features, kind: Kind, weights: Matrix, intercepts: Any, classes: npt.NDArray[Any] | None = None
-) -> Fitted:
-    """A linear model on the features as the learner that can be written as ONNX."""
-    last: Any = Ridge() if classes is None else LogisticRegression()
-    last.coef_, last.intercept_ = weights, intercepts
-    last.n_features_in_ = features.width
-    if classes is not None:
-        last.classes_ = classes
-    return Fitted(features.learner, kind, features.n_components, features.scale, make_pipeline(features.made_by, last))
+    features: Features, weights: Matrix, intercepts: npt.ArrayLike, classes: npt.NDArray[Any] | None = None
+) -> FittedModel:
+    """A linear model on the features, as arrays; of two classes, the only weights are those of the second's score."""
+    turned, offsets = np.atleast_2d(weights).T, np.ravel(intercepts)
+    if classes is None:
+        spec, codes = ModelSpec(features.n_components, 0), np.zeros(1, dtype=np.int32)
+    else:
+        spec, codes = ModelSpec(features.n_components, int(classes.max()) + 1), classes.astype(np.int32)
+        if classes.size == 2:
+            turned, offsets = np.hstack([0 * turned, turned]), np.r_[0.0, offsets]
+    function = convert_features(features.made_by, turned, offsets, features.scale)
+    return FittedModel(features.learner, Model(spec, function, "none" if classes is None else "softmax", codes))
+
+
+def fitted_to_one_class(learner: str, n_components: int, label: int) -> FittedModel:
+    """The model of rows that are all of one class."""
+    function = LinearFunction(np.zeros((n_components, 1)), np.zeros(1))
+    classes = np.array([label], dtype=np.int32)
+    return FittedModel(learner, Model(ModelSpec(n_components, label + 1), function, "softmax", classes))
 
 
 def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:

@@ -3,7 +3,7 @@
 Numbers are predicted by ridge regression, whose sums over rows are added up over workers: one pass, and exactly the model
 that the local engine makes of all rows. Classes are predicted by logistic regression through scikit-learn's `partial_fit`: a
 few chains of pieces run side by side, and their weights are averaged after every pass. Both work on the rows themselves
-("linear") or on features of them ("random-fourier"), and become the same ONNX model as the local learners'. Of boosted trees
+("linear") or on features of them ("random-fourier"), and become the same model as the local learners'. Of boosted trees
 ("xgboost"), every model takes all workers: at every level of a tree they add up sums over their rows, over connections of
 XGBoost's own (`mooring.engines.dask.xgboost_training`).
 
@@ -15,16 +15,14 @@ same passes.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.dummy import DummyClassifier
 
 from mooring.audit.release import measure_trained_release
 from mooring.engines.dask.block_tasks import (
@@ -34,6 +32,8 @@ from mooring.engines.dask.block_tasks import (
     advance,
     average_models,
     fitted_from,
+    fitted_to_one_class,
+    linear_settings,
     moments_of,
     picked_rows,
     ridge_sums,
@@ -48,21 +48,26 @@ from mooring.engines.dask.cluster import (
     run_throttled,
     share_with_workers,
 )
-from mooring.engines.dask.xgboost_tasks import BINS, CutRows, load_share, train_share
-from mooring.engines.dask.xgboost_training import Boosting, require_xgboost, train_distributed
+from mooring.engines.dask.xgboost_training import Boosting, require_boosting_cluster, train_distributed
 from mooring.errors import InputError
-from mooring.learners import AUTO, LEARNERS, Fitted, Kind, choose_learner, require_learner
-from mooring.learners.boosted_trees import Boosted, FittedBoosted, to_float32
-from mooring.learners.fitting import choice_rows, draw_rows, find_scale, group_folds, screening_rows
-from mooring.learners.trees import MOST_TREES
-from mooring.protocol.analyst.alignment_state import AlignmentState, keep_model, read_space
+from mooring.learners import AUTO, choose_learner, require_learner
+from mooring.learners.boosted_trees import BoostingTask, find_cuts
+from mooring.learners.fitted import FittedModel
+from mooring.learners.fitting import choice_rows, draw_rows, group_folds, screening_rows
+from mooring.protocol.analyst.alignment_state import TRAINED_FILE, AlignmentState, keep_training, read_space
 from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
-from mooring.protocol.analyst.training import Screened, Steps, Training, export_model, require_label, score_participants
+from mooring.protocol.analyst.training import (
+    Screened,
+    Steps,
+    Training,
+    convert_model,
+    require_label,
+    score_participants,
+)
+from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix, Progress
 
-ROUNDS, FEWEST_ROUNDS = 200, 20
-_DEPTH, _RATE = 6, 0.1
 _CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23
 _ROWS_SCORED = 50_000
 _PIECES_A_TASK = 8
@@ -157,7 +162,7 @@ def train_on_dask(
     if learner == "xgboost":
         if passes is not None:
             raise InputError("passes", expected="left out with xgboost", got="given", cure="It has rounds of its own.")
-        require_xgboost(client)
+        require_boosting_cluster(client)
     space = read_space(folder, study)
     folds = group_folds(len(space.names), seed)
     groups, rows = _groups(folder, space, folds), sum(space.rows.values())
@@ -180,17 +185,14 @@ def train_on_dask(
         predicted[out] = models[fold].predict(some[out])
     rng = np.random.default_rng(seed)
     overall, each = score_participants(space.names, owners, truth, predicted, kind=kind, rng=rng)
-    data = export_model(study, models[-1], some, truth, seed)
+    digest = write_model(folder / TRAINED_FILE, convert_model(study, models[-1], some, truth, seed))
     left_out = screened.score_left_out(space.names, models[-1], kind=kind, rng=rng)
     rows = sum(job.counts)
     release = None
     if study.model_limit:
-        train = _boost_rows if learner == "xgboost" else None
-        release = measure_trained_release(learner, some, truth, kind=kind, seed=seed, train=train)
-    digest = hashlib.sha256(data).hexdigest()
+        release = measure_trained_release(learner, some, truth, kind=kind, seed=seed)
     training = Training(learner, kind, overall, each, (), rows, rows, digest, None, left_out, release)
-    made_of = {"study": study.digest, "space": space.space_digest}
-    keep_model(folder, training.as_dict(), data, command=command, **made_of)
+    keep_training(folder, training.as_dict(), command=command, study=study.digest, space=space.space_digest)
     return training
 
 
@@ -212,35 +214,34 @@ def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Pi
     return [pieces[k : k + _PIECES_A_TASK] for k in range(0, len(pieces), _PIECES_A_TASK)]
 
 
-def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[Fitted]:
+def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[FittedModel]:
     """One model without each fold, and last the one of everybody."""
-    features = Features.of(learner, moments, seed=job.seed)
     classes = np.flatnonzero(moments.labels) if moments.labels.size else None
     if classes is not None and classes.size < 2:
-        return [_always(features, int(classes[0]))] * (job.n_folds + 1)
+        return [fitted_to_one_class(learner, moments.total.size, int(classes[0]))] * (job.n_folds + 1)
     if learner == "xgboost":
-        return _boosted(job, features, classes, moments.unit if classes is None else (0.0, 1.0))
+        centre, unit = moments.unit if classes is None else (0.0, 1.0)
+        return _boosted(job, BoostingTask(moments.total.size, moments.scale, classes, centre, unit))
+    features = Features.of(learner, moments, seed=job.seed)
     return _ridge(job, features) if classes is None else _logistic(job, features, classes, passes)
 
 
-def _ridge(job: _Job, features: Features) -> list[Fitted]:
+def _ridge(job: _Job, features: Features) -> list[FittedModel]:
     """Exact models."""
-    linear, width = LEARNERS[features.learner].linear, features.width + 2
-    assert linear is not None
+    settings, width = linear_settings(features.learner), features.width + 2
     sums = np.zeros((job.n_folds, width, width))
     for found in job.run(ridge_sums, share_with_workers(job.client, features)):
         for fold, own in found.items():
             sums[fold] += own
     total = sums.sum(axis=0)
     left = [total - own for own in sums]
-    return [fitted_from(features, "number", *solve_ridge(each, alpha=linear.alpha)) for each in (*left, total)]
+    return [fitted_from(features, *solve_ridge(each, alpha=settings.alpha)) for each in (*left, total)]
 
 
-def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[Fitted]:
+def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[FittedModel]:
     """Models without each fold and one of everybody, in chains that do not depend on the number of workers."""
-    linear, pieces = LEARNERS[features.learner].linear, job.pieces
-    assert linear is not None
-    alpha = 1 / (linear.C * sum(job.counts))
+    pieces = job.pieces
+    alpha = 1 / (linear_settings(features.learner).C * sum(job.counts))
     at_work = share_with_workers(job.client, features)
     state: Future = job.client.submit(start_chain, at_work, classes, job.n_folds + 1, alpha, pure=False)
     rng = np.random.default_rng(job.seed)
@@ -260,7 +261,7 @@ def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], pas
         settled.append(state)
         job.steps.advance(len(job.groups))
     last = job.client.submit(average_models, *settled[passes // 2 :], pure=False).result()
-    return [fitted_from(features, "classes", model.coef_, model.intercept_, classes) for model in last]
+    return [fitted_from(features, model.coef_, model.intercept_, classes) for model in last]
 
 
 def _wait(future: Future) -> None:
@@ -271,85 +272,16 @@ def _wait(future: Future) -> None:
         future.result()
 
 
-def _always(features: Features, label: int) -> Fitted:
-    """With one class only, that class is what is predicted."""
-    model = DummyClassifier().fit(np.zeros((1, features.n_components)), [label])
-    return Fitted(features.learner, "classes", features.n_components, features.scale, model)
-
-
-def _boosted(
-    job: _Job, features: Features, classes: npt.NDArray[np.int64] | None, unit: tuple[float, float]
-) -> list[Fitted]:
+def _boosted(job: _Job, task: BoostingTask) -> list[FittedModel]:
     """Boosted trees; each model takes all workers."""
-    kind: Kind = "number" if classes is None else "classes"
-    n_classes = 0 if classes is None else classes.size
-    rounds = rounds_for(n_classes)
-    at_work = share_with_workers(job.client, features)
-    most = min(_CUT_ROWS, _CUT_NUMBERS // features.width)
+    most = min(_CUT_ROWS, _CUT_NUMBERS // task.n_inputs)
     owners, rows, _ = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # other rows than those that are scored
-    drawn = CutRows(job.folds[owners], to_float32(rows, features.scale))
-    boosting = Boosting(job.study, at_work, settings_for(kind, n_classes, job.seed), rounds, classes, unit)
-    models: list[Fitted] = []
+    folds, drawn = job.folds[owners], task.scale_rows(rows)
+    boosting = Boosting(job.study, share_with_workers(job.client, task), task.settings(job.seed), task.n_rounds)
+    models = []
     for fold in (*range(job.n_folds), None):
         others = [piece for piece in job.pieces if piece.fold != fold]
-        raw = train_distributed(job.client, boosting, others, drawn.cuts(fold))
-        own = Boosted(raw, classes, centre=unit[0], scale=unit[1])
-        models.append(FittedBoosted(features.learner, kind, features.n_components, features.scale, own))
+        cuts = find_cuts(drawn if fold is None else drawn[folds != fold])
+        models.append(FittedModel("xgboost", task.to_model(train_distributed(job.client, boosting, others, cuts))))
         job.steps.advance(len(job.groups))
     return models
-
-
-def _boost_rows(learner: str, rows: Matrix, labels: npt.NDArray[Any], *, kind: Kind, seed: int) -> Fitted:
-    """Boosted trees of rows that are all here, as a cluster makes them; classes are numbers from 0."""
-    known = np.unique(labels) if kind == "classes" else None
-    features = Features(learner, rows.shape[1], find_scale(rows), None)
-    n_classes, unit = 0 if known is None else known.size, (0.0, 1.0)
-    if known is None:
-        unit = float(labels.mean(dtype=np.float64)), float(labels.std(dtype=np.float64)) or 1.0
-    elif n_classes == 1:
-        return _always(features, int(known[0]))
-    drawn = CutRows(np.zeros(len(rows), dtype=np.int64), to_float32(rows, features.scale))
-    matrix = load_share(cast(Study, None), features, drawn.cuts(None), [(rows, labels)], known, unit)
-    raw = train_share(matrix, settings_for(kind, n_classes, seed), rounds_for(n_classes), None) or b""
-    model = Boosted(raw, known, centre=unit[0], scale=unit[1])
-    return FittedBoosted(learner, kind, features.n_components, features.scale, model)
-
-
-def rounds_for(n_classes: int) -> int:
-    """Rounds of boosting; fewer with many classes, of which each takes a tree a round."""
-    trees = n_classes if n_classes > 2 else 1
-    most = MOST_TREES // trees
-    if most < FEWEST_ROUNDS:
-        raise InputError(
-            "learner",
-            expected=f"one for more than {MOST_TREES // FEWEST_ROUNDS} classes",
-            got="xgboost, which makes a tree a class and round: more than participants accept",
-            cure="Choose 'random-fourier' or 'linear'.",
-        )
-    return min(ROUNDS, most)
-
-
-def settings_for(kind: Kind, n_classes: int, seed: int) -> dict[str, Any]:
-    """XGBoost's settings. Rows are not drawn: the model must not depend on how they are shared out.
-
-    Parameters
-    ----------
-    n_classes : int
-        Classes that occur; 0 for numbers.
-    """
-    told: dict[str, Any] = {"objective": "reg:squarederror"}
-    if kind == "classes":
-        told = {"objective": "binary:logistic", "base_score": 0.5}
-        if n_classes > 2:
-            told = {"objective": "multi:softprob", "base_score": 0.5, "num_class": n_classes}
-    return {
-        **told,
-        "tree_method": "hist",
-        "max_bin": BINS,
-        "max_depth": _DEPTH,
-        "eta": _RATE,
-        "nthread": 1,
-        "seed": seed,
-        "verbosity": 0,
-        "disable_default_eval_metric": True,
-    }

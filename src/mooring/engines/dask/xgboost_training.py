@@ -15,14 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from mooring.engines.dask.block_tasks import Piece
 from mooring.engines.dask.cluster import Client, Future, require_same_version
-from mooring.engines.dask.xgboost_tasks import Singles, has_joined, load_share, tracker_address, train_share
+from mooring.engines.dask.xgboost_tasks import has_joined, load_share, tracker_address, train_share
 from mooring.errors import InputError, StorageError
-from mooring.learners.boosted_trees import xgboost_here
+from mooring.learners.boosted_trees import Singles, require_xgboost
 
 _TRIES = 3
 _BEGIN, _OTHERS, _SETTLE, _RETURN = 120, 1800, 30.0, 60.0  # seconds
@@ -39,20 +36,16 @@ class Boosting:
     """A training over workers: what it is given, besides parts and cuts."""
 
     study: Future
-    features: Future
-    """Of the study and of `Features`, each sent to a worker once."""
+    task: Future
+    """The study and the `BoostingTask`, each sent to a worker once."""
     settings: Mapping[str, Any]
     """XGBoost's own."""
     rounds: int
-    classes: npt.NDArray[np.int64] | None
-    """The classes that occur; None for numbers."""
-    unit: tuple[float, float] = (0.0, 1.0)
-    """(float, float): what is taken from numbers before training, and what they are then divided by."""
 
 
-def require_xgboost(client: Client) -> None:
+def require_boosting_cluster(client: Client) -> None:
     """Refuse, before any work, a cluster that cannot train boosted trees or should not."""
-    xgboost_here()
+    require_xgboost()
     require_same_version(client, "xgboost")
     _require_open(str(client.scheduler.address), list(client.nthreads()))
 
@@ -135,11 +128,8 @@ def _turn(client: Client) -> Iterator[None]:
 
 def _once(client: Client, boosting: Boosting, shares: Mapping[str, list[Piece]], cuts: Singles) -> bytes:
     """One try, over these workers."""
-    given = (boosting.study, boosting.features, cuts)
-    loading = {
-        worker: _on(client, worker, load_share, *given, pieces, boosting.classes, boosting.unit)
-        for worker, pieces in shares.items()
-    }
+    given = (boosting.study, boosting.task, cuts)
+    loading = {worker: _on(client, worker, load_share, *given, pieces) for worker, pieces in shares.items()}
     training: dict[str, Future] = {}
     try:
         _finish(client, loading)

@@ -21,10 +21,10 @@ from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.anchor import most_anchor_bytes
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.result import (
-    MODEL_FILE,
+    DeliveredModel,
     bound_result_files,
+    read_delivered_model,
     read_result,
-    read_sum_result,
     result_file,
 )
 from mooring.protocol.messages.study import Study
@@ -171,18 +171,19 @@ class ClientWorkflow:
                 announced = _announced(told, name)
                 fetch_file(name, arriving / name, _ticket(told), ask, **announced, most=most, what="the result")
         if study.sums is not None:
-            read_sum_result(arriving, study, answered=Ledger(vault.folder).find_answer(study.digest))
-            digest, has_model = hash_file(arriving / MODEL_FILE, what="the model"), True
+            answered = Ledger(vault.folder).find_answer(study.digest)
+            delivered: DeliveredModel | None = read_delivered_model(arriving, study, source=answered)
         else:
-            delivered = read_result(arriving, study, participant.member)
+            result = read_result(arriving, study, participant.member)
             anchor = open_anchor(vault, study, used_anchor(vault, study))
-            require_own_map(delivered, Perturbation(study, anchor, vault), vault)
-            digest, has_model = delivered.model_digest, delivered.model is not None
+            require_own_map(result, Perturbation(study, anchor, vault), vault)
+            delivered = result.delivered
         make_folder(self.settings.result, mode=0o700, what="the folder of the result")
-        for name in (*([MODEL_FILE] if has_model else []), result_file(study)):
-            copy_atomically(arriving / name, self.settings.result / name, what="the result")
+        for name in bound_result_files(study):
+            if name == result_file(study) or delivered is not None:
+                copy_atomically(arriving / name, self.settings.result / name, what="the result")
         shutil.rmtree(arriving, ignore_errors=True)
-        return {"model": digest}
+        return {"model": "" if delivered is None else delivered.digest}
 
 
 @contextmanager

@@ -88,13 +88,13 @@ class ServerSettings:
 
     def require_learner(self, study: Study) -> None:
         """Refuse a learner that the study cannot train or deliver, before any work."""
-        from mooring.learners import require_learner  # a site reads its settings with this module, and does not train
-        from mooring.protocol.analyst.sum_training import require_sum_learner
+        # A site reads its settings with this module, and does not train.
+        from mooring.learners.registry import require_learner, resolve_sum_learner
 
-        if study.sums is not None:
-            require_sum_learner(study, self.learner)
-        else:
+        if study.sums is None:
             require_learner(self.learner, to_deliver=True)
+        elif study.label.kind != "none":
+            resolve_sum_learner(self.learner, study.label.kind)
 
     def write(self, folder: Path) -> None:
         """Write them to a kit's local folder."""

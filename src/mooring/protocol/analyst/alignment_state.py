@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import open_plain_file, read_bounded, write_atomically
+from mooring.atomic_io import open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages.model import MOST_MODEL_BYTES
-from mooring.protocol.messages.result import MODEL_FILE
+from mooring.learners.models import Model
+from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
 STATE_FILE, RECORD_FILE, DELIVERY_FILE = "alignment.safetensors", "alignment.json", "delivery.json"
-TRAINING_FILE = "training.json"
+TRAINING_FILE, TRAINED_FILE = "training.json", "training.safetensors"
 _WHAT = "the alignment"
 _MOST_RECORD_BYTES = 2**28  # a million participants
 _ALIGN_AGAIN = "Run 'mooring align' again."
@@ -166,39 +166,35 @@ def _tensors(p: int, r: int, h: int, record_bytes: int) -> dict[str, TensorSpec]
     }
 
 
-def keep_model(folder: Path, found: Mapping[str, Any], data: bytes, *, command: str, **made_of: str) -> None:
-    """Write the model, and the record that 'mooring deliver' compares it with.
+def keep_training(folder: Path, record: Mapping[str, Any], *, command: str, **made_of: str) -> None:
+    """Write the record that 'mooring deliver' compares the model with.
 
     Parameters
     ----------
-    folder : Path
-        The work folder.
-    found : mapping
-        The training in plain values: scores and the model's digest.
-    data : bytes
-        The model as ONNX.
+    record : mapping
+        The training in plain values: scores, and the digest that `mooring.protocol.messages.model.write_model` returned.
     command : str
         For the record.
     **made_of : str
         Digests of what it was trained on: the study, and the alignment's space or the closing list.
     """
-    record = {"command": command, **found, **made_of}
-    write_atomically(folder / MODEL_FILE, data, what="the model")
-    write_atomically(folder / TRAINING_FILE, json.dumps(record, indent=2, allow_nan=False).encode(), what="the record")
+    plain = {"command": command, **record, **made_of}
+    write_atomically(folder / TRAINING_FILE, json.dumps(plain, indent=2, allow_nan=False).encode(), what="the record")
 
 
-def read_model(folder: Path, **made_of: str) -> tuple[bytes, dict[str, Any]]:
-    """The model that `keep_model` kept, if it was made of just this, and its record."""
+def read_training(folder: Path, study: Study, **made_of: str) -> tuple[Model, dict[str, Any]]:
+    """The model that was trained for this study, if it was made of just this, and its record."""
+    made_of["study"] = study.digest
     try:
         record = json.loads((folder / TRAINING_FILE).read_bytes())
         expected, known = record["model_digest"], {name: record[name] for name in made_of}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise damaged_training() from None
-    data = read_bounded(folder / MODEL_FILE, MOST_MODEL_BYTES, what="the model")
-    if known != made_of or hashlib.sha256(data).hexdigest() != expected:
+    model, digest = read_model(folder / TRAINED_FILE, study)
+    if known != made_of or digest != expected:
         expected, cure = "one that was trained on this alignment or list", "Run 'mooring train' again, then deliver."
-        raise InputError("model", expected=expected, got="one from before it, or another", cure=cure)
-    return data, record
+        raise InputError("model", expected=expected, got="one that was trained on an earlier state", cure=cure)
+    return model, record
 
 
 def damaged_training() -> StorageError:

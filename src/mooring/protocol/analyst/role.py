@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mooring.errors import InputError
+from mooring.learners import LearnerLike
 from mooring.protocol.analyst.alignment import Aligned, AlignMode, align_bundles
 from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import Delivery, deliver
@@ -87,7 +88,7 @@ class Analyst:
         """
         return self.engine.align(self.study, bundles, self.folder, mode=mode, certify=certify, progress=progress)
 
-    def train(self, learner: str = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
+    def train(self, learner: LearnerLike = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
         """Train and score.
 
         Parameters
@@ -114,15 +115,15 @@ class Analyst:
         """Copy the collaboration matrix; see `mooring.protocol.analyst.collaboration_matrix.export`."""
         return export(self.folder, path, force=force)
 
-    def deliver(self, output: str | Path, *, allow_rows: bool = False, override: str = "") -> Delivery:
+    def deliver(self, output: str | Path, *, override: str = "") -> Delivery:
         """Write everybody's result.
 
         Parameters
         ----------
-        output, allow_rows, override
+        output, override
             As for `mooring.protocol.analyst.delivery.deliver`.
         """
-        return deliver(self.study, self.folder, output, self._key, allow_rows=allow_rows, override=override)
+        return deliver(self.study, self.folder, output, self._key, override=override)
 
     @property
     def _key(self) -> SigningKey:

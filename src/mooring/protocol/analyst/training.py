@@ -1,8 +1,7 @@
-"""`mooring train`: a learner on everybody's rows, scored on participants it has not seen, written as ONNX."""
+"""`mooring train`: a learner on everybody's rows, scored on participants that it has not seen."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,30 +14,37 @@ from mooring.audit.release import N_MODELS, ReleaseRisk, measure_trained_release
 from mooring.errors import InputError, RefusedError
 from mooring.learners import (
     AUTO,
-    LEARNERS,
     Fitted,
     Gain,
     Kind,
+    LearnerLike,
+    Model,
     Score,
-    choose_learner,
     compare,
     cross_validate,
     require_learner,
     score,
-    train_learner,
 )
-from mooring.learners.fitting import MOST_ALONE, MOST_ROWS, draw_rows, group_folds, row_folds, screening_rows
-from mooring.protocol.analyst.alignment_state import AlignmentState, keep_model, read_space
+from mooring.learners.fitting import (
+    MOST_ALONE,
+    MOST_ROWS,
+    decide_learner,
+    draw_rows,
+    group_folds,
+    row_folds,
+    screening_rows,
+)
+from mooring.protocol.analyst.alignment_state import TRAINED_FILE, AlignmentState, keep_training, read_space
 from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.outliers import find_disagreeing
-from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
+from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
 from mooring.serialization import Rows, render_html
 from mooring.typing import Indices, Matrix, Progress
 
 _FEWEST_ALONE = 10
 _ROWS_COMPARED = 5_000
-_SAME_CLASSES, _SAME_NUMBERS = 0.999, 1e-3
+_SAME_NUMBERS = 1e-6  # of their range
 
 Labels = npt.NDArray[Any]
 
@@ -70,11 +76,6 @@ class Training:
     release: ReleaseRisk | None = None
     """What the model gives away, where the study limits it and there are rows enough to tell."""
 
-    @property
-    def holds_rows(self) -> bool:
-        """Whether the model contains rows of the collaboration matrix."""
-        return LEARNERS[self.learner].stores_rows
-
     def list_scores(self) -> Rows:
         """A line a participant: the score on its upload of a model of the others' uploads, and of its own upload alone."""
         alone = dict(self.alone)
@@ -86,13 +87,12 @@ class Training:
         return f"Trained {self.learner!r} on {self.rows:,} rows{used}."
 
     def state_warnings(self) -> list[str]:
-        """A sentence on each participant that is left out, and on a model that holds rows."""
-        lines = [
+        """A sentence on each participant that is left out."""
+        return [
             f"Left out {name}: models of the others' rows do not go with its labels (its score: {own}), as if its rows were "
             "in the wrong place. Ask how its upload was made; it gets its map and the model all the same."
             for name, own in self.left_out
         ]
-        return [*lines, *(["This model holds participants' rows; 'auto' makes one that does not."] * self.holds_rows)]
 
     def state_scores(self) -> list[str]:
         """Sentences on the score, on the gain over one upload alone, and on what the model gives away."""
@@ -127,7 +127,6 @@ class Training:
             "rows": self.rows,
             "rows_used": self.rows_used,
             "model_digest": self.model_digest,
-            "holds_rows": self.holds_rows,
             "release": None if self.release is None else self.release.as_dict(),
         }
 
@@ -136,20 +135,21 @@ def train(
     study: Study,
     folder: str | Path,
     *,
-    learner: str = AUTO,
+    learner: LearnerLike = AUTO,
     seed: int = 0,
     most_rows: int = MOST_ROWS,
     command: str = "",
     progress: Progress | None = None,
 ) -> Training:
-    """Train on the collaboration matrix, score by participant, and write the model as ONNX.
+    """Train on the collaboration matrix, score by participant, and write the model.
 
     Parameters
     ----------
     folder : path
         The analyst's work folder, after `align_bundles`.
-    learner : str, default "auto"
-        A name in `mooring.learners.LEARNERS`, or "auto": what `mooring.learners.choose_learner` chooses.
+    learner : str or Learner, default "auto"
+        A name in `mooring.learners.LEARNERS` or a learner of one's own, whose model holds no rows; or "auto": what
+        `mooring.learners.choose_learner` chooses.
     seed : int, default 0
         For folds, and for what is random in the learner.
     most_rows : int
@@ -158,43 +158,40 @@ def train(
     study.require_rows()
     folder = Path(folder)
     kind = require_label(study)
-    require_learner(learner)
+    require_learner(learner, to_deliver=True)
     space = read_space(folder, study)
     owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
     screened = Screened.of(*_draw_screened(owners, rows, labels, seed, space.space_digest), kind=kind, seed=seed)
     kept = ~np.isin(owners, screened.left_out)
     owners, rows, labels = owners[kept], rows[kept], labels[kept]
-    if learner == AUTO:
-        learner = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
+    chosen = decide_learner(learner, rows, labels, kind=kind, seed=seed, owners=owners)
     names = space.names
     folds = group_folds(len(names), seed)
     own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:MOST_ALONE]
     n_attacked = N_MODELS if study.model_limit else 0
     steps = Steps(np.unique(folds[owners]).size + len(own) + 1 + n_attacked, progress)
-    predicted = cross_validate(learner, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
+    predicted = cross_validate(chosen, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)
     overall, each = score_participants(names, owners, labels, predicted, kind=kind, rng=rng)
     alone, at_home = [], labels.copy()
     for place in own:
         mine = owners == place
         parts = row_folds(labels[mine], seed)
-        at_home[mine] = cross_validate(learner, rows[mine], labels[mine], parts, kind=kind, seed=seed)
+        at_home[mine] = cross_validate(chosen, rows[mine], labels[mine], parts, kind=kind, seed=seed)
         alone.append((names[place], score(labels[mine], at_home[mine], kind=kind, rng=rng)))
         steps.advance()
-    fitted = train_learner(learner, rows, labels, kind=kind, seed=seed)
-    data = export_model(study, fitted, rows, labels, seed)
+    fitted = chosen.fit(rows, labels, kind=kind, seed=seed)
+    digest = write_model(folder / TRAINED_FILE, convert_model(study, fitted, rows, labels, seed))
     steps.advance()
-    digest = hashlib.sha256(data).hexdigest()
     total = sum(space.rows[names[place]] for place in np.unique(owners))
     both = np.isin(owners, own)
     gain = compare(labels[both], predicted[both], at_home[both][None], kind=kind) if own else None
     left_out = screened.score_left_out(names, fitted, kind=kind, rng=rng)
     release = None
     if study.model_limit:
-        release = measure_trained_release(learner, rows, labels, kind=kind, seed=seed, on_model=steps.advance)
-    found = Training(learner, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release)
-    made_of = {"study": study.digest, "space": space.space_digest}
-    keep_model(folder, found.as_dict(), data, command=command, **made_of)
+        release = measure_trained_release(chosen, rows, labels, kind=kind, seed=seed, on_model=steps.advance)
+    found = Training(chosen.name, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release)
+    keep_training(folder, found.as_dict(), command=command, study=study.digest, space=space.space_digest)
     return found
 
 
@@ -318,8 +315,8 @@ def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
     return labels.size >= _FEWEST_ALONE and (kind == "number" or np.unique(labels).size > 1)
 
 
-def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> bytes:
-    """The model as ONNX, after checking that it says what the learner says.
+def convert_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> Model:
+    """Return the model as arrays, after checking that it says what the learner says.
 
     Parameters
     ----------
@@ -330,44 +327,14 @@ def export_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, see
     seed : int
         For which.
     """
-    from mooring.learners.onnx_export import to_onnx  # scikit-learn and onnx, which only training needs
-
-    data = to_onnx(fitted, n_classes=len(study.label.classes))
-    if len(data) > MOST_MODEL_BYTES:
-        raise InputError(
-            "model",
-            expected=f"at most {MOST_MODEL_BYTES // 2**20} MB, so that participants accept it",
-            got=f"{len(data) // 2**20} MB",
-            cure="Choose the learner 'auto' or 'linear'.",
-        )
-    model = Model.load(data, n_components=study.n_components, kind=fitted.kind, n_classes=len(study.label.classes))
+    model = fitted.to_model(len(study.label.classes))
     some = np.random.default_rng(seed).permutation(len(rows))[:_ROWS_COMPARED]
-    expected = fitted.predict(rows[some]), fitted.probabilities(rows[some], model.n_classes)
-    require_agreement(expected, model.predict_with_probabilities(rows[some]), spread=float(np.ptp(labels)) or 1.0)
-    return data
-
-
-def require_agreement(
-    expected: tuple[Labels, Matrix | None], found: tuple[Labels, Matrix | None], *, spread: float
-) -> None:
-    """Refuse a written model whose values and probabilities are not those of the learner; numbers have a `spread`.
-
-    Parameters
-    ----------
-    expected, found : tuple
-        Values and, where there are such, probabilities of the learner and of the written model.
-    spread : float
-        Of the numbers; differences are relative to it.
-    """
-    (values, shares), (written, written_shares) = expected, found
-    if values.dtype.kind == "i":
-        same = float(np.mean(values == written)) >= _SAME_CLASSES
+    expected, found = fitted.predict(rows[some]), model.predict(rows[some])
+    if fitted.kind == "classes":
+        agrees = np.array_equal(expected, found)
     else:
-        same = float(np.abs(values - written).max()) <= _SAME_NUMBERS * spread
-    if shares is None or written_shares is None:
-        same &= shares is written_shares
-    else:
-        same &= float(np.mean(np.abs(shares - written_shares).max(axis=1) <= _SAME_NUMBERS)) >= _SAME_CLASSES
-    if not same:
-        reason = "written as ONNX it predicts something else than the learner does"
+        agrees = bool(np.abs(expected - found).max() <= _SAME_NUMBERS * (float(np.ptp(labels)) or 1.0))
+    if not agrees:
+        reason = "its arrays predict something else than the learner does"
         raise RefusedError("the model", reason=reason, cure="Choose another learner, and tell mooring's makers.")
+    return model

@@ -1,8 +1,7 @@
-"""A participant's result as it travels: its alignment map, signed by the analyst, and the model that the map names."""
+"""A participant's result as it travels: the model and, unless sums were shared, its alignment map; both signed."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, RefusedError
 from mooring.geometry.rigid import RigidMap
+from mooring.learners.models import Model
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.model import MOST_MODEL_BYTES, Model
+from mooring.protocol.messages.model import MODEL_FILE, MOST_MODEL_BYTES, SignedModel, read_signed_model, sign_model
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
-    Fields,
-    SignedFile,
-    Tensors,
     TensorSpec,
     read_signed,
     write_signed,
@@ -34,10 +30,10 @@ from mooring.typing import Vector
 if TYPE_CHECKING:
     from mooring.audit import LeakageLimit
 
-MAP_FILE, SUM_FILE, MODEL_FILE = "map.safetensors", "result.safetensors", "model.onnx"
-KIND, SUM_KIND = "map", "sum result"
-FIELDS, SUM_FIELDS = ("study", "participant", "key", "bundle", "model"), ("study", "list", "model")
-RELEASE_FIELDS = ("risk", "override")
+MAP_FILE = "map.safetensors"
+KIND = "map"
+FIELDS = ("study", "participant", "key", "bundle", "model")
+_MODEL_FIELDS, _RELEASE_FIELDS = ("study", "source"), ("risk", "override")
 _LARGEST = 1e6
 _MOST_WORDS = 500
 _ASK_AGAIN = "Ask the analyst for your result again."
@@ -120,6 +116,18 @@ class Release:
 
 
 @dataclass(frozen=True, eq=False)
+class DeliveredModel:
+    """A model that the analyst signed, checked."""
+
+    model: Model
+    source: str
+    """Digest of what it was trained on: the space of an alignment, or the closing list of secure sums."""
+    digest: str
+    """SHA-256 of its file."""
+    release: Release | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Result:
     """A participant's result, checked."""
 
@@ -133,9 +141,8 @@ class Result:
     """Of shape (h,)."""
     alignment_map: RigidMap
     """T ↦ (T − mean) R + origin."""
-    model: Model | None
-    model_digest: str
-    release: Release | None = None
+    delivered: DeliveredModel | None
+    """The model, where there is one."""
 
     @property
     def orthogonal(self) -> npt.NDArray[np.float64]:
@@ -148,66 +155,79 @@ class Result:
 
 
 def result_file(study: Study) -> str:
-    """The name of what the analyst signs of a result: a map or, of secure sums, which model came of which list."""
-    return MAP_FILE if study.sums is None else SUM_FILE
+    """The name of the file that every result of a study has: the map or, of secure sums, the model."""
+    return MAP_FILE if study.sums is None else MODEL_FILE
 
 
 def bound_result_files(study: Study) -> dict[str, int]:
-    """The most bytes that each file of a result can have."""
-    arrays = 0 if study.sums is not None else 8 * study.n_components * (study.n_components + 2)
-    return {result_file(study): arrays + MOST_HEADER_BYTES + 8, MODEL_FILE: MOST_MODEL_BYTES}
+    """The most bytes that each file of a result can have, in the order in which they are sent."""
+    if study.sums is not None:
+        return {MODEL_FILE: MOST_MODEL_BYTES}
+    arrays = 8 * study.n_components * (study.n_components + 2)
+    return {MODEL_FILE: MOST_MODEL_BYTES, MAP_FILE: arrays + MOST_HEADER_BYTES + 8}
 
 
-def write_result(
+def write_map(
     path: Path,
     study: Study,
     fields: Mapping[str, str],
-    *,
+    arrays: Mapping[str, npt.NDArray[np.float64]],
     signer: SigningKey,
-    arrays: Mapping[str, npt.NDArray[np.float64]] | None = None,
-    release: Release | None = None,
 ) -> None:
-    """Write what the analyst signs of a result: a participant's map or, the same for all, the word for a model of sums.
+    """Write a participant's map, signed by the analyst.
 
     Parameters
     ----------
     fields : mapping
-        `FIELDS` or, of secure sums, `SUM_FIELDS`, without the study; the model is empty where there is none.
-    signer : SigningKey
-        The analyst's.
-    arrays : mapping, optional
-        Of a map: "orthogonal" of shape (h, h), "mean" and "origin" of shape (h,), in this order.
-    release : Release, optional
-        Where the study limits it.
+        `FIELDS` without the study; the model is its file's digest, or empty where there is none.
+    arrays : mapping
+        "orthogonal" of shape (h, h), "mean" and "origin" of shape (h,), in this order.
     """
-    signed: Fields = {"study": study.digest, **fields, **({} if release is None else release.as_fields())}
-    write_signed(path, kind=KIND if study.sums is None else SUM_KIND, fields=signed, arrays=arrays or {}, signer=signer)
+    write_signed(path, kind=KIND, fields={"study": study.digest, **fields}, arrays=arrays, signer=signer)
 
 
-def read_sum_result(folder: str | Path, study: Study, *, answered: str | None = None) -> tuple[Model, Release | None]:
-    """Read the delivered model of a study of secure sums, or refuse it with a reason.
+def write_delivered_model(
+    path: Path, study: Study, model: Model, source: str, signer: SigningKey, release: Release | None = None
+) -> str:
+    """Write a model, signed by the analyst, and return the SHA-256 of its file.
+
+    Parameters
+    ----------
+    source : str
+        Digest of what it was trained on.
+    release : Release, optional
+        Where the study limits what a model may tell.
+    """
+    fields = {"study": study.digest, "source": source, **({} if release is None else release.as_fields())}
+    return sign_model(path, model, fields, signer)
+
+
+def read_delivered_model(folder: str | Path, study: Study, *, source: str | None = None) -> DeliveredModel:
+    """Read the model in a result, or refuse it with a reason.
 
     Parameters
     ----------
     folder : path
-        With result.safetensors and model.onnx.
-    answered : str, optional
-        Digest of the closing list that the reader answered as a combiner; the model must be of that list.
+        With model.safetensors.
+    source : str, optional
+        Digest of what it must have been trained on: for a combiner, the closing list that it answered.
     """
-    found = _read_signed(Path(folder), study, {})
-    if answered is not None and found.fields["list"] != answered:
-        raise _refuse("the result", "it is of another closing list than the one that was answered here")
-    model = _read_model(Path(folder) / MODEL_FILE, study, str(found.fields["model"]))
-    return model, Release.from_fields(found.fields, study)
+    fields = (*_MODEL_FIELDS, *(_RELEASE_FIELDS if study.model_limit else ()))
+    found: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, fields=fields)
+    if source is not None and found.fields["source"] != source:
+        raise _refuse("the model", "it is of another closing list than the one that was answered here")
+    return DeliveredModel(
+        found.model, str(found.fields["source"]), found.digest, Release.from_fields(found.fields, study)
+    )
 
 
 def read_result(folder: str | Path, study: Study, member: Member) -> Result:
-    """Read a delivered result, or refuse it with a reason.
+    """Read a delivered result with a map, or refuse it with a reason.
 
     Parameters
     ----------
     folder : path
-        With map.safetensors, and model.onnx where there is a model.
+        With map.safetensors, and model.safetensors where there is a model.
     member : Member
         The participant who reads.
 
@@ -218,7 +238,10 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     folder, h = Path(folder), study.n_components
     tensors = {"orthogonal": TensorSpec("F64", (h, h))}
     tensors |= {name: TensorSpec("F64", (h,)) for name in ("mean", "origin")}
-    found = _read_signed(folder, study, tensors)
+    found = read_signed(
+        folder / MAP_FILE, kind=KIND, signed_by={study.analysts_key}, fields=FIELDS, tensors=lambda _: tensors
+    )
+    study.require_same(found.fields, what="the map")
     if (found.fields["participant"], found.fields["key"]) != (member.name, member.signing_key):
         raise _refuse("the map", "it is another participant's")
     R, mean, origin = (found.arrays[name] for name in tensors)
@@ -228,30 +251,10 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
         alignment_map = RigidMap.from_centre(R, mean, origin)
     except InputError:
         raise _refuse("the map", "it is not orthogonal, and would distort rows") from None
-    digest = str(found.fields["model"])
-    model = _read_model(folder / MODEL_FILE, study, digest) if digest else None
-    release = Release.from_fields(found.fields, study) if model else None
-    return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, model, digest, release)
-
-
-def _read_signed(folder: Path, study: Study, tensors: Tensors) -> SignedFile:
-    """What the analyst signed, of this study, with these arrays; where the study has a limit, also the model's risk."""
-    kind, fields, what = (KIND, FIELDS, "the map") if study.sums is None else (SUM_KIND, SUM_FIELDS, "the result")
-    path, more = folder / result_file(study), RELEASE_FIELDS if study.model_limit else ()
-    found = read_signed(
-        path, kind=kind, signed_by={study.analysts_key}, fields=(*fields, *more), tensors=lambda _: tensors
-    )
-    study.require_same(found.fields, what=what)
-    return found
-
-
-def _read_model(path: Path, study: Study, digest: str) -> Model:
-    data = read_bounded(path, MOST_MODEL_BYTES, what="the model")
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise _refuse("the model", "it is not the one that the analyst signed for")
-    if study.label.kind == "none":
-        raise _refuse("the model", "the study has no label to predict")
-    return Model.load(data, n_components=study.n_components, kind=study.label.kind, n_classes=len(study.label.classes))
+    delivered = read_delivered_model(folder, study) if found.fields["model"] != "" else None
+    if delivered is not None and delivered.digest != found.fields["model"]:
+        raise _refuse("the model", "it is not the one that the map is for")
+    return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, delivered)
 
 
 def _refuse(what: str, reason: str) -> RefusedError:

@@ -30,13 +30,13 @@ FORMAT = 1
 MOST_HEADER_BYTES = 2**16
 Fields = Mapping[str, str | int]
 _SIGNATURE_BYTES = 64
-_DTYPES: dict[str, str] = {"F32": "<f4", "F64": "<f8", "U8": "|u1"}
+_DTYPES: dict[str, str] = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "U8": "|u1"}
 _DTYPE_NAMES = {dtype[1:]: name for name, dtype in _DTYPES.items()}
 _ASK_AGAIN = "Ask its sender to send it again."
 
 
 class TensorSpec(NamedTuple):
-    """What an array must be: "F32", "F64" or "U8", and its shape."""
+    """What an array must be: "F32", "F64", "I32" or "U8", and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -186,7 +186,7 @@ def write_signed(
     fields : mapping
         What the manifest says besides.
     arrays : mapping of arrays
-        float32, float64 or uint8.
+        float32, float64, int32 or uint8.
     """
     tensors = {name: _describe_array(array) for name, array in arrays.items()}
     data = b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
@@ -221,13 +221,27 @@ def read_signed(
         data = file.read(header.size - header.data_start)
     if hashlib.sha256(data).hexdigest() != found["data"]:
         raise _refuse(what, "its arrays are not those that were signed")
-    arrays, position = {}, 0
-    for name, spec in specs.items():
-        arrays[name] = spec.decode(data[position : position + spec.n_bytes])
-        position += spec.n_bytes
-        if spec.dtype != "U8" and not np.isfinite(arrays[name]).all():
-            raise _refuse(what, "it holds numbers that are not finite")
+    arrays = decode_arrays(data, specs, what=what)
     return SignedFile(found, arrays, hashlib.sha256(header.raw + data).hexdigest())
+
+
+def decode_arrays(data: bytes, tensors: Tensors, *, what: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file whose header was required to be theirs; numbers that are not finite are refused.
+
+    Parameters
+    ----------
+    data : bytes
+        What follows the header.
+    what : str
+        What an error calls the file.
+    """
+    arrays, position, view = {}, 0, memoryview(data)
+    for name, spec in tensors.items():
+        arrays[name] = spec.decode(view[position : position + spec.n_bytes])
+        position += spec.n_bytes
+        if not np.isfinite(arrays[name]).all():
+            raise _refuse(what, "it holds numbers that are not finite")
+    return arrays
 
 
 def read_signed_header(
@@ -271,7 +285,7 @@ def _refuse(what: str, reason: str) -> RefusedError:
 
 def _describe_array(array: npt.NDArray[Any]) -> TensorSpec:
     if not isinstance(array, np.ndarray) or array.dtype.str[1:] not in _DTYPE_NAMES:
-        raise TypeError("only plain float32, float64 and uint8 arrays travel")
+        raise TypeError("only plain float32, float64, int32 and uint8 arrays travel")
     return TensorSpec(_DTYPE_NAMES[array.dtype.str[1:]], array.shape)
 
 

@@ -20,16 +20,16 @@ from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
 from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
-from mooring.learners.evaluation import Evaluation, Importance, Predicted, evaluate_classes, measure_importance
+from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
+from mooring.learners.models import Predicted
 from mooring.mechanisms.rotation.kernel import map_rows
 from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.result import (
-    MODEL_FILE,
     Release,
     Result,
     bound_result_files,
+    read_delivered_model,
     read_result,
-    read_sum_result,
     result_file,
 )
 from mooring.protocol.messages.study import Study
@@ -304,22 +304,22 @@ def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Rel
     member = find_membership(vault, study)
     if study.sums is not None:
         answered = Ledger(vault.folder).find_answer(study.digest)
-        released, release = read_sum_result(result, study, answered=answered)
-        return released.predict_with_probabilities, release
-    delivered = read_result(result, study, member)
+        released = read_delivered_model(result, study, source=answered)
+        return released.model.predict_with_probabilities, released.release
+    aligned = read_result(result, study, member)
     anchor = used_anchor(vault, study)
     if not anchor.exists():
         raise _not_shared()
     perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
-    require_own_map(delivered, perturbation, vault)
-    model = delivered.model
-    if model is None:
+    require_own_map(aligned, perturbation, vault)
+    delivered = aligned.delivered
+    if delivered is None:
         raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
     projection, secret = study_projection(study), perturbation.map
 
     def predict(rows: Matrix) -> Predicted:
-        aligned = delivered.apply(np.asarray(map_rows(projection.encode(rows), secret)))
-        return model.predict_with_probabilities(aligned)
+        moved = aligned.apply(np.asarray(map_rows(projection.encode(rows), secret)))
+        return delivered.model.predict_with_probabilities(moved)
 
     return predict, delivered.release
 
@@ -349,7 +349,8 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
             reason = download(
                 system, f"{root}/{file}", Path(name) / file, size=size, most_bytes=most, what="the temporary folder"
             )
-            if reason is not None and not (file == MODEL_FILE and reason == NOT_THERE):  # some results have no model
+            is_needed = file == result_file(study) or reason != NOT_THERE  # some results have no model
+            if reason is not None and is_needed:
                 raise StorageError(
                     "the result",
                     reason=f"{redact_address(address)}/{file} cannot be fetched: "

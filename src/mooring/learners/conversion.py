@@ -1,0 +1,118 @@
+"""Estimators of scikit-learn as models that are arrays.
+
+The scale of the rows, the mean that a solver subtracts and the unit of a number that is predicted all go into the arrays, so
+that a model takes the rows as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+from mooring.errors import InputError
+from mooring.learners.models import FourierFunction, Kind, LinearFunction, Link, Model, ModelFunction, ModelSpec
+from mooring.learners.trees import lay_out_trees, read_forest, read_gradient_boosting
+from mooring.typing import Matrix, Vector
+
+
+def convert_estimator(estimator: Any, *, kind: Kind, n_inputs: int, scale: float, n_classes: int = 0) -> Model:
+    """Return the model of a trained estimator.
+
+    Parameters
+    ----------
+    estimator : object
+        Trained on rows of `n_inputs` numbers, divided by `scale`.
+    n_classes : int
+        Classes of the study, which may have classes that no row is of; 0 for as many as the estimator knows.
+    """
+    if kind == "number":
+        function = _convert_regressor(estimator, n_inputs, scale)
+        return Model(ModelSpec(n_inputs, 0), function, "none", np.zeros(1, dtype=np.int32))
+    function, link = _convert_classifier(estimator, n_inputs, scale)
+    classes = estimator.classes_.astype(np.int32)
+    return Model(ModelSpec(n_inputs, n_classes or int(classes.max()) + 1), function, link, classes)
+
+
+def _convert_classifier(estimator: Any, n_inputs: int, scale: float) -> tuple[ModelFunction, Link]:
+    match estimator:
+        case RandomForestClassifier():
+            trees, n_outputs = read_forest(estimator, scale), estimator.classes_.size
+            divisor = float(len(trees))
+            return lay_out_trees(trees, [0] * len(trees), intercepts=np.zeros(n_outputs), divisor=divisor), "shares"
+        case HistGradientBoostingClassifier():
+            rounds, base = read_gradient_boosting(estimator, scale), np.ravel(estimator._baseline_prediction)
+            first = int(base.size == 1)  # of two classes there is the score of the second alone
+            outputs = [first + k for one_round in rounds for k in range(len(one_round))]
+            trees = [tree for one_round in rounds for tree in one_round]
+            return lay_out_trees(trees, outputs, intercepts=np.r_[np.zeros(first), base]), "softmax"
+        case Pipeline(steps=[(_, features), (_, LogisticRegression() as last)]):
+            weights, intercepts = last.coef_.T, last.intercept_
+            if intercepts.size == 1:  # of two classes there is the score of the second alone
+                weights, intercepts = np.hstack([0 * weights, weights]), np.r_[0.0, intercepts]
+            return convert_features(features, weights, intercepts, scale), "softmax"
+        case DummyClassifier():
+            return LinearFunction(np.zeros((n_inputs, 1)), np.zeros(1)), "softmax"
+    raise _not_convertible(estimator)
+
+
+def _convert_regressor(estimator: Any, n_inputs: int, scale: float) -> ModelFunction:
+    if isinstance(estimator, DummyRegressor):
+        return LinearFunction(np.zeros((n_inputs, 1)), np.ravel(estimator.constant_))
+    if not isinstance(estimator, TransformedTargetRegressor):
+        raise _not_convertible(estimator)
+    mean, unit = (float(getattr(estimator.transformer_, name)[0]) for name in ("mean_", "scale_"))
+    match estimator.regressor_:
+        case RandomForestRegressor() as forest:
+            trees = read_forest(forest, scale)
+            return lay_out_trees(trees, [0] * len(trees), intercepts=[mean], divisor=len(trees) / unit)
+        case HistGradientBoostingRegressor() as boosting:
+            trees = [tree for one_round in read_gradient_boosting(boosting, scale) for tree in one_round]
+            base = float(np.ravel(boosting._baseline_prediction)[0])
+            return lay_out_trees(trees, [0] * len(trees), intercepts=[mean + unit * base], divisor=1 / unit)
+        case Pipeline(steps=[(_, features), (_, Ridge() as last)]):
+            weights, intercepts = unit * last.coef_.reshape(-1, 1), unit * np.ravel(last.intercept_) + mean
+            return convert_features(features, weights, intercepts, scale)
+    raise _not_convertible(estimator.regressor_)
+
+
+def convert_features(features: Any, weights: Matrix, intercepts: Vector, scale: float) -> ModelFunction:
+    """Return a linear function of rows, or of random Fourier features √(2/D) cos(x F + f) of them.
+
+    Parameters
+    ----------
+    features : StandardScaler or RBFSampler
+        Fitted to rows / `scale`.
+    weights, intercepts : arrays of shape (D, outputs) and (outputs,)
+        Of these features.
+    """
+    match features:
+        case StandardScaler():
+            return LinearFunction(weights / scale, intercepts - features.mean_ @ weights)
+        case RBFSampler():
+            unit = np.sqrt(2 / features.n_components)
+            return FourierFunction(
+                features.random_weights_ / scale, features.random_offset_, unit * weights, intercepts
+            )
+    raise _not_convertible(features)
+
+
+def _not_convertible(estimator: Any) -> InputError:
+    return InputError(
+        "learner",
+        expected="one whose model is arrays without rows",
+        got=type(estimator).__name__,
+        cure="Train 'linear', 'random-fourier', 'forest', 'gradient-boosting' or 'xgboost'.",
+    )

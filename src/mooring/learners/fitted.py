@@ -1,0 +1,109 @@
+"""Trained learners: an estimator of scikit-learn with the scale of its rows, or a model that is arrays already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.learners.models import Kind, Model
+from mooring.typing import Matrix
+
+Labels = npt.NDArray[Any]
+
+
+class Fitted(Protocol):
+    """A trained learner."""
+
+    @property
+    def learner(self) -> str:
+        """The name of the learner."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it predicts."""
+
+    def predict(self, rows: Matrix) -> Labels:
+        """Predict the labels of rows of shape (n, h)."""
+
+    def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
+        """Predict the probabilities of the classes 0 to `n_classes` − 1, of shape (n, classes).
+
+        None for a number, and for a learner that has none.
+        """
+
+    def to_model(self, n_classes: int = 0) -> Model:
+        """Return the model as arrays; 0 classes stand for as many as the learner knows.
+
+        Raises InputError where the model would hold rows, or cannot be written as arrays.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class FittedEstimator:
+    """A trained estimator of scikit-learn, with the one scale that its rows are divided by."""
+
+    learner: str
+    kind: Kind
+    n_components: int
+    """Columns of its rows, h."""
+    scale: float
+    estimator: Any
+    """Trained on rows / scale."""
+
+    def predict(self, rows: Matrix) -> Labels:
+        """Predict the labels of rows of shape (n, h)."""
+        return np.asarray(self.estimator.predict(self.scaled(rows)))
+
+    def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
+        """Predict the probabilities of the classes 0 to `n_classes` − 1; None for a number or a support vector machine."""
+        if self.kind != "classes" or not hasattr(self.estimator, "predict_proba"):
+            return None
+        shares = np.zeros((len(rows), n_classes))
+        shares[:, self.estimator.classes_] = self.estimator.predict_proba(self.scaled(rows))
+        return shares
+
+    def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
+        """Rows as the estimator takes them."""
+        return np.asarray(rows / np.float64(self.scale))  # in double precision, whatever rows come in
+
+    def to_model(self, n_classes: int = 0) -> Model:
+        """Return the model as arrays (`mooring.learners.conversion`)."""
+        from mooring.learners.conversion import convert_estimator  # loads scikit-learn
+
+        return convert_estimator(
+            self.estimator, kind=self.kind, n_inputs=self.n_components, scale=self.scale, n_classes=n_classes
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A learner whose training gives arrays."""
+
+    learner: str
+    model: Model
+
+    @property
+    def kind(self) -> Kind:
+        """What it predicts."""
+        return self.model.spec.kind
+
+    def predict(self, rows: Matrix) -> Labels:
+        """Predict the labels of rows of shape (n, h)."""
+        return self.model.predict(rows)
+
+    def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
+        """Predict the probabilities of the classes 0 to `n_classes` − 1, of which the model must not know more."""
+        shares = self.model.predict_with_probabilities(rows)[1]
+        return None if shares is None else np.pad(shares, ((0, 0), (0, n_classes - shares.shape[1])))
+
+    def to_model(self, n_classes: int = 0) -> Model:
+        """Return the model, for this many classes."""
+        return self.model.with_classes(n_classes or self.model.spec.n_classes)
+
+
+def find_scale(rows: Matrix) -> float:
+    """Return the standard deviation of rows of shape (n, h), over all columns; 1 where they are all alike."""
+    return float(np.sqrt(np.mean((rows - rows.mean(axis=0)) ** 2))) or 1.0

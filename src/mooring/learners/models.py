@@ -1,0 +1,315 @@
+"""Trained models as data: arrays that NumPy evaluates, and nothing that runs.
+
+A model is a function from a row of numbers to one score an output, and what the scores mean. There are three functions: a
+linear one, a linear one of random Fourier features, and a sum over decision trees. A model of secure sums is a linear
+function of the study's public features, which its specification names.
+
+Legend: x a row; W, b weights and intercepts; F, f frequencies and offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from mooring.errors import InputError, RefusedError
+from mooring.geometry.backend import require_finite
+from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.typing import Matrix, Vector
+
+MOST_TREES = 10_000
+"""Of a model: with more, a prediction takes too long."""
+MOST_LEVELS = 64
+"""Of a tree, from its root to its deepest leaf."""
+_NUMBERS_AT_ONCE = 2**22  # that a block of rows may need while it is evaluated
+_MOST_ROWS_AT_ONCE = 8192
+_ROUNDING = 1e-6  # of probabilities
+
+Kind = Literal["classes", "number"]
+Link = Literal["softmax", "shares", "none"]
+"""How scores become probabilities: by the softmax, as they are, or not at all."""
+Integers: TypeAlias = npt.NDArray[np.int32]
+Predicted: TypeAlias = tuple[npt.NDArray[Any], Matrix | None]
+"""What a model says of rows: classes or numbers, and the probability of each class, if it has any."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSpec:
+    """What the models of a study take and predict."""
+
+    n_inputs: int
+    """Numbers of a row."""
+    n_classes: int
+    """Classes of the study; 0 where a number is predicted."""
+    features: FeatureMap | None = None
+    """The public features that the function takes instead of the row itself."""
+    bounds: tuple[float, float] | None = None
+    """The range of a number: predictions are clipped to it."""
+
+    @property
+    def kind(self) -> Kind:
+        """What is predicted."""
+        return "classes" if self.n_classes else "number"
+
+    @property
+    def n_arguments(self) -> int:
+        """Numbers that the function takes: those of the row or, without the constant, of its features."""
+        return self.n_inputs if self.features is None else self.features.n_features - 1
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFunction:
+    """x W + b."""
+
+    name: ClassVar[str] = "linear"
+    ARRAYS: ClassVar = {"weights": ("F64", ("inputs", "outputs")), "intercepts": ("F64", ("outputs",))}
+
+    weights: Matrix
+    """Of shape (inputs, outputs)."""
+    intercepts: Vector
+    """Of shape (outputs,)."""
+
+    @property
+    def numbers_a_row(self) -> int:
+        """Numbers that the evaluation of a row needs at once."""
+        return int(max(self.weights.shape))
+
+    def require_valid(self) -> None:
+        """Shapes and finite numbers are all there is to check."""
+
+    def evaluate(self, rows: Matrix) -> Matrix:
+        """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""
+        return np.asarray(rows @ self.weights + self.intercepts)
+
+
+@dataclass(frozen=True, eq=False)
+class FourierFunction:
+    """cos(x F + f) W + b: a linear function of random Fourier features."""
+
+    name: ClassVar[str] = "fourier"
+    ARRAYS: ClassVar = {
+        "frequencies": ("F64", ("inputs", "width")),
+        "offsets": ("F64", ("width",)),
+        "weights": ("F64", ("width", "outputs")),
+        "intercepts": ("F64", ("outputs",)),
+    }
+
+    frequencies: Matrix
+    """Of shape (inputs, width)."""
+    offsets: Vector
+    """Of shape (width,)."""
+    weights: Matrix
+    """Of shape (width, outputs)."""
+    intercepts: Vector
+    """Of shape (outputs,)."""
+
+    @property
+    def numbers_a_row(self) -> int:
+        """Numbers that the evaluation of a row needs at once."""
+        return int(max(*self.frequencies.shape, *self.weights.shape))
+
+    def require_valid(self) -> None:
+        """Shapes and finite numbers are all there is to check."""
+
+    def evaluate(self, rows: Matrix) -> Matrix:
+        """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""
+        return np.asarray(np.cos(rows @ self.frequencies + self.offsets) @ self.weights + self.intercepts)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeFunction:
+    """The sum of decision trees, divided by a number, plus an intercept for each output.
+
+    Nodes are in the order of their levels: first the roots of all trees, then the children of the first inner node, left and
+    right, then those of the second, and so on. So children are not stored: the k-th inner node has the children
+    `n_trees + 2 k` and `n_trees + 2 k + 1`, which always come after it.
+    """
+
+    name: ClassVar[str] = "trees"
+    ARRAYS: ClassVar = {
+        "feature": ("I32", ("nodes",)),
+        "limit": ("F64", ("nodes",)),
+        "values": ("F64", ("leaves", "width")),
+        "first_output": ("I32", ("trees",)),
+        "divisor": ("F64", ()),
+        "intercepts": ("F64", ("outputs",)),
+    }
+
+    feature: Integers
+    """Of shape (nodes,): the column that a node compares; -1 for a leaf."""
+    limit: Vector
+    """Of shape (nodes,): a row whose number is at most this goes to the left child; 0 for a leaf."""
+    values: Matrix
+    """Of shape (leaves, width): what the leaves add to the outputs, in the order of the leaves."""
+    first_output: Integers
+    """Of shape (trees,): a tree adds its values to this output and to those after it."""
+    divisor: Matrix
+    """Of shape (): the sum over trees is divided by it."""
+    intercepts: Vector
+    """Of shape (outputs,)."""
+
+    @property
+    def n_trees(self) -> int:
+        """Trees."""
+        return int(self.first_output.size)
+
+    @property
+    def numbers_a_row(self) -> int:
+        """Numbers that the evaluation of a row needs at once."""
+        return self.n_trees * int(self.values.shape[1])
+
+    @cached_property
+    def children(self) -> npt.NDArray[np.int64]:
+        """The left child of each node; a leaf is its own."""
+        inner = self.feature >= 0
+        nodes: npt.NDArray[np.int64] = np.arange(inner.size)
+        nodes[inner] = self.n_trees + 2 * np.arange(inner.sum())
+        return nodes
+
+    @cached_property
+    def leaves(self) -> npt.NDArray[np.int64]:
+        """The place of each leaf in `values`; 0 for inner nodes before the first leaf."""
+        return np.asarray(np.maximum(np.cumsum(self.feature < 0) - 1, 0))
+
+    @cached_property
+    def n_levels(self) -> int:
+        """Steps from a root to the deepest leaf."""
+        return len(self._level_sizes) - 1
+
+    @cached_property
+    def _level_sizes(self) -> list[int]:
+        """Nodes of each level, as far as there are nodes, and of at most `MOST_LEVELS` + 2 levels."""
+        inner = np.concatenate([[0], np.cumsum(self.feature >= 0)])
+        sizes: list[int] = []
+        start, size = 0, self.n_trees
+        while size and start + size <= self.feature.size and len(sizes) < MOST_LEVELS + 2:
+            sizes.append(size)
+            start, size = start + size, 2 * int(inner[start + size] - inner[start])
+        return sizes
+
+    def require_valid(self) -> None:
+        """Refuse nodes that are not those of whole trees in the order of their levels, and outputs that do not exist."""
+        n_outputs, width = self.intercepts.size, self.values.shape[1]
+        n_nodes = self.n_trees + 2 * int((self.feature >= 0).sum())
+        if not sum(self._level_sizes) == self.feature.size == n_nodes or len(self._level_sizes) > MOST_LEVELS + 1:
+            raise refuse_model(f"its nodes are not those of trees with at most {MOST_LEVELS} levels")
+        if int((self.feature < 0).sum()) != self.values.shape[0]:
+            raise refuse_model("its trees do not have one row of values for each leaf")
+        if not 1 <= width <= n_outputs or self.first_output.min() < 0 or self.first_output.max() + width > n_outputs:
+            raise refuse_model("its trees add to outputs that it does not have")
+        if float(self.divisor) == 0:
+            raise refuse_model("its trees are divided by zero")
+
+    def evaluate(self, rows: Matrix) -> Matrix:
+        """Scores of rows of shape (n, inputs): an array of shape (n, outputs). All trees take one level a step."""
+        places = np.arange(len(rows))[:, None]
+        feature = np.maximum(self.feature, 0)
+        limit = np.where(self.feature < 0, np.inf, self.limit)
+        node = np.broadcast_to(np.arange(self.n_trees), (len(rows), self.n_trees))
+        for _ in range(self.n_levels):
+            node = self.children[node] + (rows[places, feature[node]] > limit[node])
+        values, n_outputs = self.values[self.leaves[node]], self.intercepts.size
+        if values.shape[2] == n_outputs:
+            sums = values.sum(axis=1)
+        else:
+            sums = np.zeros((len(rows), n_outputs))
+            for first in np.unique(self.first_output):
+                sums[:, first : first + values.shape[2]] += values[:, self.first_output == first].sum(axis=1)
+        return np.asarray(sums / self.divisor + self.intercepts)
+
+
+ModelFunction: TypeAlias = LinearFunction | FourierFunction | TreeFunction
+FUNCTIONS: dict[str, type[ModelFunction]] = {
+    kind.name: kind for kind in (LinearFunction, FourierFunction, TreeFunction)
+}
+"""Every kind of function by the name that it has in a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained model, ready to predict.
+
+    Examples
+    --------
+    >>> function = LinearFunction(np.array([[0.0, 2.0]]), np.array([0.0, -1.0]))
+    >>> model = Model(ModelSpec(1, 2), function, "softmax", np.array([0, 1], dtype=np.int32))
+    >>> model.predict(np.array([[0.0], [1.0]]))
+    array([0, 1])
+    """
+
+    spec: ModelSpec
+    function: ModelFunction
+    link: Link
+    classes: Integers
+    """Of shape (outputs,): the class that each output is of; 0 where a number is predicted."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.function, TreeFunction) and self.function.feature.max(initial=-1) >= self.spec.n_arguments:
+            raise refuse_model("its trees compare columns that rows do not have")
+        self.function.require_valid()
+        codes = self.classes.astype(np.int64)
+        if self.spec.kind == "number":
+            fits = codes.tolist() == [0] and self.link == "none"
+        else:
+            fits = codes[0] >= 0 and codes[-1] < self.spec.n_classes and bool((np.diff(codes) > 0).all())
+            fits = fits and (codes.size > 1 or self.link != "none")
+        if not fits:
+            raise refuse_model("its outputs are not those that the study asks for")
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether it gives a probability for each class."""
+        return self.link != "none"
+
+    def with_classes(self, n_classes: int) -> Model:
+        """Return the same model for a study of this many classes."""
+        return replace(self, spec=replace(self.spec, n_classes=n_classes))
+
+    def decision(self, rows: npt.NDArray[np.floating[Any]]) -> Matrix:
+        """Scores of rows, of shape (n, outputs): the largest is that of the class predicted."""
+        if rows.ndim != 2 or rows.shape[1] != self.spec.n_inputs:
+            got, cure = f"shape {rows.shape}", "Give the model rows of the study that it belongs to."
+            raise InputError("rows", expected=f"of shape (n, {self.spec.n_inputs})", got=got, cure=cure)
+        require_finite("rows", rows)
+        needed = max(self.spec.n_inputs, self.spec.n_arguments, self.function.numbers_a_row)
+        size = min(_MOST_ROWS_AT_ONCE, max(1, _NUMBERS_AT_ONCE // needed))
+        scores = np.empty((len(rows), self.classes.size))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(rows), size):
+                block = rows[start : start + size].astype(np.float64, copy=False)
+                block = block if self.spec.features is None else self.spec.features.apply(block)[:, :-1]
+                scores[start : start + size] = self.function.evaluate(block)
+        if not np.isfinite(scores).all():
+            raise refuse_model("it predicts numbers that are not finite")
+        return scores
+
+    def predict(self, rows: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:
+        """Predict for rows of shape (n, inputs): the number of a class (int64), or a number (float64)."""
+        return self.predict_with_probabilities(rows)[0]
+
+    def predict_with_probabilities(self, rows: npt.NDArray[np.floating[Any]]) -> Predicted:
+        """Predict as `predict`, and the probability of each class, of shape (n, classes); None where there are none."""
+        scores = self.decision(rows)
+        if self.spec.kind == "number":
+            numbers = scores[:, 0]
+            return (numbers if self.spec.bounds is None else np.clip(numbers, *self.spec.bounds)), None
+        predicted = self.classes.astype(np.int64)[scores.argmax(axis=1)]
+        return predicted, self._to_probabilities(scores) if self.has_probabilities else None
+
+    def _to_probabilities(self, scores: Matrix) -> Matrix:
+        shares = softmax(scores, axis=1) if self.link == "softmax" else scores
+        if shares.size and (shares.min() < -_ROUNDING or np.abs(shares.sum(axis=1) - 1).max() > _ROUNDING):
+            raise refuse_model("its probabilities are below zero, or do not add up to one")
+        probabilities = np.zeros((len(scores), self.spec.n_classes))
+        probabilities[:, self.classes] = np.clip(shares, 0, 1)
+        return probabilities
+
+
+def refuse_model(reason: str) -> RefusedError:
+    """Return the error of a model that cannot be used."""
+    return RefusedError("the model", reason=reason, cure="Ask the analyst for your result again.")

@@ -1,0 +1,38 @@
+"""The model as ONNX, for whoever scores elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mooring.atomic_io import write_atomically
+from mooring.errors import InputError
+from mooring.learners.onnx_export import to_onnx
+from mooring.protocol.analyst.alignment_state import read_training
+from mooring.protocol.messages.result import read_delivered_model
+from mooring.protocol.messages.study import Study
+
+
+def export_model(
+    study: Study, path: str | Path, *, folder: str | Path, result: str | Path | None = None, force: bool = False
+) -> Path:
+    """Write the model of a study as ONNX; mooring never reads it back.
+
+    Parameters
+    ----------
+    folder : path
+        The analyst's work folder, after `train`.
+    result : path, optional
+        A participant's folder of what the analyst delivered, instead of `folder`.
+    force : bool, default False
+        Whether a file that is there may be overwritten.
+    """
+    path = Path(path)
+    if path.exists() and not force:
+        expected, cure = "a file that is not there", "Pass --force to overwrite."
+        raise InputError("output", expected=expected, got="one that is", cure=cure)
+    if result is not None:
+        model = read_delivered_model(result, study).model
+    else:
+        model, _ = read_training(Path(folder), study)
+    write_atomically(path, to_onnx(model), mode=0o600, what="the model")
+    return path

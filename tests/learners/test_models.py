@@ -1,0 +1,296 @@
+"""Models are arrays: they predict what the trained estimator predicts, to the class and to the sixth digit."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mooring.errors import InputError, RefusedError
+from mooring.learners import LEARNERS, Kind, Model, registry, train_learner
+from mooring.learners.models import MOST_LEVELS, FourierFunction, LinearFunction, ModelSpec, TreeFunction
+from mooring.learners.sums import SumModel
+from mooring.learners.trees import Tree, lay_out_trees, read_xgboost, unscale_limits, widen_limits
+from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.picture_features import PictureFeatures
+from mooring.mechanisms.sums.random_fourier import FourierFeatures
+from mooring.tables.schema import Column, Schema
+from tests.raising import raising
+
+H = 3
+DELIVERED = [name for name, learner in LEARNERS.items() if learner.delivers]
+
+
+def rows_and_labels(kind: str, n_classes: int = 3, n: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, H)).astype(np.float32).astype(np.float64) * 2 + 5
+    signal = rows[:, 0] - 5 + (rows[:, 1] - 5) ** 2 / 2 + 0.3 * rng.standard_normal(n)
+    if kind == "number":
+        return rows, 100 + 7 * signal
+    return rows, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+
+
+@pytest.mark.parametrize(("name", "most_leaves"), [*((name, 2000) for name in DELIVERED), ("forest", 20)])
+@pytest.mark.parametrize("kind", ["classes", "two classes", "number"])
+def test_every_delivered_model_predicts_what_its_learner_does(
+    kind: str, name: str, most_leaves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_MOST_LEAVES", most_leaves)
+    n_classes = 2 if kind == "two classes" else 3
+    rows, labels = rows_and_labels("number" if kind == "number" else "classes", n_classes)
+    fitted = train_learner(name, rows, labels, kind="number" if kind == "number" else "classes", seed=0)
+    new = np.concatenate([rows, np.random.default_rng(1).uniform(0, 10, (2000, H))])
+    expected = fitted.predict(new)
+    model = fitted.to_model(0 if kind == "number" else n_classes)
+    predicted, shares = model.predict_with_probabilities(new)
+    if kind == "number":
+        assert (predicted.dtype, shares) == (np.float64, None)
+        np.testing.assert_allclose(predicted, expected, rtol=1e-6)
+        return
+    assert predicted.dtype == np.int64
+    assert np.array_equal(predicted, expected)
+    assert set(predicted) == set(range(n_classes))
+    np.testing.assert_allclose(shares, fitted.probabilities(new, n_classes), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["nystroem", "svm"])
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_a_model_that_would_hold_rows_is_not_made(kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_N_NYSTROEM", 60)
+    fitted = train_learner(name, *rows_and_labels(kind), kind=kind, seed=0)
+    with raising(InputError, "learner", got={"nystroem": "Nystroem", "svm": "SV"}[name]):
+        fitted.to_model()
+
+
+@pytest.mark.parametrize("name", DELIVERED)
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_no_model_holds_the_mean_of_its_rows(kind: Kind, name: str) -> None:
+    """No row or column of its arrays is the mean, in any unit or sign."""
+    rows, labels = rows_and_labels(kind)
+    rows += [1.0, -2.0, 4.0]
+    model, mean = train_learner(name, rows, labels, kind=kind, seed=0).to_model(), rows.mean(axis=0)
+    arrays = [getattr(model.function, array) for array in model.function.ARRAYS]
+    for each in (turned for array in arrays for turned in (array, array.T) if array.ndim and turned.shape[-1] == H):
+        lengths = np.linalg.norm(each, axis=-1) * np.linalg.norm(mean)
+        assert (np.abs(each @ mean) < (1 - 1e-6) * np.where(lengths > 0, lengths, 1)).all()
+
+
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_a_leaf_of_a_forest_is_of_five_rows_at_least(kind: Kind) -> None:
+    """With one row a leaf, every row's number to predict stood in the model."""
+    estimator = train_learner("forest", *rows_and_labels(kind), kind=kind, seed=0).estimator
+    trees = [one.tree_ for one in (estimator if kind == "classes" else estimator.regressor_).estimators_]
+    assert min(tree.n_node_samples[tree.children_left < 0].min() for tree in trees) == 5
+
+
+def test_classes_that_nobody_has_keep_their_numbers() -> None:
+    rows = np.concatenate([np.zeros((10, H)), np.ones((10, H))]) + np.random.default_rng(0).normal(0, 0.1, (20, H))
+    fitted = train_learner("linear", rows, np.repeat([1, 4], 10), kind="classes", seed=0)
+    predicted, shares = fitted.to_model(6).predict_with_probabilities(rows)
+    assert predicted.tolist() == [1] * 10 + [4] * 10
+    assert shares is not None
+    np.testing.assert_allclose(shares, fitted.probabilities(rows, 6), atol=1e-6)
+    assert (shares[:, [0, 2, 3, 5]] == 0).all()
+
+
+def test_rows_that_do_not_fit_are_refused_without_their_values() -> None:
+    rows, labels = rows_and_labels("classes")
+    model = train_learner("linear", rows, labels, kind="classes", seed=0).to_model()
+    with raising(InputError, "rows", got="shape"):
+        model.predict(rows[:, :2])
+    with raising(InputError, "rows", expected="finite"):
+        model.predict(np.full((1, H), np.inf))
+    assert model.predict(np.zeros((0, H))).shape == (0,)
+
+
+def test_many_rows_are_predicted_in_blocks_and_come_out_the_same() -> None:
+    rows, labels = rows_and_labels("classes", n=300)
+    model = train_learner("forest", rows, labels, kind="classes", seed=0).to_model()
+    many = np.random.default_rng(2).uniform(0, 10, (20_000, H))
+    assert np.array_equal(model.predict(many)[::997], np.concatenate([model.predict(one[None]) for one in many[::997]]))
+
+
+# trees
+
+
+@st.composite
+def trees(draw: Any, depth: int = 6) -> Tree:
+    """A random tree, its nodes in a random order behind the root."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    left, right, leaf, levels = [-1], [-1], [True], [0]
+    for node in range(40):
+        if node < len(leaf) and levels[node] < depth and rng.random() < 0.7:
+            left[node], right[node], leaf[node] = len(leaf), len(leaf) + 1, False
+            left += [-1, -1]
+            right += [-1, -1]
+            leaf += [True, True]
+            levels += [levels[node] + 1] * 2
+    n = len(leaf)
+    order = np.r_[0, 1 + rng.permutation(n - 1)]
+    place = np.argsort(order)
+    lefts, rights = (np.where(np.array(side) < 0, -1, place[side])[order] for side in (left, right))
+    limit = np.round(rng.standard_normal(n), 1)
+    return Tree(lefts, rights, rng.integers(0, H, n), limit, np.array(leaf)[order], rng.standard_normal((n, 2)))
+
+
+def walk(tree: Tree, row: np.ndarray) -> np.ndarray:
+    node = 0
+    while not tree.is_leaf[node]:
+        node = tree.left[node] if row[tree.feature[node]] <= tree.limit[node] else tree.right[node]
+    return tree.values[node]
+
+
+@given(st.lists(trees(), min_size=1, max_size=5), st.integers(0, 2**32))
+def test_trees_in_the_order_of_levels_lead_every_row_to_its_leaf(forest: list[Tree], seed: int) -> None:
+    rows = np.round(np.random.default_rng(seed).standard_normal((30, H)), 1)
+    function = lay_out_trees(forest, [0] * len(forest), intercepts=[1.0, -1.0], divisor=4.0)
+    function.require_valid()
+    expected = np.array([sum(walk(tree, row) for tree in forest) for row in rows]) / 4 + [1, -1]
+    np.testing.assert_allclose(function.evaluate(rows), expected, atol=1e-12)
+
+
+@given(st.lists(trees(), min_size=1, max_size=3), st.integers(0, 2**32))
+def test_trees_with_a_node_changed_are_refused_or_still_end(forest: list[Tree], seed: int) -> None:
+    """Whatever a file says: an evaluation takes at most as many steps as a tree may have levels, and stays in its arrays."""
+    good, rng = lay_out_trees(forest, [0] * len(forest), intercepts=[0.0, 0.0]), np.random.default_rng(seed)
+    feature = good.feature.copy()
+    feature[rng.integers(feature.size, size=2)] = rng.integers(-1, H, size=2)
+    changed = TreeFunction(feature, good.limit, good.values, good.first_output, good.divisor, good.intercepts)
+    try:
+        changed.require_valid()
+    except RefusedError:
+        return
+    assert changed.n_levels <= MOST_LEVELS
+    assert changed.evaluate(rng.standard_normal((5, H))).shape == (5, 2)
+
+
+def test_a_tree_that_is_too_deep_is_refused() -> None:
+    def chain(n_levels: int) -> TreeFunction:
+        feature = np.array([0, *([0, -1] * (n_levels - 1)), -1, -1], dtype=np.int32)
+        values = np.zeros((int((feature < 0).sum()), 1))
+        zeros = np.zeros(1, dtype=np.int32)
+        return TreeFunction(feature, np.zeros(feature.size), values, zeros, np.array(1.0), np.zeros(1))
+
+    assert chain(MOST_LEVELS).n_levels == MOST_LEVELS
+    chain(MOST_LEVELS).require_valid()
+    with raising(RefusedError, "the model", reason="levels"):
+        chain(MOST_LEVELS + 1).require_valid()
+
+
+@given(st.lists(st.floats(-1e30, 1e30), min_size=1), st.floats(1e-3, 1e3))
+def test_limits_split_rows_as_the_library_splits_them(values: list[float], scale: float) -> None:
+    limit = np.array(values)
+    found = unscale_limits(widen_limits(limit), scale)
+    for rows in (found, np.nextafter(found, np.inf), np.nextafter(found, -np.inf), limit * scale):
+        assert np.array_equal(rows <= found, (rows / scale).astype(np.float32) <= limit)
+
+
+def document(**changed: Any) -> bytes:
+    """XGBoost's JSON of two rounds for three classes: in the first round a tree of one split each, then a leaf each."""
+    grown = {"left_children": [1, -1, -1], "right_children": [2, -1, -1], "split_indices": [1, 0, 0]}
+    booster = [
+        {**grown, "split_conditions": [0.5, 0.1 * k, -0.1 * k], "split_type": [0, 0, 0], "categories": []}
+        for k in range(3)
+    ]
+    leaf = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_type": [0], "categories": []}
+    booster += [{**leaf, "split_conditions": [value]} for value in (0.0, 0.15, 0.0)]
+    for tree in booster:
+        tree["tree_param"] = {"size_leaf_vector": "1"}
+    learner = {
+        "learner_model_param": {"num_class": "3", "base_score": "[0.0,0.0,0.1]"},
+        "objective": {"name": "multi:softprob"},
+        "gradient_booster": {"name": "gbtree", "model": {"trees": booster, "tree_info": [0, 1, 2, 0, 1, 2]}},
+    }
+    return json.dumps({"learner": {**learner, **changed}}).encode()
+
+
+def test_a_booster_is_read_from_its_document() -> None:
+    found, outputs, base = read_xgboost(document(), 1.0)
+    function = lay_out_trees(found, outputs, intercepts=base)
+    model = Model(ModelSpec(H, 3), function, "softmax", np.arange(3, dtype=np.int32))
+    below = np.nextafter(np.float32(0.5), np.float32(0))
+    # below 0.5 the classes have 0.0, 0.1 + 0.15 and 0.2 + 0.1; from 0.5 on 0.0, -0.1 + 0.15 and -0.2 + 0.1
+    assert model.predict(np.array([[9, below, 9], [9, 0.5, 9]])).tolist() == [2, 1]
+
+
+def test_a_booster_for_something_else_is_refused() -> None:
+    with raising(InputError, "the booster", got="rank:pairwise"):
+        read_xgboost(document(objective={"name": "rank:pairwise"}), 1.0)
+    with raising(InputError, "the booster", got="dart"):
+        read_xgboost(document(gradient_booster={"name": "dart"}), 1.0)
+
+
+# models of sums
+
+KINDS = {
+    "number": lambda name, missing: Column(name, "number", 0, 10, missing=missing),
+    "two": lambda name, missing: Column(name, "category", categories=("a", "b"), missing=missing),
+    "four": lambda name, missing: Column(name, "category", categories=("a", "b", "c", "d"), missing=missing),
+}
+
+
+def draw_encoded(schema: Schema, n: int, rng: np.random.Generator) -> np.ndarray:
+    parts = []
+    for column in schema.columns:
+        flag = rng.integers(2, size=(n, 1)) if column.missing == "indicate" else np.zeros((n, 0))
+        if column.kind == "category":
+            part = np.eye(len(column.categories))[rng.integers(len(column.categories), size=n)]
+            part = part * (1 - flag) if flag.size else part
+        else:
+            part = rng.uniform(-1, 1, size=(n, 1))
+        parts += [part, flag]
+    return np.hstack(parts)
+
+
+@st.composite
+def feature_maps(draw: Any) -> Any:
+    """A public feature map: of a table, of pictures or of random frequencies; and rows for it."""
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    other = draw(st.sampled_from([None, PictureFeatures(8, 8, n_channels=3, n_components=24), FourierFeatures(5, 12)]))
+    if other is not None:
+        rows = rng.uniform(-1, 1, size=(40, other.n_inputs))
+        rows[0] = 0.25  # a picture without contrast
+        return other, rows
+    drawn = draw(
+        st.lists(st.tuples(st.sampled_from(list(KINDS)), st.booleans(), st.booleans()), min_size=1, max_size=5)
+    )
+    columns = [KINDS[kind](f"c{k}", "indicate" if missing else "refuse") for k, (kind, missing, _) in enumerate(drawn)]
+    logs = frozenset(one.name for one, (_, _, log) in zip(columns, drawn, strict=True) if log and one.kind == "number")
+    features = TableFeatures(Schema(tuple(columns)), logs, draw(st.sampled_from([0, 3, 5])))
+    return features, draw_encoded(features.schema, 40, rng)
+
+
+def sum_model(features: Any, n_classes: int, seed: int, bounds: tuple[float, float]) -> tuple[SumModel, Model]:
+    rng, width = np.random.default_rng(seed), n_classes if n_classes > 2 else 1
+    logistic = n_classes > 0 and seed % 2 == 0
+    weights = rng.normal(size=(features.n_features - 1, width))
+    fitted = SumModel(weights, rng.normal(size=width), n_classes, is_logistic=logistic)
+    spec = ModelSpec(features.n_inputs, n_classes, features, None if n_classes else bounds)
+    return fitted, fitted.to_model(spec)
+
+
+@settings(max_examples=12, deadline=None)
+@given(feature_maps(), st.sampled_from([0, 2, 3]), st.integers(0, 99))
+def test_a_model_of_sums_predicts_what_the_fitted_one_does(drawn: Any, n_classes: int, seed: int) -> None:
+    features, rows = drawn
+    fitted, model = sum_model(features, n_classes, seed, (2.0, 6.0))
+    predicted, shares = model.predict_with_probabilities(rows)
+    phi = features.apply(rows)
+    expected = fitted.probabilities(phi)
+    assert (shares is None) == (expected is None)
+    if shares is not None and expected is not None:
+        np.testing.assert_allclose(shares, expected, atol=1e-12)
+    if n_classes:
+        assert np.array_equal(predicted, fitted.predict(phi))
+    else:
+        np.testing.assert_allclose(predicted, 4 + 2 * fitted.predict(phi), atol=1e-12)
+
+
+def test_functions_are_what_they_say() -> None:
+    rows, W, b = np.array([[1.0, 2.0]]), np.array([[1.0], [3.0]]), np.array([0.5])
+    assert LinearFunction(W, b).evaluate(rows) == 7.5
+    expected = np.cos(1 * 0.1 + 2 * 0.2 + 0.3) * 2 + 0.5
+    frequencies, offsets = np.array([[0.1], [0.2]]), np.array([0.3])
+    assert FourierFunction(frequencies, offsets, np.array([[2.0]]), b).evaluate(rows) == pytest.approx(expected)
