@@ -344,10 +344,3 @@ def test_limits_that_large_tables_reach_change_what_is_on_record_only(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_record(RECORD, case, PATCHED[case](monkeypatch), rel=LOOSE.get(case, 1e-3))
-
-
-def test_a_page_states_the_limits_that_hold() -> None:
-    words = " ".join((Path(__file__).parents[2] / "docs" / "limitations.md").read_text(encoding="utf-8").split())
-    assert f"`joint-moments` uses at most {joint_moments._MAX_OTHERS} other participants" in words
-    limits = independent_components._MOST_COMPONENTS, lattice._MOST_COLUMNS
-    assert "`independent-components` stops at {} components, `lattice` at {} columns".format(*limits) in words

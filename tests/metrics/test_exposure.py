@@ -1,13 +1,10 @@
 """The most exposed value, column and row: found where they are, and not by chance."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from mooring.metrics import (
     Carriers,
-    exposure,
     find_exposed_column,
     find_exposed_rows,
     find_exposed_value,
@@ -229,9 +226,3 @@ def test_the_column_named_is_the_one_of_which_most_is_read_beyond_the_guess() ->
     with_group = np.column_stack([truth, np.zeros(100), np.ones(100)])  # one category of two, in every row
     found = find_read_columns(with_group, [("a", with_group)], guessed=[], names=["0", "1", "k=a", "k=b"].__getitem__)
     assert found["column_accuracy"][1].chance == pytest.approx((0.9 + 0.5 + 1) / 3)
-
-
-def test_a_page_states_the_limits_of_chance_that_hold() -> None:
-    words = " ".join((Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8").split())
-    assert f"probability of less than {exposure._SIGNIFICANCE} over all values" in words
-    assert f"in {exposure._N_SHUFFLES} shuffles, which chance does in one case of {exposure._N_SHUFFLES + 1}" in words

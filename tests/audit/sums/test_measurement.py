@@ -161,7 +161,6 @@ def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others(mon
     figures = [outcome.figures for outcome in found.outcomes if outcome.figures]
     assert [one["membership_auc"].n for one in figures] == [40, 40]
     assert figures[0]["membership_at_0.1_percent"].chance == 1 / 21
-    assert found.outcomes[-1].reason == "A register of all these rows would take too long to solve for."
 
 
 def test_of_many_participants_twelve_train_alone_each_once() -> None:
@@ -238,7 +237,6 @@ def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) 
     rich = study(60, 30, n_participants=3)
     found = planned(rich, limit="epsilon at most 0.05", attacks=["procrustes"], sums=spec(epsilons=(), n_runs=200))
     assert (found.sums, found.method, found.method_lines(), found.answer) == (None, None, None, None)
-    assert found.verdict.startswith("Nothing is recommended.")
     refused(lambda: planned(rich, limit="epsilon at most 0"), "limit", "above zero", "epsilon at most 0")
 
 
