@@ -1,13 +1,13 @@
-"""From one secret of the operating system's entropy to every random number a participant needs.
+"""Derivation of all random numbers of a participant from one secret.
 
-HKDF-SHA256 turns the secret and everything that the numbers are for (purpose, study, anchor, scale, shape, digest of the
-matrix they are added to, format) into a key, and ChaCha20 turns the key into a stream. The same circumstances give the same
-numbers, after a crash or from a restored backup; any other circumstance gives unrelated ones.
+HKDF-SHA256 derives a key from the secret and the context of the numbers (purpose, study, anchor, scale, shape, digest of the
+matrix they are added to, format), and ChaCha20 turns the key into a stream. The same context gives the same numbers, also
+after a crash or from a restored backup. A different context gives unrelated numbers.
 
-A normal number is the inverse distribution function of one word of the stream: 63 bits of magnitude and a sign, no word used
-twice, up to 9.2 standard deviations. Version 1 made pairs of numbers from a radius of 53 bits and an angle of 24 (Box and
-Muller): who guesses two rows can tell from the angle's few values whether the guess is right, whatever the noise scale. It
-remains to derive the maps of studies of format 1, in which nothing new is shared.
+A normal number is the inverse distribution function of one 64-bit word of the stream: 63 bits of magnitude and a sign, up to
+9.2 standard deviations. No word is used twice. Version 1 used Box–Muller pairs with a radius of 53 bits and an angle of 24
+bits. The few values of the angle let an analyst verify a guess of two rows, whatever the noise scale. Version 1 remains only
+to derive the maps of studies of format 1, in which nothing new is shared.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from mooring.geometry.rigid import RigidMap
 from mooring.protocol.crypto.keys import Secret
 from mooring.typing import Matrix
 
-_CHUNK, _AT_ONCE = 2**16, 2**14  # numbers of a chunk, and as many as the processor's cache holds
+_CHUNK, _AT_ONCE = 2**16, 2**14  # numbers per chunk, and numbers that fit into the processor's cache
 
 
-def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any], *, version: int = 2) -> Secret:
-    """A key for one purpose in these circumstances."""
+def derive(secret: Secret, purpose: str, context: Mapping[str, Any], *, version: int = 2) -> Secret:
+    """Return the key for one purpose in a context of plain values that JSON can hold."""
     info = json.dumps(
-        {"mooring": version, "purpose": purpose, **circumstances},
+        {"mooring": version, "purpose": purpose, **context},
         sort_keys=True,
         separators=(",", ":"),
         allow_nan=False,
@@ -46,7 +46,7 @@ def derive(secret: Secret, purpose: str, circumstances: Mapping[str, Any], *, ve
 
 @dataclass(frozen=True)
 class Stream:
-    """Random numbers that follow from a key, any stretch of which can be had at once.
+    """A stream of random numbers derived from a key, with random access to any part.
 
     Examples
     --------
@@ -59,21 +59,23 @@ class Stream:
     version: int = 2
 
     def words(self, chunk: int, count: int, *, start: int = 0) -> npt.NDArray[np.uint64]:
-        """The words of 64 bits `start` to `start + count` of a chunk; chunks are independent."""
-        nonce = (start // 8).to_bytes(4, "little") + chunk.to_bytes(12, "little")  # the first four bytes count blocks
+        """Return the 64-bit words `start` (a multiple of 8) to `start + count` of a chunk. Chunks are independent."""
+        nonce = (start // 8).to_bytes(4, "little") + chunk.to_bytes(
+            12, "little"
+        )  # the first four bytes count blocks of eight words
         stream = Cipher(ChaCha20(self.key.reveal(), nonce), mode=None).encryptor().update(bytes(8 * count))
         return np.frombuffer(stream, dtype="<u8")
 
     def normals(self, start: int, count: int) -> Matrix:
-        """Standard normal numbers `start` to `start + count` of the stream."""
-        found, step = np.empty(count), _CHUNK if self.version == 1 else _AT_ONCE
+        """Return the standard normal numbers `start` to `start + count` of the stream."""
+        numbers, step = np.empty(count), _CHUNK if self.version == 1 else _AT_ONCE
         for first in range(start - start % step, start + count, step):
             begin, end, before = max(start, first), min(start + count, first + step), first - first % _CHUNK
-            found[begin - start : end - start] = self._part(before // _CHUNK, begin - before, end - before)
-        return found
+            numbers[begin - start : end - start] = self._part(before // _CHUNK, begin - before, end - before)
+        return numbers
 
     def permutation(self, count: int) -> npt.NDArray[np.int64]:
-        """A uniformly random order of 0 … count − 1."""
+        """Return a uniformly random permutation of 0 … count − 1."""
         words, step = np.empty(count, dtype=np.uint64), 2**20
         for chunk in range(-(-count // step)):
             part = words[chunk * step : (chunk + 1) * step]
@@ -81,16 +83,16 @@ class Stream:
         return np.argsort(words)
 
     def _part(self, chunk: int, begin: int, end: int) -> Matrix:
-        if self.version == 1:  # numbers of a pair stand half a chunk apart
+        if self.version == 1:  # the numbers of a pair are half a chunk apart
             return _paired_normals(self.words(chunk, _CHUNK))[begin:end]
         skipped = begin % 8
         return _normals(self.words(chunk, end - begin + skipped, start=begin - skipped))[skipped:]
 
 
 def _normals(words: npt.NDArray[np.uint64]) -> Matrix:
-    """One standard normal number a word, by inversion."""
+    """Return one standard normal number per word, by inversion."""
     tail = (words >> np.uint64(1)).astype(np.float64)
-    tail += 0.5  # in (0, 1/2] after the next line: the inverse is finite, and finest where it is steep
+    tail += 0.5  # in (0, 1/2] after the next line, so that the inverse is finite, and finest in the tail
     tail *= 2.0**-64
     ndtri(tail, out=tail)  # zero or less
     signs = (words << np.uint64(63)) ^ tail.view(np.uint64)
@@ -98,7 +100,7 @@ def _normals(words: npt.NDArray[np.uint64]) -> Matrix:
 
 
 def _paired_normals(words: npt.NDArray[np.uint64]) -> Matrix:
-    """Version 1: Box and Muller's pairs, half a chunk apart."""
+    """Return the Box–Muller pairs of version 1, half a chunk apart."""
     half = words.size // 2
     radius = np.sqrt(-2.0 * np.log(((words[:half] >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53))
     angle = (words[half:] >> np.uint64(40)).astype(np.float32) * np.float32(2 * np.pi * 2.0**-24)
@@ -106,7 +108,7 @@ def _paired_normals(words: npt.NDArray[np.uint64]) -> Matrix:
 
 
 class SecretMap:
-    """A participant's own rigid map: it can be applied to rows, and that is all.
+    """A participant's secret rigid map. It can be applied to rows, but not read, printed or pickled.
 
     Examples
     --------
@@ -121,17 +123,17 @@ class SecretMap:
 
     @classmethod
     def derive(cls, key: Secret, *, n_components: int, version: int = 2) -> SecretMap:
-        """Draw O from the Haar measure and Ψ from the standard normal, both from the key."""
+        """Return the map of a key: O from the Haar measure and Ψ from the standard normal distribution."""
         numbers = Stream(key, version).normals(0, n_components * (n_components + 1))
         gaussian = numbers[: n_components**2].reshape(n_components, n_components)
         return cls(RigidMap(orthogonal_from_gaussian(gaussian), numbers[n_components**2 :]))
 
     def apply(self, rows: Matrix) -> Matrix:
-        """S O + 1 Ψᵀ."""
+        """Return S O + 1 Ψᵀ."""
         return np.asarray(self.__map.apply(rows))
 
     def __repr__(self) -> str:
         return "SecretMap(redacted)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret map is not pickled")
+        raise TypeError("A secret map cannot be pickled.")

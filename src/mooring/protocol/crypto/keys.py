@@ -1,4 +1,4 @@
-"""Keys and secrets: Ed25519 to sign, age to seal, and bytes that do not print, pickle or travel."""
+"""Signing keys (Ed25519), sealing keys (age), and secrets that cannot be printed, pickled or uploaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET_BYTES = 32
 
 
 class Secret:
-    """Bytes that must not leave: redacted in print, compared in constant time, neither pickled nor copied into files.
+    """Secret bytes: redacted when printed, compared in constant time, and not picklable.
 
     Examples
     --------
@@ -36,11 +36,11 @@ class Secret:
 
     @classmethod
     def draw(cls) -> Secret:
-        """256 bits of the operating system's entropy."""
+        """Return 256 bits of the operating system's entropy."""
         return cls(secrets.token_bytes(SECRET_BYTES))
 
     def reveal(self) -> bytes:
-        """The bytes themselves, for a primitive that needs them."""
+        """Return the bytes, for a cryptographic primitive that needs them."""
         return self.__value
 
     def __repr__(self) -> str:
@@ -53,10 +53,10 @@ class Secret:
         return isinstance(other, Secret) and hmac.compare_digest(self.__value, other.reveal())
 
     def __hash__(self) -> NoReturn:
-        raise TypeError("a secret is no key of a dictionary")
+        raise TypeError("A secret cannot be hashed.")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled")
+        raise TypeError("A secret cannot be pickled.")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SigningKey:
 
     @classmethod
     def generate(cls) -> SigningKey:
-        """A new key from the operating system's entropy."""
+        """Return a new key from the operating system's entropy."""
         return cls(Secret.draw())
 
     @property
@@ -83,7 +83,7 @@ class SigningKey:
         return self._key().public_key().public_bytes_raw().hex()
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes; the same for the same message."""
+        """Return the signature, 64 bytes; it is always the same for the same message."""
         return self._key().sign(message)
 
     def _key(self) -> Ed25519PrivateKey:
@@ -91,7 +91,7 @@ class SigningKey:
 
 
 def is_of_small_order(public: str) -> bool:
-    """Whether a public key is one of the few under which one signature fits every eighth message or all."""
+    """Return whether a public key has small order, so that one signature would fit many messages."""
     y = int.from_bytes(bytes.fromhex(public), "little") % 2**255  # without the sign
     return y % _FIELD in _SMALL_ORDER
 
@@ -102,7 +102,7 @@ _SMALL_ORDER = frozenset({0, 1, _FIELD - 1, _Y8, _FIELD - _Y8})
 
 
 def verify(public: str, signature: bytes, message: bytes) -> bool:
-    """Whether the holder of a public key signed a message."""
+    """Return whether the holder of a public key (in hexadecimal) signed a message."""
     try:
         if is_of_small_order(public):
             return False
@@ -114,10 +114,10 @@ def verify(public: str, signature: bytes, message: bytes) -> bool:
 
 @dataclass(frozen=True)
 class SealingKey:
-    """An age key pair: what is sealed to its public half, only its holder can open.
+    """An age key pair: only the holder of the private key can open what is sealed to the public key.
 
-    It is a signing key in its other form (X25519): anybody can tell the public half from the public signing key, so a
-    signature proves that its maker holds both. One key may serve both uses: Thormarker, IACR ePrint 2021/509.
+    It is the X25519 form of a signing key. The public sealing key follows from the public signing key, so a signature proves
+    that the signer holds both. Using one key for both purposes is secure: Thormarker, IACR ePrint 2021/509.
 
     Examples
     --------
@@ -130,22 +130,24 @@ class SealingKey:
 
     @classmethod
     def of(cls, signing: SigningKey) -> SealingKey:
-        """The sealing key of whoever holds a signing key."""
-        scalar = hashlib.sha512(signing.seed.reveal()).digest()[:32]  # RFC 8032, 5.1.5; X25519 prunes it the same way
+        """Return the sealing key that belongs to a signing key."""
+        scalar = hashlib.sha512(signing.seed.reveal()).digest()[
+            :32
+        ]  # RFC 8032, 5.1.5; X25519 clamps it in the same way
         return cls(Secret(_to_bech32("age-secret-key-", scalar).upper().encode()))
 
     @classmethod
     def generate(cls) -> SealingKey:
-        """A key of its own, from the operating system's entropy: for what must be possible to destroy."""
+        """Return a key independent of any signing key, for secrets that must be destroyable."""
         return cls(Secret(str(pyrage.x25519.Identity.generate()).encode()))
 
     @property
     def public(self) -> str:
-        """The recipient that others seal to."""
+        """The public key, an age recipient."""
         return str(self._identity().to_public())
 
     def open(self, sealed: bytes) -> bytes:
-        """Open what was sealed to this key."""
+        """Return the content of data sealed to this key, or raise a `RefusedError`."""
         try:
             return bytes(pyrage.decrypt(sealed, [self._identity()]))
         except (pyrage.DecryptError, ValueError):
@@ -159,20 +161,20 @@ class SealingKey:
         return pyrage.x25519.Identity.from_str(self.identity.reveal().decode())
 
 
-@lru_cache(maxsize=8192)  # as many as a study's file can hold
+@lru_cache(maxsize=8192)  # as many members as a study's file can hold
 def sealing_key_of(public: str) -> str:
-    """The recipient to seal to, from the public signing key in hexadecimal: u = (1 + y) / (1 - y), RFC 7748, 4.1."""
+    """Return the age recipient of a public signing key in hexadecimal: u = (1 + y) / (1 - y), RFC 7748, 4.1."""
     y = int.from_bytes(bytes.fromhex(public), "little") % 2**255 % _FIELD
     u = (1 + y) * (pow(1 - y, -1, _FIELD) if y != 1 else 0) % _FIELD
     return _to_bech32("age", u.to_bytes(32, "little"))
 
 
 _GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
-_REMAINDERS = tuple(reduce(xor, (one for k, one in enumerate(_GENERATORS) if top >> k & 1), 0) for top in range(32))
+_REMAINDERS = tuple(reduce(xor, (g for k, g in enumerate(_GENERATORS) if top >> k & 1), 0) for top in range(32))
 
 
 def _to_bech32(prefix: str, data: bytes) -> str:
-    """Text with a checksum, as age writes keys: BIP 173, without its limit of length."""
+    """Return data in Bech32, as age writes keys (BIP 173 without its length limit)."""
     bits = int.from_bytes(data) << (-8 * len(data) % 5)
     n = -(-8 * len(data) // 5)
     values = [bits >> 5 * (n - 1 - k) & 31 for k in range(n)]
@@ -185,7 +187,7 @@ def _to_bech32(prefix: str, data: bytes) -> str:
 
 
 def is_sealing_key(text: str) -> bool:
-    """Whether anything can be sealed to this recipient."""
+    """Return whether the text is a valid age recipient."""
     try:
         pyrage.x25519.Recipient.from_str(text)
     except (pyrage.RecipientError, ValueError):
@@ -194,20 +196,22 @@ def is_sealing_key(text: str) -> bool:
 
 
 def seal(data: bytes, recipients: Sequence[str]) -> bytes:
-    """Seal to every recipient: each can open it, and nobody else."""
-    return bytes(pyrage.encrypt(data, [pyrage.x25519.Recipient.from_str(one) for one in recipients]))
+    """Return data encrypted so that each recipient, and nobody else, can open it."""
+    return bytes(pyrage.encrypt(data, [pyrage.x25519.Recipient.from_str(recipient) for recipient in recipients]))
 
 
 def lock_with_passphrase(data: bytes, passphrase: str) -> bytes:
-    """Encrypt with a passphrase (age's scrypt recipient)."""
+    """Return data encrypted with a passphrase (age's scrypt recipient)."""
     return bytes(pyrage.passphrase.encrypt(data, passphrase))
 
 
 def unlock_with_passphrase(data: bytes, passphrase: str) -> bytes:
-    """Decrypt what `lock_with_passphrase` gave."""
+    """Return the data encrypted by `lock_with_passphrase`, or raise a `RefusedError`."""
     try:
         return bytes(pyrage.passphrase.decrypt(data, passphrase))
     except (pyrage.DecryptError, ValueError):
         raise RefusedError(
-            "the vault", reason="the passphrase does not open it", cure="Try again; it cannot be recovered."
+            "the vault",
+            reason="the passphrase does not open it",
+            cure="Try again. A lost passphrase cannot be recovered.",
         ) from None

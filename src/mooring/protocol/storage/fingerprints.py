@@ -1,8 +1,8 @@
-"""Fingerprints of rows, by which the ledger knows them again: in another order, another file, another study.
+"""Keyed fingerprints, by which the ledger recognises rows in a different order, file or study.
 
-A fingerprint is a keyed sum over columns of the mixed bits of the row's values, encrypted; the keys never leave the vault,
-and each column's part follows from the column's name. So it depends on what a row says and on which columns say it, not on
-where it stands or how the file is written. Without the keys, fingerprints say nothing about the rows but which are equal.
+A fingerprint is a keyed sum over columns of the mixed bits of the row's values, encrypted. The keys never leave the vault,
+and each column's key follows from the column's name. A fingerprint therefore depends on the values and names of the columns,
+but not on the position of the row or the format of the file. Without the keys, fingerprints only reveal which are equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS_AT_ONCE = 2**16
 
 
 class Fingerprinter:
-    """Collects fingerprints of rows, and a tag for each column that varies, block by block."""
+    """Collects fingerprints of rows, and a tag for each column that varies, one block at a time."""
 
     def __init__(self, key: Secret, names: Sequence[str]) -> None:
         self.n_rows = 0
@@ -42,13 +42,15 @@ class Fingerprinter:
         self._varies = np.zeros(len(names), dtype=np.bool_)
 
     def add(self, values: npt.NDArray[np.float64]) -> Words:
-        """Take the values of further rows, and return the rows' fingerprints."""
+        """Add the values of further rows and return the rows' fingerprints."""
         prints = np.empty(values.shape[0], dtype=np.uint64)
-        step = max(1, _WORDS_AT_ONCE // max(1, values.shape[1]))  # a block that the processor's cache holds
+        step = max(1, _WORDS_AT_ONCE // max(1, values.shape[1]))  # a block that fits into the processor's cache
         for start in range(0, values.shape[0], step):
-            mixed = (values[start : start + step] + 0.0).view(np.uint64)  # −0 becomes 0, the only number with two forms
+            mixed = (values[start : start + step] + 0.0).view(
+                np.uint64
+            )  # −0 becomes 0, the only number with two representations
             mixed ^= mixed >> np.uint64(32)
-            mixed ^= mixed >> np.uint64(16)  # numbers of few digits now differ in their lowest bits as well
+            mixed ^= mixed >> np.uint64(16)  # numbers with few digits now differ in their lowest bits too
             if self._first is None:
                 self._first = mixed[0].copy()
             if not self._varies.all():
@@ -60,12 +62,12 @@ class Fingerprinter:
         return self._parts[-1]
 
     def take(self) -> Words:
-        """All fingerprints in the order the rows came in; they are handed over, not kept."""
+        """Return all fingerprints in the order of the rows, and release them."""
         parts, self._parts = self._parts, []
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
     def column_tags(self) -> tuple[str, ...]:
-        """One tag a column that varies: equal tags mean the same values, whatever they are called or were shared with."""
+        """Return one tag per column that varies. Equal tags mean equal values, whatever the column is called."""
         return tuple(
             self._mac(f"\ncolumn\n{self.n_rows}\n{int(total)}").hex()[:32]
             for total, varies in zip(self._sums, self._varies, strict=True)
@@ -73,7 +75,7 @@ class Fingerprinter:
         )
 
     def _encrypt(self, prints: Words) -> Words:
-        """Each print through a block cipher: the sums are linear in the multipliers, and many would give them away."""
+        """Return the fingerprints encrypted, because many plain sums would reveal the multipliers by linear algebra."""
         blocks = np.zeros((prints.size, 2), dtype="<u8")
         blocks[:, 0] = prints
         hidden = np.frombuffer(self._cipher.update(blocks.tobytes()), dtype="<u8")
@@ -89,7 +91,10 @@ def hash_rows(
     labels: npt.NDArray[Any] | None = None,
     order: npt.NDArray[np.unsignedinteger] | None = None,
 ) -> str:
-    """A keyed digest of rows that does not depend on their order."""
+    """Return a keyed digest of rows that does not depend on their order.
+
+    `labels` are in the order of the file, and `order` sorts the file's fingerprints.
+    """
     whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
     whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
     if labels is not None and order is not None:
@@ -99,35 +104,36 @@ def hash_rows(
 
 
 def hash_names(names: Iterable[str]) -> str:
-    """A digest of the columns that fingerprints are made of: only those of the same columns can be compared."""
+    """Return a digest of the column names. Only fingerprints of the same columns can be compared."""
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
 def find_known_rows(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:
-    """Which rows of one upload were in an earlier one (both sorted); of equal rows only the first is marked."""
-    found, step = np.zeros(sorted_prints.size, dtype=np.bool_), 2**20
+    """Return which rows of an upload were in an earlier one (both sorted); only the first of equal rows is marked."""
+    known, step = np.zeros(sorted_prints.size, dtype=np.bool_), 2**20
     for start in range(0, sorted_prints.size, step):
         block = sorted_prints[start : start + step]
         places = np.searchsorted(earlier, block)
         inside = places < earlier.size
-        found[start : start + step][inside] = earlier[places[inside]] == block[inside]
-    found[1:] &= sorted_prints[1:] != sorted_prints[:-1]
-    return found
+        known[start : start + step][inside] = earlier[places[inside]] == block[inside]
+    known[1:] &= sorted_prints[1:] != sorted_prints[:-1]
+    return known
 
 
 @dataclass(frozen=True, eq=False)
 class RowSummary:
-    """What the ledger is told of the rows to be shared."""
+    """The keyed summary of rows that the ledger stores."""
 
     digest: str
-    """Keyed, whatever the order of the rows."""
+    """Keyed digest that does not depend on the order of the rows."""
     prints: Words
     """Keyed fingerprints of the rows, sorted."""
     column_tags: tuple[str, ...]
+    """One keyed tag per column that varies."""
 
 
 class RowCollector:
-    """Collects fingerprints, labels and counts of classes and persons, block by block: what `share` asks of rows."""
+    """Collects fingerprints, labels and counts of classes and persons, one block at a time, for `share`."""
 
     def __init__(self, key: Secret, schema: Schema) -> None:
         self._key, self._label, names = key, schema.label, [column.name for column in schema.columns]
@@ -136,7 +142,7 @@ class RowCollector:
         self.counts, self.persons = np.zeros(len(schema.label.classes), dtype=np.int64), PersonCounts()
 
     def add(self, block: EncodedRows) -> None:
-        """Take further rows."""
+        """Add further rows."""
         self._prints.add(block.values[:, : self._n_columns])
         self.persons.add(block.persons)
         if block.labels is None:
@@ -148,11 +154,11 @@ class RowCollector:
 
     @property
     def by_class(self) -> dict[str, int] | None:
-        """Rows a class so far; None without classes."""
+        """The number of rows per class so far; None without classes."""
         return dict(zip(self._label.classes, self.counts.tolist(), strict=True)) if self.counts.size else None
 
     def finish(self) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger], npt.NDArray[Any] | None]:
-        """What the ledger is told of all rows, the order of their fingerprints, and labels in the order they came."""
+        """Return the summary for the ledger, the order of the fingerprints, and labels in the order of the rows."""
         labels = np.concatenate(self._labels) if self._labels else None
         self._labels.clear()
         summary, order = summarise_rows(self._key, self._prints.take(), self._prints.column_tags(), labels)
@@ -162,10 +168,10 @@ class RowCollector:
 def summarise_rows(
     key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[Any] | None = None
 ) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger]]:
-    """What the ledger is told of rows, and the order of their fingerprints, which are sorted in place.
+    """Return the summary for the ledger and the order of the fingerprints, which are sorted in place.
 
-    Labels carry no noise, and another study may ask for another one: they have no part in the fingerprints, by which rows
-    are known again, and are in the digest. Of rows with one fingerprint, the label says which comes first.
+    Labels are part of the digest but not of the fingerprints: they carry no noise, and rows must be recognised in a study
+    with a different label. Rows with equal fingerprints are ordered by label.
     """
     order = shrink_indices(np.argsort(prints), prints.size)
     prints.sort()
@@ -174,12 +180,12 @@ def summarise_rows(
         twins[1:] = prints[1:] == prints[:-1]
         twins[:-1] |= twins[1:]
         if twins.any():
-            own = order[twins]
-            order[twins] = own[np.lexsort((labels[own], prints[twins]))]
+            positions = order[twins]
+            order[twins] = positions[np.lexsort((labels[positions], prints[twins]))]
         del twins
     return RowSummary(hash_rows(key, prints, labels, order), prints, tuple(column_tags)), order
 
 
 def shrink_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
-    """Indices in half the memory, where there are fewer than four thousand million rows."""
+    """Return indices in half the memory if there are fewer than 2³² rows."""
     return indices.astype(np.uint32 if n_rows < 2**32 else np.uint64)

@@ -1,10 +1,12 @@
-"""The ledger: which rows this vault has uploaded, in which study, so that no row goes out twice with fresh noise.
+"""The ledger: a record of which rows this vault has uploaded in which study.
 
 The same rows under fresh noise, even under a fresh map, let an analyst average the noise away: 64 uploads leave an eighth of
-it. So every upload is written down, by keyed fingerprints of its rows, before its bundle is; and a study gets one upload.
+it. Every upload is therefore recorded, by keyed fingerprints of its rows, before its bundle is written, and each study gets
+one upload.
 
-Secure sums spend ε instead: rows may go into several such studies, and what they spent adds up. Rows that went out mapped do
-not go into sums, whose guarantee would mean nothing beside them. A combiner's one answer to a study is written down as well.
+Secure sums spend ε instead: rows may take part in several such studies, and their ε adds up. Rows that were uploaded by
+rotation cannot take part in secure sums, because the guarantee would be void. The ledger also records the one closing list
+that a combiner answers in a study.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from mooring.serialization import count_noun
 
 _MOST_SHARED = 0.01
 _SOME = "of these rows has", "of these rows have"
-_FRESH_NOISE = "with fresh noise on the same rows the noise can be averaged away"
-_BESIDE_SUMS = "as sums, and a guarantee of sums means nothing beside mapped rows"
+_FRESH_NOISE = "uploading the same rows with fresh noise lets the noise be averaged away"
+_BESIDE_SUMS = "in secure sums, and uploading them by rotation would void the guarantee of those sums"
 _SCHEMA = (
     """
 CREATE TABLE IF NOT EXISTS uploads (
     study TEXT PRIMARY KEY,          -- digest of the study
     name TEXT NOT NULL,              -- and its name
-    rows_digest TEXT NOT NULL,       -- keyed, whatever the order of the rows
+    rows_digest TEXT NOT NULL,       -- keyed, independent of the order of the rows
     n_rows INTEGER NOT NULL,
-    column_tags TEXT NOT NULL,       -- keyed, one a column
+    column_tags TEXT NOT NULL,       -- keyed, one per column
     bundle TEXT                      -- SHA-256 of the bundle once there is one
 )
 """,
@@ -47,7 +49,7 @@ CREATE TABLE IF NOT EXISTS spent (
     epsilon REAL,                    -- NULL: no noise
     persons INTEGER NOT NULL,        -- whether its unit is a person
     columns TEXT NOT NULL,           -- digest of the names of its columns
-    combining_key TEXT NOT NULL      -- which serves no other study
+    combining_key TEXT NOT NULL      -- used in no other study
 )
 """,
     """
@@ -59,8 +61,8 @@ CREATE TABLE IF NOT EXISTS combined (
     """
 CREATE TABLE IF NOT EXISTS overridden (
     study TEXT PRIMARY KEY,
-    override TEXT NOT NULL,          -- who shares, and why,
-    exceeded TEXT NOT NULL           -- although these limits, one a line, are not shown to be kept
+    override TEXT NOT NULL,          -- who shared and why,
+    exceeded TEXT NOT NULL           -- although these limits, one per line, were not shown to be kept
 )
 """,
 )
@@ -68,7 +70,7 @@ CREATE TABLE IF NOT EXISTS overridden (
 
 @dataclass(frozen=True)
 class Entry:
-    """One upload, or the intent to make it."""
+    """One upload, or the intent to upload."""
 
     study: str
     name: str
@@ -77,8 +79,9 @@ class Entry:
     column_tags: tuple[str, ...]
     bundle: str | None
     override: str = ""
+    """Who shared, and why, although some limits of the study were not shown to be kept."""
     exceeded: tuple[str, ...] = ()
-    """Who shared, and why, although these limits of the study were not shown to be kept."""
+    """The limits that were not shown to be kept."""
 
 
 _SELECT = "SELECT uploads.*, override, exceeded FROM uploads LEFT JOIN overridden USING (study)"
@@ -86,35 +89,35 @@ _SELECT = "SELECT uploads.*, override, exceeded FROM uploads LEFT JOIN overridde
 
 @dataclass(frozen=True)
 class Spending:
-    """What an upload of secure sums spends."""
+    """The privacy budget that an upload of secure sums spends."""
 
     epsilon: float | None
-    """None without noise."""
+    """ε of the study; None without noise."""
     persons: bool
-    """Whether the unit is a person, of whom other rows may have been in other studies."""
+    """Whether the unit is a person, who may have had other rows in other studies."""
     columns: str
-    """A digest of the names of its columns: rows of other columns cannot be compared with these."""
+    """Digest of the column names. Rows with different columns cannot be compared."""
     combining_key: str
     """The participant's public combining key in this study."""
     most_epsilon: float
-    """The limit on what the same rows spend."""
+    """Limit on the ε that the same rows spend in all studies."""
 
 
 class Ledger:
-    """The ledger of one vault: SQLite with full synchronisation, and a file of fingerprints an upload."""
+    """The ledger of one vault: an SQLite database with full synchronisation, and one file of fingerprints per upload."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "ledger.sqlite"
         self._prints = folder
 
     def entry(self, study_digest: str) -> Entry | None:
-        """What is written down for a study."""
+        """Return the entry of a study, or None."""
         with self._connect() as connection:
             row = connection.execute(f"{_SELECT} WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else _entry(row)
 
     def entries(self) -> tuple[Entry, ...]:
-        """Everything that is written down."""
+        """Return all entries."""
         with self._connect() as connection:
             return tuple(_entry(row) for row in connection.execute(f"{_SELECT} ORDER BY name, study"))
 
@@ -128,21 +131,22 @@ class Ledger:
         spending: Spending | None = None,
         decided: tuple[str, Sequence[str]] = ("", ()),
     ) -> Entry:
-        """Write down that these rows are about to be uploaded in this study, or refuse.
+        """Record that these rows are about to be uploaded in this study, or raise a `RefusedError`.
 
-        The same rows in the same study are no second upload: the entry that is there is returned. An intent whose bundle was
-        never finished gives way to another, and is checked anew: other studies may have had the rows since.
+        The same rows in the same study are not a second upload: the existing entry is returned. An intent whose bundle was
+        never finished is replaced and checked again, because other studies may have used the rows since. `decided` holds
+        `Entry.override` and `Entry.exceeded`, so that no crash can separate them from the upload.
         """
-        found = self.entry(study_digest)
-        if found is not None and found.rows_digest == rows.digest and found.bundle is not None:
-            return found
-        if found is not None and found.bundle is not None:
+        entry = self.entry(study_digest)
+        if entry is not None and entry.rows_digest == rows.digest and entry.bundle is not None:
+            return entry
+        if entry is not None and entry.bundle is not None:
             raise RefusedError(
                 "a second upload",
-                reason=f"from this vault, {owner}'s, other rows have been uploaded in this study, and rows cannot be added "
-                "or changed later",
-                cure=f"If you are not {owner}, give your own --vault. If you are, run the command with the very rows of the "
-                "first upload to have its bundle again; new rows need a new study, without the old ones.",
+                reason=f"{owner} has already uploaded other rows from this vault in this study, and rows cannot be added or "
+                "changed later",
+                cure=f"If you are not {owner}, give your own --vault. If you are, use exactly the rows of the first upload "
+                "to write its bundle again. New rows need a new study, without the old ones.",
             )
         if spending is None:
             self._require_unseen(study_digest, rows)
@@ -151,7 +155,7 @@ class Ledger:
         with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:
             prints = np.ascontiguousarray(rows.prints, "<u8").data.cast("B")
             file.write(prints)
-            file.write(hashlib.sha256(prints).digest())  # one wrong bit, and a row would not be known again
+            file.write(hashlib.sha256(prints).digest())  # with one wrong bit a row would not be recognised
         n_rows, (override, exceeded) = int(rows.prints.size), decided
         with self._connect() as connection, connection:
             connection.execute(
@@ -171,47 +175,47 @@ class Ledger:
         return Entry(study_digest, name, rows.digest, n_rows, rows.column_tags, None, override, tuple(exceeded))
 
     def record_bundle(self, study_digest: str, bundle_digest: str) -> None:
-        """Write down that the bundle is finished; from here on it may have left."""
+        """Record that the bundle is finished, so that it may have been sent."""
         with self._connect() as connection, connection:
             connection.execute("UPDATE uploads SET bundle = ? WHERE study = ?", (bundle_digest, study_digest))
 
     def find_answer(self, study_digest: str) -> str | None:
-        """The digest of the closing list that this vault answered in a study, or None."""
+        """Return the digest of the closing list that this vault answered in a study, or None."""
         with self._connect() as connection:
-            found = connection.execute("SELECT list FROM combined WHERE study = ?", (study_digest,)).fetchone()
-        return None if found is None else str(found[0])
+            row = connection.execute("SELECT list FROM combined WHERE study = ?", (study_digest,)).fetchone()
+        return None if row is None else str(row[0])
 
     def record_answer(self, study_digest: str, list_digest: str) -> None:
-        """Write down which closing list a combiner answers in a study, or refuse a second one."""
+        """Record which closing list a combiner answers in a study, or raise a `RefusedError` for a second one."""
         with self._connect() as connection, connection:
             connection.execute("INSERT OR IGNORE INTO combined VALUES (?, ?)", (study_digest, list_digest))
         self.require_first_list(study_digest, list_digest)
 
     def require_first_list(self, study_digest: str, list_digest: str) -> None:
-        """Refuse a closing list where another one of the study was answered."""
+        """Raise a `RefusedError` if a different closing list of the study was answered."""
         if self.find_answer(study_digest) not in (None, list_digest):
             raise RefusedError(
                 "a second list",
-                reason="this vault has answered another closing list of this study, and two totals would tell of those who "
-                "are in one and not in the other",
-                cure="Ask the analyst for the list that was answered: its share can be written again.",
+                reason="this vault has already answered a different closing list of this study, and two totals would reveal "
+                "the participants who are in only one of them",
+                cure="Ask the analyst for the list that was answered. Its share can be written again.",
             )
 
     def spent_epsilon(self, study_digest: str, rows: RowSummary, spending: Spending) -> float:
-        """The ε that these rows have spent in other studies of secure sums; infinite if one of them had no noise.
+        """Return the ε that these rows have spent in other studies of secure sums; infinite if one of them had no noise.
 
-        A study counts whole if any of these rows was in it, and any study does where that cannot be told: where the unit,
-        here or there, is a person, or the columns are others.
+        A study counts if any of these rows was in it. It also counts if this cannot be determined, because the unit of
+        either study is a person or the columns differ.
         """
         return sum(self._list_spent(study_digest, rows, spending))
 
     def _list_spent(self, study_digest: str, rows: RowSummary, spending: Spending) -> list[float]:
-        found = []
+        epsilons = []
         for entry, epsilon, by_person, columns in self._spent(study_digest):
             unknown = spending.persons or by_person or columns != spending.columns
             if unknown or self._count_known(rows, entry):
-                found.append(math.inf if epsilon is None else epsilon)
-        return found
+                epsilons.append(math.inf if epsilon is None else epsilon)
+        return epsilons
 
     def _require_budget(self, study_digest: str, rows: RowSummary, spending: Spending) -> None:
         spent_in = {entry.study for entry, *_ in self._spent(study_digest)}
@@ -220,9 +224,9 @@ class Ledger:
             if uploaded and self._count_known(rows, entry):
                 raise RefusedError(
                     "the upload",
-                    reason=f"some of these rows were uploaded row by row in the study {entry.name!r}, beside which a "
-                    "guarantee of sums means nothing",
-                    cure="Share rows that were never uploaded so.",
+                    reason=f"some of these rows were uploaded by rotation in the study {entry.name!r}, which would void the "
+                    "guarantee of secure sums",
+                    cure="Share rows that were never uploaded by rotation.",
                 )
         with self._connect() as connection:
             used = connection.execute(
@@ -231,28 +235,30 @@ class Ledger:
         if used is not None:
             raise RefusedError(
                 "the study",
-                reason="the combining key that its roster has of you served another study",
-                cure="Write a new card with 'mooring join', and have it enrolled.",
+                reason="your combining key in its roster was used in another study",
+                cure="Write a new card with 'mooring join' and have it enrolled.",
             )
         spent = self._list_spent(study_digest, rows, spending)
         total = sum(spent, math.inf if spending.epsilon is None else spending.epsilon)
-        promised = spending.epsilon is not None or not all(map(math.isinf, spent))  # here, or for these rows before
+        promised = spending.epsilon is not None or not all(
+            map(math.isinf, spent)
+        )  # in this study, or in an earlier one
         if promised and total > spending.most_epsilon:
             raise RefusedError(
                 "the upload",
-                reason=f"with it, some of these rows would have spent epsilon = {total:g} in all, above your limit of "
+                reason=f"some of these rows would have spent epsilon = {total:g} over all studies, above your limit of "
                 f"{spending.most_epsilon:g}",
-                cure="Share other rows; the limit is set when you join.",
+                cure="Share other rows. The limit is set when you join.",
             )
 
     def _spent(self, study_digest: str) -> list[tuple[Entry, float | None, bool, str]]:
-        """Uploads of sums in other studies, with what each spent."""
+        """Return the uploads of secure sums in other studies, with the ε, unit and columns of each."""
         with self._connect() as connection:
-            found = {row[0]: row[1:4] for row in connection.execute("SELECT * FROM spent")}
+            spent = {row[0]: row[1:4] for row in connection.execute("SELECT * FROM spent")}
         return [
-            (entry, *found[entry.study])
+            (entry, *spent[entry.study])
             for entry in self.entries()
-            if entry.study != study_digest and entry.bundle is not None and entry.study in found
+            if entry.study != study_digest and entry.bundle is not None and entry.study in spent
         ]
 
     def _count_known(self, rows: RowSummary, entry: Entry) -> int:
@@ -274,11 +280,11 @@ class Ledger:
             if (count := int(shared.sum())) > most:
                 raise _second_upload(count_noun(count, *_SOME), f", in the study {entry.name!r}", why)
             known |= shared
-        if (count := int(known.sum())) > _MOST_SHARED * rows.prints.size:  # a little of each of many is much
+        if (count := int(known.sum())) > _MOST_SHARED * rows.prints.size:  # small overlaps with many studies add up
             raise _second_upload(count_noun(count, *_SOME), ", in several studies")
 
     def find_shared(self, study_digest: str, prints: Words) -> npt.NDArray[np.bool_]:
-        """Which rows, by their fingerprints, were uploaded in a study."""
+        """Return which rows, given by their fingerprints, were uploaded in a study."""
         entry = self.entry(study_digest)
         return np.isin(prints, [] if entry is None else self._read_prints(entry))
 
@@ -304,8 +310,8 @@ class Ledger:
                 for statement in _SCHEMA:
                     connection.execute(statement)
                 yield connection
-        except (sqlite3.Error, UnicodeDecodeError):  # the latter from damaged names of columns
-            cure = "Check that there is room and that the vault's folder can be written; or restore a backup."
+        except (sqlite3.Error, UnicodeDecodeError):  # UnicodeDecodeError comes from damaged column names
+            cure = "Check that the disk has room and that the vault's folder is writable, or restore a backup."
             raise StorageError("the ledger", reason="it cannot be read or written", cure=cure) from None
 
 
@@ -317,8 +323,8 @@ def _has_same_columns(rows: RowSummary, entry: Entry) -> bool:
 def _second_upload(which: str, where: str, why: str = _FRESH_NOISE) -> RefusedError:
     return RefusedError(
         "a second upload",
-        reason=f"{which} been uploaded before{where}: {why}",
-        cure="Share rows that were never shared.",
+        reason=f"{which} already been uploaded{where}: {why}",
+        cure="Share rows that were never shared before.",
     )
 
 
@@ -332,5 +338,5 @@ def _entry(row: Sequence[Any]) -> Entry:
 
 
 def _damaged(reason: str) -> StorageError:
-    cure = "Restore the vault from a backup: without it the same rows could go out twice."
+    cure = "Restore the vault from a backup. Without its ledger the same rows could be uploaded twice."
     return StorageError("the ledger", reason=reason, cure=cure)

@@ -1,8 +1,8 @@
-"""A vault: the folder of one participant's (or the analyst's) keys, secrets, ledger and issued bundles.
+"""The vault: a private folder with the keys, secrets, ledger and bundles of one participant or of the analyst.
 
-All of it is readable by its owner only. The identity holds the private keys, the secret from which every random number is
-derived, and the key of the ledger's fingerprints; with a passphrase it is encrypted at rest. A backup of the vault restores
-all of them, and therefore the same noise.
+Only its owner can read it. The identity file holds the private keys, the secret from which every random number is derived,
+and the key of the ledger's fingerprints. With a passphrase it is encrypted at rest. A backup of the vault restores all of
+these, and therefore the same noise.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ _WAIT_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Floors:
-    """The least noise that a participant accepts from any study, and the most ε from all."""
+    """The minimum noise that a participant accepts in any study, and the maximum ε over all studies."""
 
     anchor_noise: float = 0.01
-    """Least v of a method with anchor noise."""
+    """Minimum v of a method with anchor noise."""
     data_noise: float = 0.05
-    """Least σ of a method with private-data noise, in the units of encoded rows, whose numbers lie between −1 and 1."""
+    """Minimum σ of a method with private-data noise, in units of encoded numbers, which lie between −1 and 1."""
     without_noise: bool = False
     """Whether a method without any noise is accepted."""
     most_epsilon: float = 8.0
-    """The most ε that the same rows may spend in all studies of secure sums together."""
+    """Maximum ε that the same rows may spend in all studies of secure sums together."""
 
     def __post_init__(self) -> None:
         for name in ("anchor_noise", "data_noise", "most_epsilon"):
-            if not (math.isfinite(value := getattr(self, name)) and value >= 0):  # nothing is below a floor of NaN
-                expected, cure = "a number, 0 or above", "Leave it out for the default."
+            if not (
+                math.isfinite(value := getattr(self, name)) and value >= 0
+            ):  # no noise would be below a floor of NaN
+                expected, cure = "a finite number of 0 or above", "Leave it out to use the default."
                 raise InputError(name.replace("_", " "), expected=expected, got=f"{value:g}", cure=cure)
 
 
@@ -61,22 +63,24 @@ class Vault:
     signing_key: SigningKey
     sealing_key: SealingKey
     master: Secret
-    """What every random number is derived from."""
+    """The secret that every random number is derived from."""
     ledger_key: Secret
-    """What fingerprints of rows are keyed with."""
+    """The key of the fingerprints of rows."""
     floors: Floors
 
     @classmethod
     def create(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
-        """Make a vault with fresh keys; one that is there already is never overwritten."""
+        """Create a vault with new keys; an existing vault is never overwritten."""
         if passphrase is not None and not passphrase:
-            raise InputError("passphrase", expected="not empty", got="nothing", cure="Leave it out for none.")
+            raise InputError(
+                "passphrase", problem="The passphrase is empty.", cure="Leave it out for a vault without one."
+            )
         _require_no_vault(folder)
         make_folder(folder, mode=0o700, what="the vault", tighten=True)
         signing = SigningKey.generate()
         vault = cls(folder, signing, SealingKey.of(signing), Secret.draw(), Secret.draw(), floors or Floors())
         text = json.dumps(vault._contents()).encode()
-        with vault.lock():  # of two that join at once in one folder, one has a vault and the other is told so
+        with vault.lock():  # of two processes that join in one folder at once, one gets an error
             _require_no_vault(folder)
             path, data = (folder / _PLAIN, text)
             if passphrase is not None:
@@ -86,18 +90,17 @@ class Vault:
 
     @classmethod
     def open(cls, folder: Path, *, passphrase: str | None = None) -> Vault:
-        """Open a vault that is there."""
+        """Open an existing vault."""
         locked = folder / _LOCKED
         path = locked if locked.exists() else folder / _PLAIN
         if not path.exists():
-            cure = "Make one with 'mooring join', or give --vault."
+            cure = "Create one with 'mooring join', or give its folder with --vault."
             raise StorageError("the vault", reason="there is none in this folder", cure=cure)
         data = read_bounded(path, _MOST_BYTES, what="the vault")
         if path is locked:
             if passphrase is None:
-                raise InputError(
-                    "passphrase", expected="given for this vault", got="none", cure="Set MOORING_PASSPHRASE."
-                )
+                problem = "This vault is encrypted, and no passphrase was given."
+                raise InputError("passphrase", problem=problem, cure="Set MOORING_PASSPHRASE.")
             data = unlock_with_passphrase(data, passphrase)
         return cls._from_contents(folder, data)
 
@@ -105,38 +108,43 @@ class Vault:
     def open_or_create(
         cls, folder: Path, *, passphrase: str | None = None, floors: Mapping[str, float | bool] | None = None
     ) -> tuple[Vault, bool]:
-        """Open the vault that is there, or make one; returns it, and whether it is new."""
-        asked = floors or {}
+        """Open an existing vault or create one. Returns the vault and whether it is new.
+
+        An existing vault must have the given floors, and be encrypted if a passphrase is given.
+        """
+        requested = floors or {}
         if not has_vault(folder):
-            return cls.create(folder, passphrase=passphrase, floors=Floors(**asked)), True  # type: ignore[arg-type]
+            return cls.create(folder, passphrase=passphrase, floors=Floors(**requested)), True  # type: ignore[arg-type]
         opened = cls.open(folder, passphrase=passphrase)
-        is_other = any(getattr(opened.floors, name) != value for name, value in asked.items())
-        if is_other or (passphrase is not None and not is_encrypted(folder)):
-            expected, got = "a new one for these floors or this passphrase", "one that is there, with others"
-            cure = "Leave the options out to use it as it is; floors and passphrase are set once."
-            raise InputError("vault", expected=expected, got=got, cure=cure)
+        differs = any(getattr(opened.floors, name) != value for name, value in requested.items())
+        if differs or (passphrase is not None and not is_encrypted(folder)):
+            problem = f"The vault already exists, with {'different floors' if differs else 'no passphrase'}."
+            cure = (
+                "Leave the options out to use it as it is. Floors and passphrase are set once, when a vault is created."
+            )
+            raise InputError("vault", problem=problem, cure=cure)
         return opened, False
 
     def study_path(self, folder_name: str) -> Path:
-        """Where this vault keeps what belongs to the study with this folder name, whether it is there or not."""
+        """Return the folder of a study in this vault, whether or not it exists."""
         return self.folder / "studies" / folder_name
 
     def study_folder(self, folder_name: str) -> Path:
-        """The same; made if missing."""
+        """Return the folder of a study in this vault, which is created if missing."""
         folder = self.study_path(folder_name)
         make_folder(folder.parent, mode=0o700, what="the vault")
         make_folder(folder, mode=0o700, what="the vault")
         return folder
 
     def write(self, folder_name: str, name: str, data: bytes) -> Path:
-        """Keep a file that belongs to a study; waits for others that change the vault, who clear unfinished files away."""
+        """Write a file of a study into the vault, once no other process is changing the vault."""
         with self.lock():
             path = self.study_folder(folder_name) / name
             write_atomically(path, data, mode=0o600, what="the vault")
         return path
 
     def draw_combining_key(self) -> str:
-        """Draw a key for the shares of one study, keep its private half, sealed to this vault, and return the public one."""
+        """Create a key for the shares of one study, store its private half in this vault, and return the public half."""
         key = SealingKey.generate()
         with self.lock():
             make_folder(self.folder / _COMBINING, mode=0o700, what="the vault")
@@ -145,7 +153,7 @@ class Vault:
         return key.public
 
     def combining_key(self, public: str) -> SealingKey | None:
-        """The private half of a combining key, or None once it is destroyed."""
+        """Return the private half of a combining key, or None if it was destroyed."""
         path = self._combining_file(public)
         if not path.exists():
             return None
@@ -153,7 +161,7 @@ class Vault:
         return SealingKey(Secret(SealingKey.of(self.signing_key).open(sealed)))
 
     def destroy_combining_key(self, public: str) -> None:
-        """Remove the private half: what was sealed to it cannot be opened any more, but for a copy of the vault."""
+        """Remove the private half. What was sealed to it can then be opened only with a copy of the vault."""
         self._combining_file(public).unlink(missing_ok=True)
 
     def _combining_file(self, public: str) -> Path:
@@ -161,7 +169,7 @@ class Vault:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Wait until no other process changes this vault, then hold it; a process that dies lets go."""
+        """Wait until no other process changes this vault, then hold its lock. A process that dies releases it."""
         with hold_lock(self.folder / "lock", what="the vault", wait_seconds=_WAIT_SECONDS):
             clear_partial_files(self.folder)
             for folder in (*(self.folder / "studies").glob("*/"), self.folder / _COMBINING):
@@ -196,28 +204,28 @@ class Vault:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
         raise RefusedError(
-            "the vault", reason="its identity is damaged or of another version", cure="Restore it from a backup."
+            "the vault",
+            reason="its identity file is damaged or was written by a different version of mooring",
+            cure="Restore it from a backup.",
         )
 
 
 def _check_of(contents: dict[str, Any]) -> str:
-    """A sum over an identity: one wrong digit of a secret would be other noise for the same rows."""
+    """Return a checksum of an identity, because one wrong digit of a secret would give the same rows different noise."""
     plain = json.dumps(contents, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(b"mooring identity\n" + plain.encode()).hexdigest()
 
 
 def has_vault(folder: Path) -> bool:
-    """Whether there is a vault in a folder."""
+    """Return whether there is a vault in a folder."""
     return (folder / _PLAIN).exists() or is_encrypted(folder)
 
 
 def is_encrypted(folder: Path) -> bool:
-    """Whether the vault in a folder has a passphrase."""
+    """Return whether the vault in a folder has a passphrase."""
     return (folder / _LOCKED).exists()
 
 
 def _require_no_vault(folder: Path) -> None:
     if has_vault(folder):
-        raise InputError(
-            "vault", expected="a folder without a vault", got="one that has one", cure="It is kept; choose another."
-        )
+        raise InputError("vault", problem="This folder already has a vault.", cure="Choose another folder.")

@@ -1,9 +1,9 @@
-"""Bundles at a store: listed, downloaded, and not downloaded again where an accepted one is here and unchanged there.
+"""Listing and downloading of bundles at a store. An accepted bundle that has not changed is not downloaded again.
 
-Of every accepted bundle that was downloaded, the analyst's record keeps its SHA-256 and what the listing told of the
-object: its size, with its ETag or its time. The copy counts without another download if the listing tells the same and the
-copy still has that SHA-256; a listing that tells a size alone is not enough. An object that changed since, or that cannot be
-fetched now, does not undo what was accepted: the copy stays, and counts for as long as the listing names the object.
+For every accepted bundle that was downloaded, the analyst's record keeps its SHA-256 digest and the metadata that the store
+listed: size, and ETag or time. The local copy is used without another download if the metadata are unchanged and the copy
+still has that digest. A size alone is not enough. An object that has changed, or cannot be downloaded now, does not undo the
+acceptance: the copy is kept and used as long as the store lists the object.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Copy(Record):
     object: str
     """SHA-256 of the object's path at the store."""
     mark: str
-    """What the listing told of the object; empty if that was a size at most."""
+    """Digest of the object's listed metadata; empty if at most a size was listed."""
     digest: str
     """SHA-256 of the bundle."""
 
@@ -45,19 +45,19 @@ class Candidate:
     """A file that may be a bundle."""
 
     shown: str
-    """Its name, as it lies at its source."""
+    """Its name at the source."""
     found: Path | str
-    """Where it is, or why it cannot be looked at."""
+    """Its local path, or the reason why it cannot be read."""
     kept: tuple[Path, ...] = ()
-    """Accepted before from this very object, and still here."""
+    """Local copies of this object that were accepted before."""
     origin: tuple[str, str] | None = None
-    """Object and mark, for the record; None for a file that was not downloaded."""
+    """`Copy.object` and `Copy.mark`; None for a file that was not downloaded."""
 
 
 def download_bundles(
     address: str, received: Path, copies: Mapping[str, Copy], *, most_bytes: int, progress: Progress | None = None
 ) -> Iterator[Candidate]:
-    """Every bundle at an address."""
+    """Yield every bundle at an address. Downloads go to `received`; `copies` are accepted ones by file name."""
     system, listed = list_objects(address)
     make_folder(received, mode=0o700, what="the work folder")
     for index, entry in enumerate(listed):
@@ -69,37 +69,37 @@ def download_bundles(
 
 
 def list_objects(address: str) -> tuple[Any, list[dict[str, Any]]]:
-    """The file system at a URL, and what it lists of every object that may be a bundle, sorted by name."""
+    """Return the file system at a URL, and its listing of objects that may be bundles, sorted by name."""
     system, root = open_file_system(address)
     try:
-        system.invalidate_cache()  # a client that lives long would be told an old listing
+        system.invalidate_cache()  # a long-lived client may have cached an old listing
         listed = [entry for entry in system.ls(root, detail=True) if _is_bundle(str(entry["name"]))]
-    except Exception as problem:  # every file system has errors of its own, and they may quote credentials
+    except Exception as problem:  # file systems raise errors of their own, which may quote credentials
         raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
     return system, sorted(listed, key=lambda entry: str(entry["name"]))
 
 
 def list_files(folder: str | Path) -> list[Path]:
-    """Every file in a folder of this machine that may be a bundle, sorted by name."""
+    """Return the files in a local folder that may be bundles, sorted by name."""
     place, what = local_path(folder), "the folder of bundles"
     with explain_os_errors(what):
         if not place.is_dir():
-            raise StorageError(what, reason="it is not there", cure="Check the path.")
+            raise StorageError(what, reason="it does not exist", cure="Check the path.")
         return sorted(path for path in place.iterdir() if _is_bundle(path.name))
 
 
 def _is_bundle(name: str) -> bool:
-    """Whether a file or an object may be one: hidden ones are what systems leave beside copies."""
+    """Return whether a file may be a bundle. Operating systems leave hidden files beside copies; these are skipped."""
     return name.endswith(SUFFIX) and not name.rpartition("/")[2].startswith(".")
 
 
 def hash_name(path: str) -> str:
-    """What the record calls an object: SHA-256 of its path at the store."""
+    """Return the identifier of an object in the record, the SHA-256 digest of its path at the store."""
     return hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()
 
 
 def listed_size(entry: Mapping[str, Any]) -> int | None:
-    """How large an object is, if the listing says so."""
+    """Return the size of an object, or None if it is not listed."""
     size = entry.get("size")
     return size if isinstance(size, int) else None
 
@@ -120,7 +120,7 @@ def _fetch_candidate(
     if entry.get("type") == "directory":
         return Candidate(shown, "it is a folder", kept)
     target, number = received / f"{identity[:32]}{SUFFIX}", 1
-    while target.name in mine:  # what was accepted is not written over
+    while target.name in mine:  # accepted copies are not overwritten
         number += 1
         target = received / f"{identity[:32]}-{number}{SUFFIX}"
     try:
@@ -128,17 +128,17 @@ def _fetch_candidate(
     except StorageError as problem:
         if problem.reason not in NO_ROOM:
             raise
-        reason = f"there is no room for it here: {problem.reason}"  # anybody can fill an inbox; the others still count
+        reason = f"there is no room for it here: {problem.reason}"  # a full inbox must not stop the other bundles
     return Candidate(shown, target if reason is None else reason, kept, (identity, mark))
 
 
 def _hash_listing(entry: Mapping[str, Any]) -> str:
-    """What a listing tells of an object that would not stay the same if its content changed; empty if it tells nothing."""
-    told = {str(name).lower(): value for name, value in entry.items()}
+    """Return a digest of the listed metadata that change with an object's content; empty if there are none."""
+    listed = {str(name).lower(): value for name, value in entry.items()}
     for names in (_VERSIONS, _TIMES):
-        found = {name: str(told[name]) for name in names if told.get(name) is not None}
-        if found:
-            return hashlib.sha256(json.dumps([str(told.get("size")), found], sort_keys=True).encode()).hexdigest()
+        marks = {name: str(listed[name]) for name in names if listed.get(name) is not None}
+        if marks:
+            return hashlib.sha256(json.dumps([str(listed.get("size")), marks], sort_keys=True).encode()).hexdigest()
     return ""
 
 

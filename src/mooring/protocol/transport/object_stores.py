@@ -1,6 +1,6 @@
-"""Object stores and other places that fsspec knows: read and written with tries again, and errors in plain words.
+"""Reading from and writing to object stores and other fsspec file systems, with retries and plain error messages.
 
-A store's own message is never shown: it may quote credentials, and it is written for somebody else.
+The message of a store is never shown, because it may quote credentials.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mooring.protocol.transport.addresses import is_presigned, read_scheme, reda
 from mooring.typing import Progress
 
 WAITS: tuple[float, ...] = (0.5, 2.0, 8.0)
-"""Seconds between one try and the next; there is one try more than there are waits."""
+"""Seconds between attempts; there is one attempt more than there are waits."""
 TOO_LARGE, IN_PART, NOT_GIVEN, NOT_THERE, NOT_DOWNLOADED = (
     "it is larger than any bundle may be",
-    "it came only in part",
-    "the store refuses to hand it out",
-    "it is not there any more",
+    "only a part of it could be downloaded",
+    "the store refuses access to it",
+    "it does not exist any more",
     "it could not be downloaded",
 )
 _BLOCK = 2**22
@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 
 
 class TransientError(Exception):
-    """The connection to a store broke, or the store asked for patience: worth another try."""
+    """Raised when a connection broke or the store asked to wait, so that another attempt may succeed."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -48,60 +48,62 @@ class TransientError(Exception):
 
 
 class _StoppedError(Exception):
-    """A download that no other try would help; its reason."""
+    """Raised when another attempt at a download would not help; the message is the reason."""
 
 
 def report_change() -> StorageError:
-    """The error of a file that is not any more what was to be sent."""
+    """Return the error for a file that changed while it was sent."""
     return StorageError(
-        "the file", reason="it changed while it was sent", cure="Send it again when nobody writes to it."
+        "the file", reason="it changed while it was sent", cure="Send it again when no program writes to it."
     )
 
 
 def is_denied(problem: BaseException) -> bool:
-    """Whether a store said no (401, 403)."""
+    """Return whether a store denied access (401, 403)."""
     return any(
-        isinstance(one, PermissionError) or getattr(one, "status", None) in (401, 403) for one in _chain(problem)
+        isinstance(error, PermissionError) or getattr(error, "status", None) in (401, 403) for error in _chain(problem)
     )
 
 
 def is_absent(problem: BaseException) -> bool:
-    """Whether a store said that there is nothing (404)."""
-    return any(isinstance(one, FileNotFoundError) or getattr(one, "status", None) == 404 for one in _chain(problem))
+    """Return whether a store reported that the object does not exist (404)."""
+    return any(
+        isinstance(error, FileNotFoundError) or getattr(error, "status", None) == 404 for error in _chain(problem)
+    )
 
 
 def lacks_credentials(problem: BaseException) -> bool:
-    """Whether the store's client found no credentials."""
-    return any(type(one).__name__ in _NO_CREDENTIALS for one in _chain(problem))
+    """Return whether the store's client has no credentials."""
+    return any(type(error).__name__ in _NO_CREDENTIALS for error in _chain(problem))
 
 
 def is_transient(problem: BaseException) -> bool:
-    """Whether another try may help."""
+    """Return whether another attempt may succeed."""
     return not (lacks_credentials(problem) or is_denied(problem) or is_absent(problem))
 
 
 def explain_store_error(problem: BaseException, *, what: str, address: str, doing: str = "used") -> StorageError:
-    """What a store's error means, and what to do about it."""
+    """Return an error that explains a store's exception; `doing` completes 'cannot be …'."""
     if lacks_credentials(problem):
         reason = "there are no credentials for the store"
         cure = (
-            "Set them as its tools expect (for s3:// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile); a "
-            "participant needs none with a presigned address, which 'mooring invite' makes."
+            "Set them as the store's tools expect (for s3:// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile). "
+            "Participants need none with a presigned address, which 'mooring invite' makes."
         )
     elif is_denied(problem):
         reason = "the store refuses access (403)"
-        cure = "Check that your credentials are not expired, and may list, read and write there."
+        cure = "Check that your credentials have not expired and allow listing, reading and writing there."
     elif is_absent(problem):
-        reason = "nothing is there (404)"
-        cure = "Check bucket and folder; a store knows no empty folders, so there is none before the first file."
+        reason = "it does not exist (404)"
+        cure = "Check bucket and folder. Stores have no empty folders: a folder exists once it holds a file."
     else:
-        reason = "the store could not be reached, or broke off"
-        cure = "Check the address and the network, then run the same command again; nothing finished is lost."
+        reason = "the store could not be reached, or the connection broke"
+        cure = "Check the address and the network, then run the same command again. Finished parts are kept."
     return StorageError(what, reason=f"{redact_address(address)} cannot be {doing}: {reason}", cure=cure)
 
 
 def retry(attempt: Callable[[], Answer], *, waits: Sequence[float] | None = None) -> tuple[Answer, int]:
-    """Try until it works or there are no more waits; the answer, and how many tries it took."""
+    """Call `attempt` until it succeeds or no waits are left, and return its result and the number of attempts."""
     waits = WAITS if waits is None else waits
     for tried, wait in enumerate(waits, start=1):
         try:
@@ -112,7 +114,7 @@ def retry(attempt: Callable[[], Answer], *, waits: Sequence[float] | None = None
 
 
 def open_file_system(address: str, **options: Any) -> tuple[Any, str]:
-    """What fsspec makes of an address: a file system, and a path in it."""
+    """Return the fsspec file system of an address, and the path in it."""
     import fsspec
 
     scheme = read_scheme(address)
@@ -122,7 +124,7 @@ def open_file_system(address: str, **options: Any) -> tuple[Any, str]:
         if scheme in _EXTRAS:
             package, extra = _EXTRAS[scheme]
             raise MissingExtraError(needed_for=f"an address {scheme}://", package=package, extra=extra) from None
-        expected, cure = "of a kind whose package is installed", "Install the package that fsspec names for this kind."
+        expected, cure = "of a scheme whose package is installed", "Install the fsspec package for this scheme."
         raise InputError("address", expected=expected, got=f"{scheme}://", cure=cure) from None
     except ValueError:
         expected, cure = "a folder or a URL that fsspec knows", "For example s3://bucket/inbox."
@@ -133,16 +135,16 @@ def open_file_system(address: str, **options: Any) -> tuple[Any, str]:
 
 
 def open_folder(address: str) -> tuple[Any, str]:
-    """What fsspec makes of the address of a folder; a presigned address is for a single file."""
+    """Return the fsspec file system of a folder's address; a presigned address, which names one file, is an error."""
     if is_presigned(address):
-        expected, got = "a folder, or a URL of a store such as s3://bucket/results", "one for a single file"
-        cure = "Give a folder; files at such addresses are fetched with any other tool."
+        expected, got = "a folder, or a URL of a store such as s3://bucket/results", "a presigned address of one file"
+        cure = "Give a folder. Files at presigned addresses can be fetched with any other tool."
         raise InputError("address", expected=expected, got=got, cure=cure)
     return open_file_system(address)
 
 
 def read_size(system: Any, path: str) -> int | None:
-    """How large a file is at the store; None if it does not say, as to somebody who may write but not read."""
+    """Return the size of a file at the store; None if it is not known, for instance without permission to read."""
     try:
         system.invalidate_cache()
         size = system.info(path).get("size")
@@ -162,26 +164,26 @@ def upload(
     waits: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> tuple[int, bool]:
-    """Write a file to a store, from its first byte at every try; how many tries, and whether its size was told.
+    """Write a file to a store, and return the number of attempts and whether the store confirmed its size.
 
-    Where the store tells how large the file has become, that must be its size here.
+    Every attempt sends the whole file. `intact` is called after each one; if it returns False, the uploaded file is removed.
     """
     from fsspec.callbacks import Callback
 
     size = source.stat().st_size
 
-    class Told(Callback):  # type: ignore[misc]
+    class ProgressCallback(Callback):  # type: ignore[misc]
         def call(self, *_: Any, **__: Any) -> None:
             if progress:
                 progress(min(self.value, size), size)
 
     def attempt() -> bool:
         try:
-            system.put_file(str(source), target, callback=Told())
+            system.put_file(str(source), target, callback=ProgressCallback())
             stored = read_size(system, target)
         except Exception as problem:
             if is_transient(problem):
-                raise TransientError("the store could not be reached, or broke off") from None
+                raise TransientError("the store could not be reached, or the connection broke") from None
             raise explain_store_error(problem, what=what, address=address, doing="written") from None
         if intact and not intact():
             with suppress(Exception):
@@ -192,16 +194,16 @@ def upload(
         return stored is not None
 
     try:
-        told, tries = retry(attempt, waits=waits)
+        is_confirmed, tries = retry(attempt, waits=waits)
     except TransientError as problem:
         reason = f"{redact_address(address)} cannot be written: {problem.reason}"
         cure = "Check the address and the network, then run the same command again: it sends the same bytes."
         raise StorageError(what, reason=reason, cure=cure) from None
-    return tries, told
+    return tries, is_confirmed
 
 
 def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
-    """Send those of the files that are in a folder, and remove it."""
+    """Send the named files that exist in a folder, in this order, and remove the folder."""
     system, root = open_folder(address)
     for file in files:
         if (place / file).is_file():
@@ -219,7 +221,7 @@ def download(
     what: str,
     waits: Sequence[float] | None = None,
 ) -> str | None:
-    """Fetch a file into `target`. Returns None on success, else the reason; then `target` is as it was."""
+    """Download a file to `target`. Returns None on success, else the reason; then `target` is not changed."""
     if size is not None and size > most_bytes:
         return TOO_LARGE
 
@@ -232,7 +234,7 @@ def download(
             raise (_StoppedError(NOT_THERE) if is_absent(problem) else TransientError(otherwise)) from None
 
     def attempt() -> None:
-        read(system.invalidate_cache, otherwise=NOT_DOWNLOADED)  # a listing from before may tell another size
+        read(system.invalidate_cache, otherwise=NOT_DOWNLOADED)  # an old listing may have a different size
         with (
             open_atomically(target, what=what) as file,
             read(system.open, name, "rb", otherwise=NOT_DOWNLOADED) as stream,

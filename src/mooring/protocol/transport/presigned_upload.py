@@ -1,8 +1,7 @@
-"""Presigned addresses: one a participant, to which it uploads its bundle without credentials, by one HTTP PUT.
+"""Presigned addresses, one per participant, to which a bundle is uploaded by HTTP PUT without credentials.
 
-`mooring invite` makes them. The file's bytes go from disk with their length said beforehand; the answer is told in short.
-By the standard library alone. Nothing but the file is sent along: a header that the address was not signed for, such as a
-content type, makes some stores refuse it.
+`mooring invite` makes them. The request states the length of the file, and has no header that the address was not signed
+for, such as a content type: some stores refuse those. Only the standard library is used.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from mooring.protocol.transport.object_stores import (
 from mooring.serialization import Record
 from mooring.typing import Progress
 
-TIMEOUT = 60.0  # seconds without a sign of life
+TIMEOUT = 60.0  # seconds without any data from the store
 _BLOCK = 2**20
 _MOST_ANSWER = 2**14
 _MOST_REDIRECTS = 3
 _TRANSIENT = (408, 425, 429)
-_FRESH = "Ask the analyst for a fresh address ('mooring invite' makes one), and send again: the bundle stays the same."
+_FRESH = "Ask the analyst for a new address ('mooring invite' makes one), and send the same bundle again."
 ADDRESS_SUFFIX = ".address"
 LONGEST = 7 * 86_400
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400}
@@ -54,18 +53,18 @@ _CODE = re.compile(rb"<Code>([A-Za-z]{1,40})</Code>")
 
 
 class Answer(NamedTuple):
-    """What the store said.
+    """The response of a store.
 
     Attributes
     ----------
     code : str
-        The word of an S3 store for what is wrong, if there is one.
+        Error code of an S3 store, if there is one.
     expired : bool
-        Whether the address was good once.
+        Whether the address has expired.
     headers : mapping
-        With lower-case names.
+        Headers with lower-case names.
     where : str
-        Whose answer it is, after the store sent us on; without anything secret.
+        Address of the store that answered, after redirects, without secrets.
     """
 
     status: int
@@ -76,43 +75,43 @@ class Answer(NamedTuple):
 
     @property
     def is_transient(self) -> bool:
-        """Whether another try may help."""
+        """Whether another attempt may succeed."""
         return self.status in _TRANSIENT or self.status >= 500 or self.code in ("RequestTimeout", "SlowDown")
 
     @property
     def retry_after(self) -> float:
-        """Seconds that the store asks to wait."""
+        """Seconds to wait, as requested by the store."""
         seconds = self.headers.get("retry-after", "")
         return float(seconds) if seconds.isdecimal() and len(seconds) < 9 else 0.0
 
     @property
     def checksum(self) -> str:
-        """MD5 of what was stored: the ETag, unless the store keeps the file under a customer's key; else empty."""
+        """MD5 of the stored file, from the ETag; empty if the store encrypts the file with a customer's key."""
         encrypted = self.headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
         encrypted |= "x-amz-server-side-encryption-customer-algorithm" in self.headers
         tag = self.headers.get("etag", "").strip('"').lower()
         return tag if not encrypted and MD5.fullmatch(tag) else ""
 
     def explain(self) -> StorageError:
-        """What a refusal means, and what to do about it."""
-        said = f"{self.status}, {self.code}" if self.code else str(self.status)
+        """Return an error that explains a refusal and what to do."""
+        status = f"{self.status}, {self.code}" if self.code else str(self.status)
         match self:
             case Answer(expired=True):
-                reason, cure = f"the address has expired ({said})", _FRESH
+                reason, cure = f"the address has expired ({status})", _FRESH
             case Answer(status=413) | Answer(code="EntityTooLarge"):
-                reason = f"the store takes no file of this size in one piece ({said})"
-                cure = "Ask the analyst for another way: s3:// with credentials sends in parts."
+                reason = f"the store does not accept a file of this size in one piece ({status})"
+                cure = "Ask the analyst for s3:// and credentials, with which a file is sent in parts."
             case Answer(status=404):
-                reason, cure = f"there is no such place ({said})", _FRESH
-            case Answer(status=status) if 300 <= status < 400:
-                reason, cure = f"the store sends us elsewhere ({said})", _FRESH
+                reason, cure = f"the address does not exist ({status})", _FRESH
+            case Answer(status=number) if 300 <= number < 400:
+                reason, cure = f"the store redirects the upload ({status})", _FRESH
             case _:
-                reason, cure = f"the store refuses it ({said})", _FRESH
+                reason, cure = f"the store refuses it ({status})", _FRESH
         return StorageError("the upload", reason=f"{self.where} cannot be written: {reason}", cure=cure)
 
 
 class _Body:
-    """A file on its way: counted, hashed, and never longer or shorter than was said."""
+    """A file that is being sent. It is hashed, and must have exactly the stated size."""
 
     def __init__(self, file: BinaryIO, size: int, progress: Progress | None) -> None:
         self._file, self._size, self._progress = file, size, progress
@@ -130,7 +129,7 @@ class _Body:
         return block
 
     def require(self, digest: str) -> None:
-        """Refuse to call something sent that was not what was checked."""
+        """Raise an error if the bytes sent are not those that were checked."""
         if self._digest.hexdigest() != digest:
             raise report_change()
 
@@ -144,7 +143,7 @@ def put_file(
     allow_http: bool = False,
     progress: Progress | None = None,
 ) -> Answer:
-    """PUT a file once; a broken connection is a BrokenOffError, any answer is returned."""
+    """Send a file by PUT once and return the store's response; a broken connection raises a `TransientError`."""
     for _ in range(_MOST_REDIRECTS + 1):
         file.seek(0)
         body = _Body(file, size, progress)
@@ -160,7 +159,7 @@ def put_file(
 
 def _exchange(parts: SplitResult, body: _Body, size: int) -> Answer:
     proxy = _find_proxy(parts)
-    way = f" through the proxy that {parts.scheme.lower()}_proxy names" if proxy else ""
+    through = f" through the proxy in {parts.scheme.lower()}_proxy" if proxy else ""
     try:
         connection, target, headers = _connect(parts, proxy)
         try:
@@ -168,45 +167,46 @@ def _exchange(parts: SplitResult, body: _Body, size: int) -> Answer:
             try:
                 connection.request("PUT", target, body=body, headers={"Content-Length": str(size), **headers})
             except (BrokenPipeError, ConnectionResetError) as problem:
-                broken = problem  # a store that refuses may say so and hang up before it has read everything
+                broken = problem  # a store may refuse and close the connection before reading the file
             try:
-                found = connection.getresponse()
-                text = found.read(_MOST_ANSWER)
+                response = connection.getresponse()
+                text = response.read(_MOST_ANSWER)
             except (OSError, http.client.HTTPException):
                 if broken is not None:
                     raise broken from None
                 raise
-            if broken is not None and 200 <= found.status < 300:
+            if broken is not None and 200 <= response.status < 300:
                 raise broken
         finally:
             connection.close()
     except ssl.SSLCertVerificationError:
         raise StorageError(
             "the store",
-            reason="its certificate is not one that this machine trusts",
-            cure="Check the address; if your network has a certificate authority of its own, set SSL_CERT_FILE to it.",
+            reason="this machine does not trust its certificate",
+            cure="Check the address. If your network has its own certificate authority, set SSL_CERT_FILE to it.",
         ) from None
     except TimeoutError:
         raise TransientError("the store did not answer in time") from None
     except (ConnectionRefusedError, OSError, http.client.HTTPException) as problem:
-        made = isinstance(problem, BrokenPipeError | ConnectionResetError | http.client.HTTPException)
-        raise TransientError("the connection broke" if made else f"the store cannot be reached{way}") from None
-    except ValueError:  # a host that no system can look up
+        was_connected = isinstance(problem, BrokenPipeError | ConnectionResetError | http.client.HTTPException)
+        reason = "the connection broke" if was_connected else f"the store cannot be reached{through}"
+        raise TransientError(reason) from None
+    except ValueError:  # a host name that cannot be resolved
         raise StorageError(
-            "the store", reason="its address cannot be used", cure="Ask the analyst for a fresh address."
+            "the store", reason="its address is invalid", cure="Ask the analyst for a new address."
         ) from None
     code = _CODE.search(text)
     return Answer(
-        found.status,
+        response.status,
         code[1].decode() if code else "",
-        b"expired" in text.lower() and found.status in (400, 401, 403),
-        {name.lower(): value for name, value in found.getheaders()},
+        b"expired" in text.lower() and response.status in (400, 401, 403),
+        {name.lower(): value for name, value in response.getheaders()},
         redact_address(parts.geturl()),
     )
 
 
 def _find_proxy(parts: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names for an address, if any; its value, which may hold a password, is not told."""
+    """Return the proxy that the environment sets for an address, if any. Errors do not show it: it may hold a password."""
     host, scheme = str(parts.hostname), parts.scheme.lower()
     try:
         proxy = None if is_this_machine(host) or proxy_bypass(host) else getproxies().get(scheme)
@@ -218,13 +218,13 @@ def _find_proxy(parts: SplitResult) -> SplitResult | None:
     except ValueError:
         fine = False
     if not fine:
-        reason = f"what {scheme}_proxy names in the environment is no proxy that can be used"
+        reason = f"the environment variable {scheme}_proxy does not hold a valid proxy address"
         raise StorageError("the proxy", reason=reason, cure=f"Set {scheme}_proxy to http://HOST:PORT, or unset it.")
     return via
 
 
 def _connect(parts: SplitResult, via: SplitResult | None) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-    """A connection, straight or through a proxy; what to ask it for, and headers for it."""
+    """Return a connection, direct or through a proxy, the target of the request, and headers for the proxy."""
     host, secure = str(parts.hostname), parts.scheme.lower() == "https"
     make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -242,60 +242,63 @@ def _connect(parts: SplitResult, via: SplitResult | None) -> tuple[http.client.H
 
 
 def _follow_redirect(parts: SplitResult, location: str, *, allow_http: bool) -> SplitResult:
-    """Where a store sends us on to, as a bucket's own region; never from a protected connection to an open one.
+    """Return the address that a store redirects to, for instance in a bucket's region.
 
-    Nor from this machine to another one over an open connection, unless that is allowed.
+    A redirect from https to http is refused. So is a redirect from this machine to another one over http, unless allowed.
     """
     try:
-        found = urlsplit(urljoin(parts.geturl(), location))
-        fine = bool(found.hostname) and found.scheme.lower() in (parts.scheme.lower(), "https") and found.port != 0
+        target = urlsplit(urljoin(parts.geturl(), location))
+        fine = bool(target.hostname) and target.scheme.lower() in (parts.scheme.lower(), "https") and target.port != 0
     except ValueError:
         fine = False
     if not fine or not location.isascii() or not location.isprintable():
-        reason = "it sends us on to where nothing can be sent"
-        raise StorageError("the store", reason=reason, cure="Ask the analyst for a fresh address.")
-    if found.scheme.lower() == "http" and not allow_http and not is_this_machine(str(found.hostname)):
-        raise refuse_unprotected("the file", f"the store sends us on to http://{found.hostname}")
-    return found
+        reason = "it redirects to an address that cannot be used"
+        raise StorageError("the store", reason=reason, cure="Ask the analyst for a new address.")
+    if target.scheme.lower() == "http" and not allow_http and not is_this_machine(str(target.hostname)):
+        raise refuse_unprotected("the file", f"the store redirects to http://{target.hostname}")
+    return target
 
 
 @dataclass(frozen=True)
 class Invitation(Record):
-    """An address that one participant may PUT its bundle to; a secret between it and the analyst."""
+    """An address to which one participant may upload its bundle, a secret between the participant and the analyst."""
 
     name: str
     address: str = field(repr=False)
 
 
 def parse_period(period: str) -> int:
-    """A period such as 30m, 12h or 7d, in seconds.
+    """Return a period such as 30m, 12h or 7d in seconds.
 
     Examples
     --------
     >>> parse_period("12h")
     43200
     """
-    found = re.fullmatch(r"([0-9]{1,6})([mhd])", period.strip())
-    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    match = re.fullmatch(r"([0-9]{1,6})([mhd])", period.strip())
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
     if not 60 <= seconds <= LONGEST:
-        cure = "Stores sign for seven days at most; make new addresses when these have expired."
+        cure = "Stores sign for at most seven days. Make new addresses when these have expired."
         raise InputError("expires", expected="a number with m, h or d, from 1m to 7d", got=repr(period[:20]), cure=cure)
     return seconds
 
 
 def invite(study: Study, bundles: str, *, expires: int = LONGEST, only: Collection[str] = ()) -> tuple[Invitation, ...]:
-    """Make presigned addresses, in the roster's order."""
+    """Return presigned addresses in the roster's order, valid for `expires` seconds; by default for all participants."""
     study.require_roster()
     unknown = sorted(set(only) - {member.name for member in study.participants})
     if unknown:
         raise InputError(
-            "participant", expected="one of the roster", got=", ".join(unknown), cure="'mooring study show' lists it."
+            "participant",
+            expected="in the roster",
+            got=", ".join(unknown),
+            cure="'mooring study show' lists the roster.",
         )
     system, root = _open_signing_store(bundles)
     names = [member.name for member in study.participants if not only or member.name in only]
     try:
         if not system.exists(bucket := root.split("/", 1)[0]):
-            system.ls(bucket)  # says why: not there, not allowed, nobody to be allowed
+            system.ls(bucket)  # raises the reason: missing, access denied or no credentials
         return tuple(
             Invitation(name, str(system.sign(f"{root}/{name}{SUFFIX}", expiration=expires, client_method="put_object")))
             for name in names
@@ -305,11 +308,12 @@ def invite(study: Study, bundles: str, *, expires: int = LONGEST, only: Collecti
 
 
 def write_invitations(invitations: Collection[Invitation], folder: Path) -> dict[str, Path]:
-    """One file a participant, readable by its owner only: what to send to whom."""
+    """Write one file per participant with its address, readable by its owner only, and return the paths by name."""
     make_folder(folder, mode=0o700, what="the folder of addresses")
-    paths = {one.name: folder / f"{one.name}{ADDRESS_SUFFIX}" for one in invitations}
-    for one in invitations:
-        write_atomically(paths[one.name], f"{one.address}\n".encode(), mode=0o600, what="an address")
+    paths = {invitation.name: folder / f"{invitation.name}{ADDRESS_SUFFIX}" for invitation in invitations}
+    for invitation in invitations:
+        data = f"{invitation.address}\n".encode()
+        write_atomically(paths[invitation.name], data, mode=0o600, what="an address")
     return paths
 
 
@@ -320,7 +324,7 @@ def _open_signing_store(bundles: str) -> tuple[Any, str]:
             "bundles",
             expected="a store that can presign addresses: s3://BUCKET/FOLDER",
             got=f"{scheme}://" if "://" in bundles else "a folder",
-            cure="Let participants write to this place by its own means; 'mooring send --to' takes any such address.",
+            cure="Give participants access to this place in another way; 'mooring send --to' accepts any such address.",
         )
     from fsspec.config import conf
 

@@ -1,8 +1,8 @@
-"""`mooring send`: one bundle or anchor file, checked, to a folder, a store or a presigned address.
+"""Sending one bundle or anchor file to a folder, a store or a presigned address (`mooring send`).
 
-What is no bundle and no anchor file of mooring's is not sent: a vault or a table given by mistake stays here. Every try
-sends the whole file from its first byte, so that what arrives is the same however often the connection breaks. The file is
-opened once: what was checked is what is sent, whatever takes its name meanwhile. Nobody else's file is overwritten.
+Only bundles and anchor files are sent, so that a vault or a table given by mistake does not leave. Every attempt sends the
+whole file, so that the same bytes arrive however often the connection breaks. The file is opened once: the bytes that were
+checked are the bytes that are sent, even if the file is replaced meanwhile. Existing files of others are not overwritten.
 """
 
 from __future__ import annotations
@@ -52,65 +52,65 @@ _AGAIN = "Run the same command again: it sends the same bytes."
 
 @dataclass(frozen=True)
 class Parcel:
-    """A file that may be sent."""
+    """A file that was checked and may be sent."""
 
     path: Path
     file: BinaryIO
-    """The one that was checked, open."""
+    """The open file that was checked."""
     kind: str
     """Either "bundle" or "anchor"."""
     size: int
     digest: str
     """SHA-256 of the file."""
     checksum: str
-    """MD5 of the file, which object stores answer with."""
+    """MD5 of the file, which object stores report."""
 
     @property
     def name(self) -> str:
-        """The name that the file gets in a folder: its own, which ends as its kind does."""
+        """The file's name in a folder, with the suffix of its kind."""
         suffix = _SUFFIXES[self.kind]
         return self.path.name if self.path.name.endswith(suffix) else f"{self.path.name}{suffix}"
 
     def is_named_by(self, address: str) -> bool:
-        """Whether an address ends in the name of a file of this kind; all others are folders, there or not yet."""
+        """Return whether an address names a file of this kind; all other addresses are folders, existing or not."""
         suffix = _SUFFIXES[self.kind]
         return address.endswith(suffix) and address.rsplit("/", 1)[-1] != suffix
 
     @property
-    def told(self) -> tuple[str, int, str]:
-        """What a result tells of it: kind, size and digest."""
+    def description(self) -> tuple[str, int, str]:
+        """Kind, size and digest, for a result."""
         return self.kind, self.size, self.digest
 
 
 @dataclass(frozen=True)
 class SendResult(Record):
-    """What was sent."""
+    """The result of sending a file."""
 
     to: str
-    """Where, without anything secret."""
+    """The address, without secrets."""
     kind: str
     bytes: int
     digest: str
     """SHA-256 of the file."""
     tries: int
     confirmed: bool
-    """Whether the other side told what it holds, by size or checksum, and it is the file."""
+    """Whether the receiver confirmed the file by its size or checksum."""
     there_before: bool = False
-    """Whether it was there already, so that nothing was sent."""
+    """Whether the file was there already, so that nothing was sent."""
 
 
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
-    """Read a file that is about to leave, and refuse all but a bundle or an anchor file, whole and as it was signed."""
-    what, found = "the file", None
+    """Return a file that may be sent, or raise a `RefusedError` unless it is an intact bundle or anchor file."""
+    what, parcel_kind = "the file", None
     for kind, fields in _KINDS.items():
         file.seek(0)
         try:
             header, manifest = read_signed_header(file, kind=kind, fields=fields, what=what)
         except RefusedError:
             continue
-        found = kind
+        parcel_kind = kind
         break
-    if found is None:
+    if parcel_kind is None:
         raise _refuse_other_files()
     whole, data = hashlib.sha256(header.raw), hashlib.sha256()
     checksum, size = hashlib.md5(header.raw, usedforsecurity=False), len(header.raw)
@@ -120,16 +120,16 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
         checksum.update(block)
         size += len(block)
     if data.hexdigest() != manifest["data"]:
-        reason = "it is cut short, or not as it was signed"
+        reason = "it is incomplete, or its content was changed after signing"
         raise RefusedError(what, reason=reason, cure="Run 'mooring share' again: it writes the same bytes as before.")
-    return Parcel(path, file, found, size, whole.hexdigest(), checksum.hexdigest())
+    return Parcel(path, file, parcel_kind, size, whole.hexdigest(), checksum.hexdigest())
 
 
 def _refuse_other_files() -> RefusedError:
     return RefusedError(
         "the file",
-        reason="it is no bundle and no anchor file that mooring wrote, and nothing else is sent",
-        cure="Send what 'mooring share' or 'mooring deal' wrote; a table or a vault never leaves.",
+        reason="only bundles and anchor files are sent, and it is neither",
+        cure="Send the file that 'mooring share' or 'mooring deal' wrote. Never send a table or a vault.",
     )
 
 
@@ -142,7 +142,11 @@ def send_file(
     waits: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> SendResult:
-    """Send a bundle or an anchor file."""
+    """Send a bundle or an anchor file.
+
+    `to` is a folder, a file's path, an fsspec URL or a presigned address. Paths and URLs without the suffix of the
+    file's kind are folders. If `digest` is given, only a file with that SHA-256 digest is sent.
+    """
     from fsspec.implementations.local import LocalFileSystem
 
     path = Path(path)
@@ -165,7 +169,7 @@ def send_file(
 
 
 def require_address(to: str | Path, *, allow_http: bool = False) -> None:
-    """Refuse an address that nothing could be sent to, before anything is begun."""
+    """Raise an error if nothing could be sent to an address, before any work is done."""
     if is_presigned(to):
         parse_presigned(str(to), allow_http=allow_http, what="the bundle")
     elif is_url(to):
@@ -186,7 +190,7 @@ def _put(
         if not 200 <= answer.status < 300:
             raise answer.explain()
         if answer.checksum and answer.checksum != parcel.checksum:
-            raise TransientError("the store tells another checksum than the file's")
+            raise TransientError("the store reports a different checksum")
         return answer
 
     try:
@@ -194,7 +198,7 @@ def _put(
     except TransientError as problem:
         reason = f"{redact_address(address)} cannot be written: {problem.reason}"
         raise StorageError("the upload", reason=reason, cure=_AGAIN) from None
-    return SendResult(answer.where, *parcel.told, tries, bool(answer.checksum))
+    return SendResult(answer.where, *parcel.description, tries, bool(answer.checksum))
 
 
 def _upload(
@@ -202,13 +206,13 @@ def _upload(
 ) -> SendResult:
     try:
         is_folder = not parcel.is_named_by(address) or bool(system.isdir(root))
-    except Exception:  # somebody who may write need not be allowed to look
+    except Exception:  # permission to write need not include permission to list
         is_folder = False
     if is_folder:
         root, address = f"{root}/{parcel.name}", f"{address.rstrip('/')}/{parcel.name}"
     if _is_stored(system, root, parcel):
-        return SendResult(redact_address(address), *parcel.told, 0, True, there_before=True)
-    again = Path(f"/proc/self/fd/{parcel.file.fileno()}")  # the open file itself, where the system has a name for it
+        return SendResult(redact_address(address), *parcel.description, 0, True, there_before=True)
+    again = Path(f"/proc/self/fd/{parcel.file.fileno()}")  # the open file itself, on systems that have a path for it
     source = again if again.exists() else parcel.path
 
     def intact() -> bool:
@@ -219,7 +223,7 @@ def _upload(
     tries, confirmed = upload(
         source, system, root, address=address, what="the upload", intact=intact, waits=waits, progress=progress
     )
-    return SendResult(redact_address(address), *parcel.told, tries, confirmed)
+    return SendResult(redact_address(address), *parcel.description, tries, confirmed)
 
 
 def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> SendResult:
@@ -241,17 +245,17 @@ def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | No
                     progress(done, parcel.size)
             if digest.hexdigest() != parcel.digest:
                 raise report_change()
-    return SendResult(str(target), *parcel.told, 0 if there else 1, True, there_before=there)
+    return SendResult(str(target), *parcel.description, 0 if there else 1, True, there_before=there)
 
 
 def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
-    """What fsspec makes of an address that something is sent to; one that others could read on the way is refused."""
+    """Return the fsspec file system of a receiver's address, or raise a `RefusedError` if its connection is unprotected."""
     if "::" in address:
-        reason = "it is made of several with ::, and nobody can say over which connections a file would go"
-        raise RefusedError("the address", reason=reason, cure="Give the address of the store alone.")
+        reason = "it chains several file systems with ::, so that the connections of a file are not known"
+        raise RefusedError("the address", reason=reason, cure="Give only the address of the store.")
     if read_scheme(address) in _UNPROTECTED and not allow_http:
         raise refuse_unprotected(
-            "the bundle", f"the address begins with {read_scheme(address)}://, which protects nothing"
+            "the bundle", f"the address begins with {read_scheme(address)}://, which is not encrypted"
         )
     system, root = open_file_system(address)
     endpoint = "" if allow_http else _find_endpoint(system)
@@ -263,35 +267,34 @@ def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
 
 
 def _find_endpoint(system: Any) -> str:
-    """The address that an S3 client talks to; empty where there is none, or none yet."""
+    """Return the endpoint of an S3 client; empty if there is none."""
     try:
         return str(system.s3.meta.endpoint_url)
-    except Exception:  # other kinds of stores; what is wrong with credentials is said when they are used
+    except Exception:  # not an S3 store; problems with credentials are reported when they are used
         return ""
 
 
 def _refuse_overwrite() -> InputError:
-    """The refusal to write over a file."""
+    """Return the error for a file that would be overwritten."""
     return InputError(
         "address",
-        expected="a place where no other file is",
-        got="one with another file of this name",
-        cure="It may be another one's: give the file's name in --to as well, as FOLDER/NAME.bundle.",
+        problem="A different file with this name is already at the address.",
+        cure="It may belong to another participant. Give a file name in --to, such as FOLDER/NAME.bundle.",
     )
 
 
 def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
-    """Whether the file is at the store already; another one in its place is an error.
+    """Return whether the file is already at the store. A different file of this name is an error.
 
-    Where the store does not say, as to somebody who may write but not read, and where there is but a beginning of the file,
-    as an upload leaves that broke off, the answer is no.
+    The result is False if the store does not tell, for instance without permission to read, and if it holds only the
+    beginning of the file, which an interrupted upload leaves.
     """
 
     def look() -> tuple[int, str]:
         try:
             system.invalidate_cache()
-            found = system.info(target)
-            return int(found["size"]), str(found.get("ETag", "")).strip('"').lower()
+            info = system.info(target)
+            return int(info["size"]), str(info.get("ETag", "")).strip('"').lower()
         except Exception as problem:
             raise (TransientError("") if is_transient(problem) else LookupError) from None
 
@@ -308,7 +311,7 @@ def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
     except Exception as problem:
         if is_absent(problem):  # removed meanwhile
             return False
-        same = there == parcel.size and not MD5.fullmatch(tag)  # it cannot be read: what the listing told must do
+        same = there == parcel.size and not MD5.fullmatch(tag)  # it cannot be read, so the listing decides
         there = -1
     if not same:
         raise _refuse_overwrite()
@@ -316,7 +319,7 @@ def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
 
 
 def _is_beginning(system: Any, target: str, file: BinaryIO) -> bool:
-    """Whether what is at the store is the file, or a beginning of it."""
+    """Return whether the object at the store is the file or a beginning of it."""
     file.seek(0)
     with system.open(target, "rb") as stream:
         while block := stream.read(_BLOCK):
