@@ -178,7 +178,7 @@ def test_too_few_bundles_are_told_and_what_came_is_remembered(client: Client, tm
     with raising(InputError, "bundles", got="0 that can be aligned"):
         align_on_dask(client, made.study, tmp_path / "empty", tmp_path / "work", reduce_over_workers=reduced)
     assert len(json.loads((tmp_path / "work" / "intake.json").read_text())["remembered"]) == 1
-    with raising(StorageError, "the folder of bundles", reason="not there"):
+    with raising(StorageError, "the folder of bundles", reason="does not exist"):
         align_on_dask(client, made.study, tmp_path / "nowhere", tmp_path / "work")
 
 

@@ -106,10 +106,10 @@ def test_only_what_the_engine_collected_is_aligned(client: Client, place: Path, 
     study = study_of(place)
     at_home = Analyst(study, tmp_path / "here").collect(place / "inbox")
     analyst = Analyst(study, tmp_path / "work", engine=DaskEngine(client))
-    with raising(InputError, "bundles", got="none so far"):
+    with raising(InputError, "bundles", got="that it did not collect"):
         analyst.align(at_home.bundles)
     intake = analyst.collect(place / "inbox")
-    with raising(InputError, "bundles", got="others"):
+    with raising(InputError, "bundles", got="that it did not collect"):
         analyst.align(at_home.bundles)
     assert analyst.align(intake.bundles[1:]).space.names == NAMES[1:]
     with raising(InputError, "rows_at_once", got="0"):

@@ -305,7 +305,7 @@ def test_a_site_whose_job_dies_and_then_itself_does_not_stop_the_others(played: 
         wait_until(lambda: all(path.exists() for path in arrived), 90, "the arrival of two bundles")
         before = len(played.deployment.log(SERVER))
         played.deployment.kill_job("east")  # the site reports it, and FLARE would fail the job
-        wait_until(lambda: "; the others go on" in played.deployment.log(SERVER)[before:], 60, "the site's report")
+        wait_until(lambda: "; the others continue" in played.deployment.log(SERVER)[before:], 60, "the site's report")
         played.deployment.kill("east")
     meta = played.deployment.finished(job_id)
     assert meta["status"] == "FINISHED:EXECUTION_EXCEPTION", played.deployment.log(SERVER)[-3000:]
@@ -363,7 +363,7 @@ def test_a_job_with_code_or_another_class_is_refused_by_the_guard_and_where_ther
     said = [str(deployment.finished(job_id)) for job_id in ids]
     assert [text.count("refused by the guard") for text in said] == [2, 2]
     assert f"{unguarded}: NVFLARE_ERROR: BYOC not permitted" in said[0]
-    assert "the app's configuration is not mooring's" in said[1]
+    assert "the app's configuration differs" in said[1]
     assert f"{FLARES_OWN!r}" in deployment.log(unguarded)
     assert "is not in allow_list" in deployment.log(unguarded)
     assert not spied.exists()

@@ -134,10 +134,10 @@ def test_an_invitation_for_other_programs(ward: Path, moto_port: int) -> None:
 def test_addresses_that_do_not_lead_anywhere(ward: Path, moto_port: int, walked: Path) -> None:
     analyst, there = walked / "analyst", credentials(moto_port)
     for words, told in (
-        (("invite", "--bundles", "s3://nobucket/inbox"), "nothing is there (404)"),
-        (("align", "--bundles", "s3://nobucket/inbox", "--folder", "other"), "nothing is there (404)"),
-        (("align", "--bundles", "s3://ward/empty", "--folder", "other"), "a store knows no empty folders"),
-        (("deliver", "--output", "s3://nobucket/results"), "nothing is there (404)"),
+        (("invite", "--bundles", "s3://nobucket/inbox"), "it does not exist (404)"),
+        (("align", "--bundles", "s3://nobucket/inbox", "--folder", "other"), "it does not exist (404)"),
+        (("align", "--bundles", "s3://ward/empty", "--folder", "other"), "Stores have no empty folders"),
+        (("deliver", "--output", "s3://nobucket/results"), "it does not exist (404)"),
     ):
         assert told in quickly(analyst, *words, environment=there, code=5).stderr
     lost = quickly(
@@ -201,7 +201,7 @@ def test_a_folder_at_a_store_and_nobodys_file_in_it(walked: Path, moto_port: int
         assert (again["to"], again["tries"], again["there_before"]) == (found["to"], 0, True)
     to = "s3://ward/fresh/north.bundle"
     said = quickly(walked / "south", "send", "south.bundle", "--to", to, environment=there, code=2).stderr
-    assert "another file of this name" in said
+    assert "different file with this name" in said
     for name in NAMES[:2]:
         assert at_the_store(moto_port, f"fresh/{name}.bundle") == (walked / name / f"{name}.bundle").read_bytes()
 
@@ -339,7 +339,7 @@ def test_a_presigned_address_opens_its_own_place_and_no_other(
     ):
         said = quickly(tmp_path, "send", "mine.bundle", "--to", address, code=5).stderr
         assert told in said
-        assert "Ask the analyst for a fresh address" in said
+        assert "Ask the analyst for a new address" in said
         assert "X-Amz" not in said
     assert len(store.objects) == 1
 
@@ -359,7 +359,7 @@ def test_a_listing_that_says_more_than_the_file_gives(
     monkeypatch.setattr(stores, "WAITS", (0.0, 0.0, 0.0))
     quickly(tmp_path, *align, environment=there, code=2)  # nobody is there to align with anybody
     record = json.loads((tmp_path / "analysis" / "intake.json").read_text())
-    assert {entry["reason"] for entry in record["set_aside"]} == {"it came only in part"}
+    assert {entry["reason"] for entry in record["set_aside"]} == {"only a part of it could be downloaded"}
     assert record["missing"] == list(NAMES)
     store.faults = ["half"]  # and now once only: it is fetched again, whole
     found = json.loads(quickly(tmp_path, *align, environment=there).stdout)

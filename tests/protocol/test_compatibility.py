@@ -173,7 +173,7 @@ def test_the_ledger_still_knows_the_rows(study: str, place: Place) -> None:
     place.run("south", "deal --study ../post/other.toml --output ../post/other.anchor")
     label = {"ward": "ill", "lab": "days"}[study]
     again = f"--study ../post/other.toml --anchor ../post/other.anchor --ignore {label} --output other.bundle"
-    assert "uploaded before" in place.run("south", f"share {TABLES[study]} {again}", REFUSED).stderr
+    assert "already been uploaded" in place.run("south", f"share {TABLES[study]} {again}", REFUSED).stderr
     assert not (place / "south/other.bundle").exists()
 
 

@@ -204,7 +204,7 @@ def test_joining_killed_at_every_write_leaves_no_vault_or_a_whole_one(folder):
         if (place / "vault/identity.json").exists():
             there += 1
             before = Vault.open(place / "vault")
-            with raising(InputError, "vault", got="one that has one"):
+            with raising(InputError, "vault", problem="already has a vault"):
                 Vault.create(place / "vault")
             assert Vault.open(place / "vault") == before
         else:

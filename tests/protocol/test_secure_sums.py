@@ -553,7 +553,7 @@ def test_rows_that_went_out_mapped_do_not_go_into_sums_nor_the_reverse(folder: P
     with raising(RefusedError, "the upload"):
         given.share(1)
     given.share(2)
-    with raising(RefusedError, "a second upload", reason="guarantee of sums means nothing"):
+    with raising(RefusedError, "a second upload", reason="void the guarantee"):
         share_rows(given.vaults[2], rotated, given.table(2), **way)
 
 

@@ -1,4 +1,4 @@
-"""Other engines for the same protocol: participants over NVIDIA FLARE, the analyst on Dask.
+"""Optional engines for the same protocol: participants over NVIDIA FLARE, and the analyst on Dask.
 
-Both are optional. Bundles and maps do not differ; models on Dask are trained on all rows, not on a share of them.
+Bundles and maps are the same as without them. Models on Dask are trained on all rows instead of a sample.
 """

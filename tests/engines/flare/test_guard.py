@@ -149,7 +149,7 @@ def test_the_requests_of_a_job_are_answered() -> None:
 )
 def test_no_other_request_is_answered_whatever_it_carries(topic: str) -> None:
     headers = {"job_id": JOB, "require_authz": "true", "user_role": "super", "admin_command": "check_status"}
-    assert "nothing that a job needs" in request_refused("server", "server", topic, headers, "cat /etc/passwd")
+    assert "not needed by a job" in request_refused("server", "server", topic, headers, "cat /etc/passwd")
 
 
 def test_a_request_needs_the_server_and_a_job_tells_of_itself_only() -> None:
@@ -201,18 +201,18 @@ def changed(**changes: Any) -> bytes:
         (zipped({**APP, "../../local/resources.json": b""}), "resources.json"),
         (zipped({**APP, "/etc/x": b""}), "/etc/x"),
         (zipped({**APP, "nvflare/__init__.py": b""}), "nvflare"),
-        (zipped({name: content for name, content in APP.items() if name != CONFIG}), "not those"),
-        (zipped({**APP, CONFIG: b"{}"}), "not mooring's"),
-        (zipped({**APP, CONFIG: changed(components=[{"id": "x", "path": "x.Y"}])}), "not mooring's"),
-        (zipped({**APP, CONFIG: changed(task_check_timeout=1)}), "not mooring's"),
-        (zipped({**APP, CONFIG: to_json(site_config(DIGEST)).replace(b"Mooring", b"Other")}), "not mooring's"),
-        (zipped({**APP, CONFIG: to_json(site_config("x" * 64))}), "not mooring's"),
-        (zipped({**APP, CONFIG: json.dumps(site_config(DIGEST)).encode()}), "not mooring's"),
+        (zipped({name: content for name, content in APP.items() if name != CONFIG}), "exactly the files"),
+        (zipped({**APP, CONFIG: b"{}"}), "configuration differs"),
+        (zipped({**APP, CONFIG: changed(components=[{"id": "x", "path": "x.Y"}])}), "configuration differs"),
+        (zipped({**APP, CONFIG: changed(task_check_timeout=1)}), "configuration differs"),
+        (zipped({**APP, CONFIG: to_json(site_config(DIGEST)).replace(b"Mooring", b"Other")}), "configuration differs"),
+        (zipped({**APP, CONFIG: to_json(site_config("x" * 64))}), "configuration differs"),
+        (zipped({**APP, CONFIG: json.dumps(site_config(DIGEST)).encode()}), "configuration differs"),
         (zipped({**APP, ".__nvfl_sig.json": bytes(2**20 + 1)}), "too large"),
         (zipped(APP)[:-30], "cannot be read"),
         (b"x", "cannot be read"),
         (bytes(2**20 + 1), "too large"),
-        (None, "none"),
+        (None, "not a zip file"),
     ],
 )
 def test_an_app_is_mooring_s_to_the_byte(app: object, word: str) -> None:
@@ -224,7 +224,7 @@ def test_a_job_that_was_here_keeps_its_folder_and_log() -> None:
     headers = {"job_id": JOB, "job_meta": META, "app_name": "app"}
     request = Request("server", "server", "train.deploy", headers, zipped(APP))
     assert refusal_of_request(request) == ""
-    assert "log stay" in refusal_of_request(replace(request, was_here=True))
+    assert "log are kept" in refusal_of_request(replace(request, was_here=True))
 
 
 def test_a_job_from_before_the_guard_is_not_started() -> None:

@@ -11,7 +11,7 @@ import pytest
 from mooring.engines.flare import chunks
 from mooring.engines.flare.chunks import send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow
-from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, Told, answer_of
+from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, TaskMessage, answer_of
 from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.protocol.analyst.alignment_state import TRAINED_FILE
@@ -29,7 +29,7 @@ from tests.protocol.test_secure_sums import resign
 from tests.raising import raising
 
 EVERYBODY = tuple(f"p{i}" for i in range(5))
-Meddle = Callable[[ServerWorkflow, str, str, Told], None]
+Meddle = Callable[[ServerWorkflow, str, str, TaskMessage], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Job:
         """Run a job in which names, by step, do not answer; what the server wrote down, with its error, if any."""
         part = ServerWorkflow.opened(self.kit, self.given.study.digest, lambda words: None)
 
-        def ask(task: str, told: Mapping[str, Told], answers: Answers) -> None:
+        def ask(task: str, told: Mapping[str, TaskMessage], answers: Answers) -> None:
             step = task.removeprefix("mooring.")
             for name in told:
                 if name in absent.get(step, ""):
@@ -152,8 +152,8 @@ def test_a_site_that_is_absent_stops_nobody_and_is_not_waited_for_again(
     ("absent", "what", "closed"),
     [
         ({"share": "p3 p4"}, "bundles", False),
-        ({"confirm": "p3 p4"}, "combiners that confirm", False),
-        ({"share": "p4", "confirm": "p3"}, "combiners that confirm", False),  # confirmations are made anew
+        ({"confirm": "p3 p4"}, "confirmations", False),
+        ({"share": "p4", "confirm": "p3"}, "confirmations", False),  # confirmations are made anew
         ({"combine": "p3 p4"}, "shares", True),
     ],
 )
@@ -178,7 +178,7 @@ def test_more_bundles_than_the_quorum_can_be_asked_for(job: Job) -> None:
     replace(ServerSettings.read(job.kit), least_sites=5).write(job.kit)
     record = job.run(connected=EVERYBODY[:4])
     assert record["error"].what == "bundles"
-    assert job.run(connected=EVERYBODY[4:])["error"].what == "combiners that confirm"
+    assert job.run(connected=EVERYBODY[4:])["error"].what == "confirmations"
     assert job.run()["outcome"] == "done"
 
 
@@ -198,7 +198,7 @@ def test_a_site_refuses_a_second_list(job: Job, tmp_path: Path) -> None:
 def test_a_bundle_whose_boxes_do_not_open_is_left_out_and_combined_by_nobody(job: Job) -> None:
     handed_out = []
 
-    def meddle(part: ServerWorkflow, step: str, name: str, told: Told) -> None:
+    def meddle(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
         if (step, name) == ("share", "p4"):  # before its own comes
             resign(job.given, part.bundle("p0"), part.bundle("p4"), 4)
         if (step, name) == ("combine", "p4"):
@@ -214,10 +214,10 @@ def test_a_bundle_whose_boxes_do_not_open_is_left_out_and_combined_by_nobody(job
 def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) -> None:
     most, seen = most_sum_bundle_bytes(job.given.study), []
 
-    def meddle(part: ServerWorkflow, step: str, name: str, told: Told) -> None:
+    def meddle(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
         if (step, name) in (("share", "p1"), ("confirm", "p1"), ("combine", "p1")):
             suffix = {"share": "bundle", "confirm": "confirmation", "combine": "share"}[step]
-            with raising(StorageError, "the server", reason="not p1's"):
+            with raising(StorageError, "the server", reason="p1 did not sign"):
                 send_file(tmp_path / "sites" / "p0" / f"p0.{suffix}", str(told["ticket"]), part.counter.answer)
             seen.append(step)
         if (step, name) == ("confirm", "p2"):
@@ -234,7 +234,7 @@ def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) ->
 
 
 def test_an_aborted_job_closes_nothing_and_one_at_work_says_which_it_is(job: Job) -> None:
-    def abort(part: ServerWorkflow, step: str, name: str, told: Told) -> None:
+    def abort(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
         now = json.loads((job.work / "flare.json").read_bytes())
         assert (now["outcome"], now["job"], now["missing"]) == ("running", part.job, [])
         if step == "confirm" and name == "p4":

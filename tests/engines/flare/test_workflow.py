@@ -196,7 +196,7 @@ def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
     world.deal()
     world.share("south")
     sent = world.analyst.bundle("south")
-    with raising(StorageError, "the server", reason="not east's"):
+    with raising(StorageError, "the server", reason="east did not sign"):
         send_file(sent, str(world.analyst.for_participant("east")["ticket"]), world.analyst.counter.answer)
     assert not world.analyst.bundle("east").exists()
 
@@ -207,7 +207,7 @@ def test_only_the_dealers_anchor_is_carried(world: World) -> None:
     another = replace(world.study, dealer="south")
     forged = world.place / "forged.anchor"
     Participant(another, Vault.open(world.place / "south" / "vault")).deal(forged)
-    with raising(StorageError, "the server", reason="not the dealer's"):
+    with raising(StorageError, "the server", reason="the dealer did not sign"):
         send_file(forged, str(world.analyst.for_dealer()["ticket"]), world.analyst.counter.answer)
     assert not world.analyst.anchor.exists()
 
@@ -320,7 +320,7 @@ def test_a_map_that_the_analyst_signed_but_that_is_not_of_my_upload_is_not_kept(
 def test_too_few_bundles_make_no_model_and_stay(world: World) -> None:
     world.deal()
     world.share("south")
-    with raising(InputError, "bundles", expected="2 or more"):
+    with raising(InputError, "bundles", problem="2 are needed"):
         world.analyst.analysed()
     assert world.analyst.bundle("south").exists()
     world.share("east")
@@ -342,7 +342,7 @@ def test_a_learner_that_cannot_be_delivered_ends_the_job_at_once(world: World, l
 
 
 def test_one_job_at_a_time_is_at_work_in_a_folder(world: World) -> None:
-    with raising(RefusedError, "the job", reason="another one is at work"):
+    with raising(RefusedError, "the job", reason="another job is running"):
         ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
     again = replace(ServerSettings.read(world.place / "kit"), folder=world.place / "elsewhere")
     again.write(world.place / "kit")
@@ -401,7 +401,7 @@ def test_what_was_taken_stays(file: Path, arrival: IncomingFile) -> None:
     send_file(file, counter.ticket(arrival=arrival), counter.answer)
     before = file.read_bytes()
     file.write_bytes(b"another")
-    with raising(StorageError, "the server", reason="what was taken stays"):
+    with raising(StorageError, "the server", reason="a different file was accepted"):
         send_file(file, counter.ticket(arrival=arrival), counter.answer)
     assert arrival.path.read_bytes() == before
 
@@ -420,7 +420,7 @@ def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: P
     assert arrival.partial.stat().st_size == 640
     counter.close(ticket)
     assert list(arrival.path.parent.iterdir()) == []
-    with raising(StorageError, "the server", reason="its time is over"):
+    with raising(StorageError, "the server", reason="has expired"):
         send_file(file, ticket, counter.answer)
     send_file(file, counter.ticket(arrival=arrival), counter.answer)
     assert arrival.path.read_bytes() == file.read_bytes()
@@ -583,7 +583,7 @@ def test_of_a_kits_certificates_the_one_that_ends_first_is_told(own: str, is_own
     assert certificate_end(kit / "local") == (end, first)
     for days, told in ((31, 0), (29, 1), (-1, 1)):
         found = list_kit_warnings(kit / "local", now=end - timedelta(days=days))
-        assert [f"{first} ends on 2027-11-12" in words for words in found] == [True] * told
+        assert [f"{first} expires on 2027-11-12" in words for words in found] == [True] * told
 
 
 def test_a_folder_that_is_no_kit_gets_no_policy(tmp_path: Path) -> None:
@@ -602,7 +602,7 @@ def test_a_job_names_two_classes_and_the_study_and_carries_no_code(world: World)
     assert text.count('"path"') == 2
     assert text.count(world.study.digest) == 2
     dotted = replace(world.study.participants[0], name="st.mary")
-    with raising(InputError, "roster", expected="dots"):
+    with raising(InputError, "roster", problem="dots"):
         write_job(replace(world.study, participants=(dotted, *world.study.participants[1:])), world.place / "no-job")
 
 

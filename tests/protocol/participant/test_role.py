@@ -97,7 +97,7 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
             assert np.array_equal(south.predict(fresh, result=address).values, here.values)
         with raising(StorageError, "the result", reason="/nobody/map.safetensors cannot be fetched"):
             south.predict(fresh, result=f"{AT}/nobody")
-        with raising(InputError, "address", got="one for a single file"):
+        with raising(InputError, "address", got="presigned address of one file"):
             south.predict(fresh, result="https://store.example/results/south")
         assert not list(tmp_path.glob("mooring-result-*"))
     finally:

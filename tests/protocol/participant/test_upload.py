@@ -139,7 +139,7 @@ def test_the_table_is_read_once_so_the_rows_that_were_checked_are_those_that_tra
 
 def test_other_rows_in_anothers_vault_are_refused_with_whose_vault_it_is(small_study: SmallStudy) -> None:
     small_study.share(output=small_study.folder / "out.bundle")
-    with raising(RefusedError, "a second upload", reason="hospital-1's", cure="your own --vault"):
+    with raising(RefusedError, "a second upload", reason="hospital-1 has already uploaded", cure="your own --vault"):
         small_study.share(data=small_study.table(2), output=small_study.folder / "other.bundle")
 
 

@@ -391,7 +391,7 @@ def test_the_same_rows_with_another_label_or_under_other_names_are_the_same_rows
         data.write_text(data.read_text().replace("c0,c1,c2,c3,y", ",".join(names)))
         columns = tuple(Column(name, "number", -5, 5, outside="clip") for name in names[:4])
         other = small_study.another(columns=columns, label=Label("z", "classes", ("a", "b")))
-        with raising(RefusedError, "a second upload", reason="uploaded before"):
+        with raising(RefusedError, "a second upload", reason="already been uploaded"):
             other.share(data=data, output=small_study.folder / "2.bundle")
         assert not (small_study.folder / "2.bundle").exists()
 
@@ -501,7 +501,7 @@ def test_rows_spend_up_to_the_limit_and_no_more(folder):
     spent += [ledger.spent_epsilon("1" * 64, others, one) for one in apart]
     assert [*spent, ledger.spent_epsilon("0" * 64, rows, second)] == [1.5, 1.5, 0.0, 1.5, 1.5, 0.0]
     for epsilon, total in ((2.6, "4.1"), (None, "inf")):
-        with raising(RefusedError, "the upload", reason=f"epsilon = {total} in all, above your limit of 4"):
+        with raising(RefusedError, "the upload", reason=f"epsilon = {total} over all studies, above your limit of 4"):
             ledger.record_intent("1" * 64, "later", part, spending=replace(second, epsilon=epsilon))
     ledger.record_intent("1" * 64, "later", part, spending=second)
     with raising(RefusedError, "the study", reason="combining key"):

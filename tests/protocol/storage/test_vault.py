@@ -58,7 +58,7 @@ def test_everything_in_a_vault_is_its_owners_only(small_study):
 def test_a_vault_is_never_overwritten(folder):
     made = Vault.create(folder / "vault")
     for passphrase in (None, PASSPHRASE):
-        with raising(InputError, "vault", got="one that has one"):
+        with raising(InputError, "vault", problem="already has a vault"):
             Vault.create(folder / "vault", passphrase=passphrase)
     assert Vault.open(folder / "vault") == made
 
@@ -96,7 +96,7 @@ def test_a_passphrase_locks_the_vault(folder):
 
 
 def test_an_empty_passphrase_is_refused_before_anything_is_made(folder):
-    with raising(InputError, "passphrase", expected="not empty"):
+    with raising(InputError, "passphrase", problem="empty"):
         Vault.create(folder / "vault", passphrase="")
     assert not list(folder.rglob("identity*"))
     Vault.create(folder / "vault")
@@ -136,10 +136,10 @@ def test_a_damaged_identity_is_refused_and_left_as_it_is(folder):
     good = path.read_bytes()
     for damaged in damaged_identities(good).values():
         path.write_bytes(damaged)
-        with raising(RefusedError, "the vault", reason="damaged or of another version") as caught:
+        with raising(RefusedError, "the vault", reason="damaged or was written by a different version") as caught:
             Vault.open(folder / "vault")
         assert not [secret for secret in secrets_of(made) if secret.hex() in str(caught.value)]
-        with raising(InputError, "vault", got="one that has one"):
+        with raising(InputError, "vault", problem="already has a vault"):
             Vault.create(folder / "vault")
         assert path.read_bytes() == damaged
     path.write_bytes(good)

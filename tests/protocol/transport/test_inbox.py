@@ -95,7 +95,9 @@ def test_half_a_file_is_fetched_again_and_then_set_aside(
     faults[0] = 4
     intake = collect(study, "memory://inbox", work)
     assert names(intake) == ["site-0", "site-2"]
-    assert [(entry.file, entry.reason) for entry in intake.set_aside] == [("site-1.bundle", "it came only in part")]
+    assert [(entry.file, entry.reason) for entry in intake.set_aside] == [
+        ("site-1.bundle", "only a part of it could be downloaded")
+    ]
     assert len(list((work / "received").iterdir())) == 2
     intake = collect(study, "memory://inbox", work)  # nothing is lost: the next run takes it
     assert (names(intake), intake.set_aside) == (["site-0", "site-1", "site-2"], ())
@@ -103,7 +105,7 @@ def test_half_a_file_is_fetched_again_and_then_set_aside(
     faults[0] = 4
     intake = collect(study, "memory://inbox", work)
     assert names(intake) == ["site-0", "site-1", "site-2"]
-    assert [entry.reason for entry in intake.set_aside] == ["it came only in part"]
+    assert [entry.reason for entry in intake.set_aside] == ["only a part of it could be downloaded"]
 
 
 def test_what_is_not_taken_does_not_stay(inbox: Callable[..., bytes], memory: Any, tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_a_store_that_does_not_hand_out_or_list(
     with monkeypatch.context() as patched:
         patched.setattr(type(memory), "open", raises(PermissionError("5ec2e7"), asked))
         intake = collect(study, "memory://inbox", work)
-    assert {entry.reason for entry in intake.set_aside} == {"the store refuses to hand it out"}
+    assert {entry.reason for entry in intake.set_aside} == {"the store refuses access to it"}
     assert len(asked) == 3
     for trouble, told in (
         (PermissionError("5ec2e7"), "(403)"),

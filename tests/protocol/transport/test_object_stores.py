@@ -44,7 +44,7 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
         (PermissionError("5ec2e7"), "(403)", 1),
         (FileNotFoundError("5ec2e7"), "(404)", 1),
         (type("NoCredentialsError", (Exception,), {})("5ec2e7"), "no credentials", 1),
-        (OSError("5ec2e7"), "broke off", 4),
+        (OSError("5ec2e7"), "connection broke", 4),
     ):
         asked: list[int] = []
         memory.store.clear()
@@ -83,7 +83,7 @@ def test_a_kind_of_address_that_is_not_installed_or_not_known(
     monkeypatch.setattr(fsspec.core, "url_to_fs", raises(ImportError))
     with raising(MissingExtraError, extra="s3"):
         send_file(bundle, "s3://ward/inbox/")
-    with raising(InputError, "address", cure="Install the package"):
+    with raising(InputError, "address", cure="Install the fsspec package"):
         collect(make_study(), "gs://ward/inbox", tmp_path / "work")
 
 
@@ -96,7 +96,7 @@ def test_no_try_relies_on_what_a_listing_told_before(
     reason = stores.download(
         memory, "/inbox/site-0.bundle", tmp_path / "x", size=None, most_bytes=10, what="x", waits=QUICK
     )
-    assert reason == "it came only in part"
+    assert reason == "only a part of it could be downloaded"
     assert steps == ["forget", "open"] * 4
 
 
@@ -122,7 +122,7 @@ def test_results_travel_through_a_store_unchanged(
     with fetch_result(tmp_path / "results" / "site-1", study) as place:
         assert place == tmp_path / "results" / "site-1"
     for address, told in (
-        ("memory://results/nobody", "it is not there any more"),
+        ("memory://results/nobody", "it does not exist any more"),
         ("memory://large", "larger than such a file may be"),
     ):
         memory.pipe_file("/large/map.safetensors", bytes(100_000))
@@ -132,7 +132,7 @@ def test_results_travel_through_a_store_unchanged(
         lambda: deliver(study, work, "https://store.example/results", ANALYST),
         lambda: fetch_result("https://store.example/results", study).__enter__(),
     ):
-        with raising(InputError, "address", got="one for a single file"):
+        with raising(InputError, "address", got="presigned address of one file"):
             call()
     monkeypatch.setattr(type(memory), "put_file", raises(PermissionError("5ec2e7")))
     (work / "delivery.json").unlink()

@@ -85,7 +85,7 @@ def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
 
 def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, store: Store) -> None:
     store.script = ["etag"] * 4
-    with raising(StorageError, "the upload", reason="another checksum"):
+    with raising(StorageError, "the upload", reason="different checksum"):
         send_file(bundle, store.address, waits=QUICK)
     store.extra, store.script = {"x_amz_server_side_encryption": "aws:kms"}, ["etag"]
     assert not send_file(bundle, store.address, waits=QUICK).confirmed  # under a key, an ETag is no MD5
@@ -96,10 +96,10 @@ def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, sto
     [
         ((403, DENIED), "the store refuses it (403, AccessDenied)"),
         ((403, EXPIRED), "the address has expired (403, AccessDenied)"),
-        ((404, b"<Code>NoSuchBucket</Code>"), "there is no such place (404, NoSuchBucket)"),
+        ((404, b"<Code>NoSuchBucket</Code>"), "does not exist (404, NoSuchBucket)"),
         ((400, b"\xff" * 100), "the store refuses it (400)"),
-        ((400, b"<Code>EntityTooLarge</Code>"), "no file of this size in one piece"),
-        ((301, b"<Code>PermanentRedirect</Code>"), "elsewhere (301, PermanentRedirect)"),
+        ((400, b"<Code>EntityTooLarge</Code>"), "a file of this size in one piece"),
+        ((301, b"<Code>PermanentRedirect</Code>"), "redirects the upload (301, PermanentRedirect)"),
     ],
     ids=lambda value: str(value)[:24],
 )
@@ -170,14 +170,14 @@ def test_a_proxy_that_is_none_is_named_but_not_quoted(
     proxy: str, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", proxy)
-    with raising(StorageError, "the proxy", reason="https_proxy names") as caught:
+    with raising(StorageError, "the proxy", reason="https_proxy does not hold") as caught:
         send_file(bundle, f"https://store.invalid/x?{SECRET}", waits=())
     assert "5ec2e7" not in str(caught.value)
 
 
 def test_a_proxy_that_is_not_there_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch, refusing_port: int) -> None:
     monkeypatch.setenv("https_proxy", f"http://me:5ec2e7@127.0.0.1:{refusing_port}")
-    with raising(StorageError, "the upload", reason="through the proxy that https_proxy names") as caught:
+    with raising(StorageError, "the upload", reason="through the proxy in https_proxy") as caught:
         send_file(bundle, f"https://store.invalid/x?{SECRET}", waits=())
     assert "5ec2e7" not in str(caught.value)
 
@@ -237,7 +237,7 @@ def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pyt
     context.load_cert_chain(pem)
     with serving(handle_by(found), tls=context) as port:
         address = f"https://localhost:{port}/x?{SECRET}"
-        with raising(StorageError, "the store", reason="certificate is not one that this machine trusts"):
+        with raising(StorageError, "the store", reason="does not trust its certificate"):
             send_file(tmp_path / "a.bundle", address)
         assert found.seen == []
         monkeypatch.setenv("SSL_CERT_FILE", str(pem))
@@ -265,7 +265,8 @@ def test_which_answers_are_worth_another_try_and_when(answer: tuple[int, str, di
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(300, "elsewhere"), (399, "elsewhere"), (400, "refuses"), (404, "no such"), (413, "size")]
+    ("status", "words"),
+    [(300, "redirects"), (399, "redirects"), (400, "refuses"), (404, "does not exist"), (413, "size")],
 )
 def test_what_a_refusal_is_said_to_mean(status: int, words: str) -> None:
     assert words in Answer(status, "", False, {}, "the store").explain().reason

@@ -23,9 +23,9 @@ def test_only_bundles_and_anchor_files_are_sent(tmp_path: Path, store: Store) ->
     Vault.create(tmp_path / "vault")
     (tmp_path / "table.csv").write_text("age,ill\n41,yes\n")
     for path in (tmp_path / "vault" / "identity.json", tmp_path / "table.csv"):
-        with raising(RefusedError, "the file", reason="nothing else is sent"):
+        with raising(RefusedError, "the file", reason="only bundles and anchor files"):
             send_file(path, store.address)
-    with raising(RefusedError, "the file", cure="a vault never leaves"):
+    with raising(RefusedError, "the file", cure="a vault"):
         send_file(tmp_path / "vault", store.address)
     with raising(StorageError, "the file", reason="not a regular file"):
         send_file(tmp_path / "nowhere.bundle", store.address)
@@ -37,7 +37,7 @@ def test_a_bundle_that_is_not_whole_is_not_sent(harm: str, tmp_path: Path, store
     data = make_bundle(tmp_path / "a.bundle", 0)
     changed = {"cut": data[:-1], "longer": data + b"\0", "bit": data[:-1] + bytes([data[-1] ^ 1])}[harm]
     (tmp_path / "a.bundle").write_bytes(changed)
-    with raising(RefusedError, "the file", reason="cut short, or not as it was signed"):
+    with raising(RefusedError, "the file", reason="incomplete"):
         send_file(tmp_path / "a.bundle", store.address)
     assert store.seen == []
 
@@ -128,7 +128,7 @@ def test_only_the_file_that_was_meant_is_sent(tmp_path: Path, store: Store) -> N
 )
 def test_an_address_made_of_several_is_refused(address: str, bundle: Path, memory: Any) -> None:
     for call in (lambda: send_file(bundle, address), lambda: require_address(address, allow_http=True)):
-        with raising(RefusedError, "the address", reason="made of several"):
+        with raising(RefusedError, "the address", reason="several file systems"):
             call()
     assert memory.store == {}
 
@@ -170,7 +170,7 @@ def test_a_folder_gets_a_copy_and_nobodys_file_is_written_over(tmp_path: Path) -
         assert (sent.there_before, sent.tries) == (there, 0 if there else 1)
     assert sorted(path.name for path in (tmp_path / "inbox").iterdir()) == ["a.bundle", "other.bundle"]
     other = make_bundle(tmp_path / "inbox" / "a.bundle", 1)
-    with raising(InputError, "address", got="another file of this name"):
+    with raising(InputError, "address", problem="different file with this name"):
         send_file(tmp_path / "a.bundle", f"file://{tmp_path}/inbox/")
     assert (tmp_path / "inbox" / "a.bundle").read_bytes() == other
     with raising(StorageError, "the place to send to", cure="Check the path"):
@@ -206,7 +206,7 @@ def test_a_folder_that_is_not_there_yet_is_still_a_folder(to: str, tmp_path: Pat
             send_file(tmp_path / name, to)
         assert {path.rsplit("/", 1)[1]: memory.cat_file(path) for path in memory.store} == found
         return
-    with raising(StorageError, "the place to send to", reason="folder is not there"):
+    with raising(StorageError, "the place to send to", reason="folder does not exist"):
         send_file(tmp_path / "a0.bundle", to)
     assert not place.exists()
     place.mkdir()
@@ -230,7 +230,7 @@ def test_nobodys_file_at_a_store_is_written_over(tmp_path: Path, memory: Any, mo
     ):
         memory.pipe_file("/inbox/a.bundle", others)
         for to in ("memory://inbox", "memory://inbox/a.bundle"):
-            with raising(InputError, "address", got="another file of this name"):
+            with raising(InputError, "address", problem="different file with this name"):
                 send_file(tmp_path / "a.bundle", to)
         assert memory.cat_file("/inbox/a.bundle") == others
     assert written == []
@@ -251,7 +251,7 @@ def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeyp
     told["ETag"] = f'"{hashlib.md5(data).hexdigest()}"'
     assert send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle").there_before
     told["ETag"] = '"' + "0" * 32 + '"'
-    with raising(InputError, "address", got="another file of this name"):
+    with raising(InputError, "address", problem="different file with this name"):
         send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle")
     monkeypatch.undo()
     with monkeypatch.context() as patched:
@@ -262,7 +262,7 @@ def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeyp
             tmp_path / "a.bundle", "memory://inbox/a.bundle"
         ).there_before  # of the same size: sent again
         memory.pipe_file("/inbox/a.bundle", data[:-1])
-        with raising(InputError, "address", got="another file of this name"):
+        with raising(InputError, "address", problem="different file with this name"):
             send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle")
     for trouble in (PermissionError("5ec2e7"), OSError("5ec2e7"), NotImplementedError):  # the store will not say: go on
         memory.pipe_file("/inbox/a.bundle", b"?")

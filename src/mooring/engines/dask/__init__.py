@@ -1,4 +1,4 @@
-"""The analyst on Dask: bundles are verified and mapped where they are, and the matrix is written and learnt in pieces."""
+"""The analyst's steps on Dask: workers verify and map bundles, and write and train on the matrix in parts."""
 
 from mooring.engines.dask.analyst import DaskEngine
 from mooring.engines.dask.cluster import Tls, connect

@@ -1,4 +1,4 @@
-"""The analyst's two long steps on a cluster: `mooring align --engine dask` and `mooring train --engine dask`."""
+"""The analyst's alignment and training on a cluster (`--engine dask`)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,35 @@ from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.typing import Progress
 
 MOST_ANCHOR_BYTES = 2**31
-"""Of anchor representations in one process; more are left with the workers."""
+"""Maximum size of anchor representations in one process; if they are larger, they stay with the workers."""
 
 
 @dataclass(eq=False)
 class DaskEngine:
-    """An analyst's long steps on a cluster: `mooring.Analyst(study, folder, engine=DaskEngine(client))`."""
+    """Runs an analyst's alignment and training on a cluster: `mooring.Analyst(study, folder, engine=DaskEngine(client))`."""
 
     client: Client
     reduce_over_workers: bool | None = None
-    """Whether anchor representations stay with the workers; where they are more than 2 GB unless told otherwise."""
+    """Whether anchor representations stay with the workers; by default if they exceed 2 GB."""
     rows_at_once: int | None = None
-    """Rows that a worker holds at a time."""
+    """Maximum number of rows that a worker holds at a time."""
     passes: int | None = None
-    """As for `train_on_dask`."""
+    """Number of passes over the rows, as for `train_on_dask`."""
     reduced: bool = field(default=False, init=False)
-    """Whether anchor representations stay with the workers; they do until the next `collect`."""
+    """Whether the last `collect` left anchor representations with the workers."""
     parts_kept: int = field(default=0, init=False)
-    """Parts of an interrupted run that were right already."""
+    """Number of parts that were reused from an interrupted run."""
     _intake: Intake | None = field(default=None, init=False, repr=False)
     _stacks: tuple[Future, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.rows_at_once is not None and self.rows_at_once < 1:
-            raise InputError("rows_at_once", expected="one or more", got=str(self.rows_at_once), cure="Leave it out.")
+            raise InputError(
+                "rows_at_once",
+                expected="one or more",
+                got=str(self.rows_at_once),
+                cure="Leave it out to use the default.",
+            )
 
     def collect(
         self,
@@ -57,7 +62,7 @@ class DaskEngine:
         command: str = "",
         progress: Progress | None = None,
     ) -> Intake:
-        """Verify the bundles at `source`, a folder that every worker sees or an address, and take those that hold up."""
+        """Verify the bundles at `source` and accept the valid ones. Every worker must see `source` and `folder`."""
         folder = Path(folder).absolute()
         study.require_rows()
         study.require_roster()
@@ -69,8 +74,8 @@ class DaskEngine:
                 cure = f"{SHARED_CURE[:-1]}, or give the bundles' address in an object store."
                 require_seen(self.client, local_path(source).absolute(), what="the folder of bundles", cure=cure)
             anchors = 8 * len(places) * study.n_anchor_rows * study.n_components
-            asked = self.reduce_over_workers
-            reduced = anchors > MOST_ANCHOR_BYTES if asked is None else asked
+            requested = self.reduce_over_workers
+            reduced = anchors > MOST_ANCHOR_BYTES if requested is None else requested
             self._intake, self._stacks = collect_on_workers(
                 self.client, study, places, folder, anchors_here=not reduced, command=command, progress=progress
             )
@@ -88,14 +93,15 @@ class DaskEngine:
         command: str = "",
         progress: Progress | None = None,
     ) -> Aligned:
-        """Align bundles that this engine collected, and map them on the workers."""
+        """Align bundles that this engine collected, and map their rows on the workers."""
         folder = Path(folder).absolute()
         known = {bundle.digest for bundle in self._intake.bundles} if self._intake else set()
-        if self._intake is None or not all(isinstance(one, RemoteBundle) and one.digest in known for one in bundles):
+        foreign = [b for b in bundles if not isinstance(b, RemoteBundle) or b.digest not in known]
+        if self._intake is None or foreign:
             raise InputError(
                 "bundles",
                 expected="those that this engine collected last",
-                got="none so far" if self._intake is None else "others",
+                got=f"{len(foreign)} that it did not collect" if foreign else "none, because it has not collected any",
                 cure="Collect them with the same engine: Analyst(…, engine=engine).collect(source).",
             )
         table = PartsOnWorkers(self.client, rows_at_once=self.rows_at_once)
@@ -108,5 +114,5 @@ class DaskEngine:
         return aligned
 
     def train(self, study: Study, folder: str | Path, **options: Any) -> Training:
-        """Train in pieces; see `train_on_dask`, whose options these are."""
+        """Train in parts, with the options of `train_on_dask`."""
         return train_on_dask(self.client, study, folder, passes=self.passes, **options)

@@ -1,4 +1,4 @@
-"""What a worker does with a few parts of the collaboration matrix: sums, a chain's next step, predictions."""
+"""Tasks of a worker on parts of the collaboration matrix: sums, training steps and predictions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ _AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the matrix."""
+    """A part of the matrix, with rows of one participant."""
 
     path: Path
     place: int
-    """Whose it is."""
+    """Index of the participant."""
     fold: int
     """The fold in which that participant is left out."""
     start: int = 0
+    """First row of the participant in this part."""
     stop: int = 0
-    """Which of the participant's rows it holds."""
+    """Row after the last one in this part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,41 +43,42 @@ class Moments:
     """Sums over rows."""
 
     count: int
+    """Number of rows."""
     total: Matrix
-    """Of shape (h,): of the rows."""
+    """Sum of the rows, of shape (h,)."""
     squares: float
-    """Of all their entries' squares."""
+    """Sum of the squares of all entries."""
     labels: npt.NDArray[np.int64]
-    """Of shape (classes,): how many rows there are of each class."""
+    """Number of rows of each class, of shape (classes,)."""
     number: Matrix
-    """Of shape (2,): of the number to predict, and of its square."""
+    """Sums of the number to predict and of its square, of shape (2,)."""
 
     @classmethod
     def none(cls, study: Study) -> Moments:
-        """Of no rows."""
+        """Return the sums over no rows."""
         classes = len(study.label.classes)
         return cls(0, np.zeros(study.n_components), 0.0, np.zeros(classes, dtype=np.int64), np.zeros(2))
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+        return Moments(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     @property
     def scale(self) -> float:
-        """The standard deviation of the rows, over all columns; 1 where they are all alike."""
+        """The standard deviation of the rows over all columns; 1 if all rows are equal."""
         mean = self.total / self.count
         variance = self.squares / (self.count * self.total.size) - float(np.mean(mean**2))
         return float(np.sqrt(max(variance, 0.0))) or 1.0
 
     @property
     def unit(self) -> tuple[float, float]:
-        """The mean of the number to predict, and its standard deviation or 1 where it is always the same."""
+        """The mean of the number to predict, and its standard deviation, or 1 if it is constant."""
         mean, square = self.number / self.count
         return float(mean), float(np.sqrt(max(0.0, square - mean**2))) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a learner takes: rows divided by one scale, or features of them."""
+    """The features of a learner: rows divided by a common scale, or a transformation of these."""
 
     learner: str
     n_components: int
@@ -87,15 +89,15 @@ class Features:
 
     @classmethod
     def of(cls, learner: str, moments: Moments, *, seed: int) -> Features:
-        """The features that the local learner of this name has, for rows with these sums."""
+        """Return the features of the local learner of this name, for rows with these sums."""
         h, scale, settings = moments.total.size, moments.scale, linear_settings(learner)
         mean = moments.total / moments.count
-        # Rows around their mean take nothing but the mean from what they are fitted to, random Fourier features nothing.
+        # Centring needs only the mean of the rows, and random Fourier features need none, so the mean row suffices to fit.
         return cls(learner, h, scale, settings.features(h, seed).fit(mean[None] / scale))
 
     @property
     def width(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return int(getattr(self.made_by, "n_components", self.n_components))
 
     @property
@@ -104,22 +106,22 @@ class Features:
         return 1.0 if hasattr(self.made_by, "n_components") else float(self.n_components)
 
     def made(self, rows: Matrix) -> Matrix:
-        """The features of rows."""
+        """Return the features of rows."""
         return np.asarray(self.made_by.transform(rows / self.scale))
 
 
 def linear_settings(learner: str) -> LinearSettings:
-    """The settings of a linear learner in the registry."""
-    found = LEARNERS[learner]
-    assert isinstance(found, EstimatorLearner)
-    assert found.linear is not None
-    return found.linear
+    """Return the settings of a linear learner in the registry."""
+    registered = LEARNERS[learner]
+    assert isinstance(registered, EstimatorLearner)
+    assert registered.linear is not None
+    return registered.linear
 
 
 def fitted_from(
     features: Features, weights: Matrix, intercepts: npt.ArrayLike, classes: npt.NDArray[Any] | None = None
 ) -> FittedModel:
-    """A linear model on the features, as arrays; of two classes, the only weights are those of the second's score."""
+    """Return a linear model on the features as arrays. Two classes have one row of weights, for the second class."""
     turned, offsets = np.atleast_2d(weights).T, np.ravel(intercepts)
     if classes is None:
         spec, codes = ModelSpec(features.n_components, 0), np.zeros(1, dtype=np.int32)
@@ -132,20 +134,20 @@ def fitted_from(
 
 
 def fitted_to_one_class(learner: str, n_components: int, label: int) -> FittedModel:
-    """The model of rows that are all of one class."""
+    """Return the model of rows that all have one class."""
     function = LinearFunction(np.zeros((n_components, 1)), np.zeros(1))
     classes = np.array([label], dtype=np.int32)
     return FittedModel(learner, Model(ModelSpec(n_components, label + 1), function, "softmax", classes))
 
 
 def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
-    """The rows and labels of a part, some thousands at a time, however its row groups are cut."""
+    """Yield the rows and labels of a part in blocks of some thousands, whatever the size of its row groups."""
     waiting: list[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]] = []
     for table in read_row_groups(piece.path):
         _, rows, labels = decode_block(table, study)
         assert labels is not None
         waiting.append((rows, labels))
-        if sum(len(own) for own, _ in waiting) >= _AT_ONCE:
+        if sum(len(block) for block, _ in waiting) >= _AT_ONCE:
             yield from _cut(waiting)
             waiting = []
     yield from _cut(waiting)
@@ -164,47 +166,47 @@ def _cut(
 def picked_rows(
     study: Study, pieces: Sequence[Piece], positions: Sequence[Indices]
 ) -> list[tuple[Matrix, npt.NDArray[Any]]]:
-    """Of each of some parts, the rows and labels at these positions in it."""
-    found = []
+    """Return the rows and labels at the given positions (in ascending order) of each part."""
+    picked = []
     for piece, wanted in zip(pieces, positions, strict=True):
         first, rows, labels = 0, [np.zeros((0, study.n_components))], [np.zeros(0, dtype=np.int8)]
-        for block, own in blocks_of(study, piece) if wanted.size else ():
+        for block, block_labels in blocks_of(study, piece) if wanted.size else ():
             picks = wanted[(wanted >= first) & (wanted < first + len(block))] - first
             rows.append(block[picks])
-            labels.append(own[picks])
+            labels.append(block_labels[picks])
             first += len(block)
-        found.append((np.concatenate(rows), np.concatenate(labels)))
-    return found
+        picked.append((np.concatenate(rows), np.concatenate(labels)))
+    return picked
 
 
 def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
-    """Sums over some parts."""
-    found = Moments.none(study)
+    """Return sums over some parts."""
+    moments = Moments.none(study)
     for piece in pieces:
         for rows, labels in blocks_of(study, piece):
             counts, number = np.zeros(0, dtype=np.int64), np.zeros(2)
             if study.label.kind == "classes":
-                counts = np.bincount(labels, minlength=found.labels.size)
+                counts = np.bincount(labels, minlength=moments.labels.size)
             else:
-                told = labels.astype(np.float64)
-                number = np.array([told.sum(), (told**2).sum()])
-            found = found + Moments(len(rows), rows.sum(axis=0), float((rows**2).sum()), counts, number)
-    return found
+                values = labels.astype(np.float64)
+                number = np.array([values.sum(), (values**2).sum()])
+            moments = moments + Moments(len(rows), rows.sum(axis=0), float((rows**2).sum()), counts, number)
+    return moments
 
 
 def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dict[int, Matrix]:
-    """By fold, ΣAᵀA with A = [1, features, label]."""
-    found: dict[int, Matrix] = {}
+    """Return ΣAᵀA with A = [1, features, label], by fold."""
+    sums: dict[int, Matrix] = {}
     for piece in pieces:
         for rows, labels in blocks_of(study, piece):
             A = np.column_stack([np.ones(len(rows)), features.made(rows), labels])
-            own = A.T @ A
-            found[piece.fold] = found[piece.fold] + own if piece.fold in found else own
-    return found
+            products = A.T @ A
+            sums[piece.fold] = sums[piece.fold] + products if piece.fold in sums else products
+    return sums
 
 
 def solve_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
-    """Weights and intercept of the ridge regression that these sums belong to."""
+    """Return weights and intercept of the ridge regression with these sums."""
     count = sums[0, 0]
     if count < 1:
         return np.zeros(len(sums) - 2), 0.0
@@ -215,7 +217,7 @@ def solve_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
 
 
 def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: int, alpha: float) -> list[SGDClassifier]:
-    """Models that know nothing yet: one without each fold, and one of everybody."""
+    """Return untrained models: one that leaves out each fold, and one of all participants."""
     model = SGDClassifier(
         loss="log_loss",
         alpha=alpha,
@@ -233,26 +235,26 @@ def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: in
 def advance(
     models: Sequence[SGDClassifier], study: Study, features: Features, pieces: Sequence[Piece], seed: int
 ) -> list[SGDClassifier]:
-    """The next step of a chain: every model learns from these parts, but for the one without their fold."""
-    own = copy.deepcopy(list(models))  # what another task may still read stays as it is
-    for model in own:
+    """Return the models after learning from these parts. A model does not learn from the fold that it leaves out."""
+    updated = copy.deepcopy(list(models))  # another task may still read the given models
+    for model in updated:
         model.random_state = seed
     for piece in pieces:
         for rows, labels in blocks_of(study, piece):
             X = features.made(rows)
-            for k, model in enumerate(own):
-                if k != piece.fold:  # the last one leaves nobody out
+            for k, model in enumerate(updated):
+                if k != piece.fold:  # the last model leaves nobody out
                     model.partial_fit(X, labels)
-    return own
+    return updated
 
 
 def average_models(*ends: Sequence[SGDClassifier]) -> list[SGDClassifier]:
-    """The mean of several chains, model by model."""
-    found = []
+    """Return the mean of several chains, model by model."""
+    means = []
     for same in zip(*ends, strict=True):
         model = copy.deepcopy(same[0])
         model.coef_ = np.mean([each.coef_ for each in same], axis=0)
         model.intercept_ = np.mean([each.intercept_ for each in same], axis=0)
         model.t_ = float(np.mean([each.t_ for each in same]))
-        found.append(model)
-    return found
+        means.append(model)
+    return means

@@ -1,4 +1,4 @@
-"""A cluster to work on: the one at a scheduler's address, or processes of this machine; and what its errors mean."""
+"""Connection to a Dask cluster, at a scheduler's address or on this machine, and plain errors for Dask's."""
 
 from __future__ import annotations
 
@@ -26,34 +26,41 @@ _MARK = ".mooring-shared-"
 
 @dataclass(frozen=True)
 class Tls:
-    """Certificates for a scheduler at tls://…: who is believed, and who this is."""
+    """Certificates for a scheduler at tls://…, as PEM files."""
 
     ca: Path
+    """The certificate authority."""
     cert: Path
+    """The certificate of this client."""
     key: Path
-    """PEM files, as in Dask's own settings."""
+    """Its private key."""
 
     def __post_init__(self) -> None:
         for option, path in (("--tls-ca", self.ca), ("--tls-cert", self.cert), ("--tls-key", self.key)):
             if not path.is_file():
-                raise InputError(option, expected="a PEM file", got="nothing there", cure="Check the path.")
+                raise InputError(option, expected="a PEM file", got="a path without a file", cure="Check the path.")
 
 
 @contextmanager
 def connect(*, scheduler: str | None = None, workers: int | None = None, tls: Tls | None = None) -> Iterator[Client]:
-    """A Dask client, closed at the end, together with the cluster if it was started here."""
+    """Yield a Dask client for a scheduler's address, such as tcp://host:8786, or for workers started on this machine.
+
+    Workers started here have one thread each, and there is one per core by default. They use TLS with temporary
+    certificates. The client, and a cluster started here, are closed at the end.
+    """
     if scheduler is not None and workers is not None:
-        cure = "The scheduler's workers are used, however many there are."
-        raise InputError("workers", expected="left out where a scheduler is given", got="both", cure=cure)
+        problem = "The number of workers cannot be set for an existing scheduler."
+        raise InputError(
+            "workers", problem=problem, cure="Leave --workers out: all of the scheduler's workers are used."
+        )
     if scheduler is None and tls is not None:
         raise InputError(
             "TLS",
-            expected="--tls-… left out where no scheduler is given",
-            got="certificates without a scheduler",
-            cure="Pass --scheduler tls://…; workers started here have certificates of their own.",
+            problem="Certificates are given without a scheduler.",
+            cure="Pass --scheduler tls://…, or leave --tls-… out: workers started here use temporary certificates.",
         )
     if workers is not None and workers < 1:
-        raise InputError("workers", expected="one or more", got=str(workers), cure="Leave it out for one a core.")
+        raise InputError("workers", expected="one or more", got=str(workers), cure="Leave it out for one per core.")
     distributed = _distributed()
     with _quiet():
         if scheduler is not None:
@@ -66,9 +73,9 @@ def connect(*, scheduler: str | None = None, workers: int | None = None, tls: Tl
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                protocol="tls://",  # other users of this machine reach its ports, and whoever may talk may run code
+                protocol="tls://",  # other users of this machine can reach its ports, and a client may run code
                 security=distributed.Security.temporary(),
-                dashboard_address="127.0.0.1:0",  # only for this machine, on a free port
+                dashboard_address="127.0.0.1:0",  # this machine only, on a free port
                 scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,
             ) as cluster,
@@ -79,16 +86,16 @@ def connect(*, scheduler: str | None = None, workers: int | None = None, tls: Tl
 
 @contextmanager
 def explain_dask_errors() -> Iterator[None]:
-    """Turn Dask's errors into ones that say what to do."""
+    """Turn Dask's errors into errors that say what to do."""
     distributed = _distributed()
     try:
         yield
     except distributed.scheduler.KilledWorker:
         raise StorageError(
             "a worker",
-            reason="the same piece of work ended four workers, most likely because their memory was used up",
-            cure="Give a smaller --rows-at-once, or workers with more memory, and run the same command again: parts that "
-            "are finished are kept.",
+            reason="the same task ended four workers, most likely because they ran out of memory",
+            cure="Use a smaller --rows-at-once, or workers with more memory, and run the same command again. Finished parts "
+            "are kept.",
         ) from None
     except (distributed.comm.CommClosedError, asyncio.CancelledError, TimeoutError):
         raise _lost() from None
@@ -99,7 +106,7 @@ def explain_dask_errors() -> Iterator[None]:
 
 
 def require_shared(client: Client, folder: Path) -> None:
-    """Refuse a work folder that some worker does not see: it would write somewhere else."""
+    """Raise a `StorageError` for a work folder that some worker does not see, because it would write elsewhere."""
     mark = folder / f"{_MARK}{secrets.token_hex(8)}"
     mark.touch()
     try:
@@ -110,19 +117,19 @@ def require_shared(client: Client, folder: Path) -> None:
 
 
 def require_seen(client: Client, path: Path, *, what: str, cure: str) -> None:
-    """Refuse a folder or file that some worker does not see."""
+    """Raise a `StorageError` for a folder or file that some worker does not see."""
     seen = client.run(_is_there, str(path))
     if not all(seen.values()):
         count = sum(not each for each in seen.values())
-        raise StorageError(what, reason=f"not seen by {count} of {len(seen)} workers", cure=cure)
+        raise StorageError(what, reason=f"{count} of {len(seen)} workers cannot see it", cure=cure)
 
 
 def run_throttled(
     client: Client, jobs: Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]
 ) -> Iterator[tuple[Any, Any]]:
-    """Hand out jobs (key, function, arguments), a window of them at a time, and yield (key, result) as they come.
+    """Run jobs (key, function, arguments), a limited number at a time, and yield (key, result) as they finish.
 
-    What a job is given waits with the scheduler: a window keeps that small, however many jobs there are.
+    The scheduler holds the arguments of waiting jobs; the limit keeps that small, however many jobs there are.
     """
     from distributed import as_completed
 
@@ -145,7 +152,7 @@ def run_throttled(
             if not keys:
                 return
             future, result = next(running)
-            if future.cancelled():  # the scheduler went away
+            if future.cancelled():  # the connection to the scheduler was lost
                 raise asyncio.CancelledError
             yield keys.pop(future), result
     finally:
@@ -162,7 +169,7 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
         )
 
     class Closing(distributed.Client):  # type: ignore[misc]
-        """Closed at once if it cannot start: one that is left to the garbage collector can bring the next to a stop."""
+        """A client that is closed at once if it cannot start; left to the garbage collector, it can block the next one."""
 
         def start(self, **options: Any) -> None:
             try:
@@ -176,27 +183,27 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
     except (TimeoutError, OSError, ValueError, TypeError, RuntimeError):
         raise InputError(
             "scheduler",
-            expected="the address of a Dask scheduler that listens",
-            got="one where none answered within five seconds",
+            problem="No Dask scheduler answered at this address within five seconds.",
             cure="Start one with 'dask scheduler', check address and firewall (and --tls-… for tls://), or leave "
-            "--scheduler out to work on this machine. Nothing was changed.",
+            "--scheduler out to use this machine. Nothing was changed.",
         ) from None
     with client:
         try:
             client.wait_for_workers(1, timeout=_WAIT_FOR_WORKERS)
         except TimeoutError:
             cure = "Start workers with 'dask worker ADDRESS --nthreads 1'."
-            raise InputError("scheduler", expected="one with a worker", got="one without", cure=cure) from None
+            raise InputError("scheduler", problem="The scheduler has no workers.", cure=cure) from None
         require_same_version(client, "mooring")
         yield client
 
 
 def require_same_version(client: Client, package: str) -> None:
-    """Refuse workers that have another version of a package than this process, or none."""
+    """Raise an `InputError` if a worker lacks a package or has a different version of it than this process."""
     version = _read_version(package)
-    if any(each != version for each in client.run(_read_version, package).values()):
-        expected, got = f"with {package} {version}, as here", "another version, or none, on some of them"
-        cure = "Install the same on every worker: pip install 'mooring[dask,xgboost]'."
+    others = sorted({found for found in client.run(_read_version, package).values() if found != version})
+    if others:
+        expected, got = f"with {package} {version}, as here", f"{', '.join(others)} on some of them"
+        cure = "Install the same version on every worker: pip install 'mooring[dask,xgboost]'."
         raise InputError("workers", expected=expected, got=got, cure=cure)
 
 
@@ -204,7 +211,7 @@ def _read_version(package: str) -> str:
     try:
         return str(import_module(package).__version__)
     except ImportError:
-        return "none"
+        return "no version"
 
 
 def _is_there(path: str) -> bool:
@@ -215,12 +222,12 @@ def _lost() -> StorageError:
     return StorageError(
         "the scheduler",
         reason="the connection to it was lost",
-        cure="Run the same command again when it is back: bundles that were accepted and parts that are finished are kept.",
+        cure="Run the same command again when it is back. Accepted bundles and finished parts are kept.",
     )
 
 
 def share_with_workers(client: Client, given: Any) -> Future:
-    """Something that tasks are given: as a task's own result it goes to each worker once."""
+    """Return a future of an argument of tasks. As the result of a task, it goes to each worker once."""
     return client.submit(_same, given, pure=False)
 
 
@@ -238,7 +245,7 @@ def _distributed() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask logs every worker that ends, and a scheduler that does; what matters is told as an error."""
+    """Silence Dask's logs about ending workers and schedulers; problems are reported as errors."""
     names = ("distributed", "distributed.client", "distributed.nanny", "distributed.worker", "tornado")
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
@@ -246,7 +253,9 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sending large graph")  # a long roster goes to the workers once
+            warnings.filterwarnings(
+                "ignore", message="Sending large graph"
+            )  # a long roster is sent to the workers once
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

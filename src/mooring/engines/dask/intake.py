@@ -1,8 +1,8 @@
-"""Intake over workers: every bundle is verified where it is, and is taken or set aside by the rules of the local intake.
+"""Intake on workers, which verify bundles and accept them or set them aside by the rules of the local intake.
 
-Bundles are in a folder that every worker sees, or at any address that fsspec knows. They are verified in groups, which do
-not depend on how many workers there are. A group's anchor representations stay with the worker that read them; whether they
-also come here is the caller's choice.
+Bundles are in a folder that every worker sees, or at an fsspec address. They are verified in groups that do not depend on
+the number of workers. A group's anchor representations stay with the worker that read them; the caller may also request
+them.
 """
 
 from __future__ import annotations
@@ -31,38 +31,40 @@ _GROUP_FILE_BYTES = 2**26
 
 @dataclass(frozen=True)
 class BundleLocation:
-    """One file: the address it was found under, its path there, its name for people, and its size if that is known.
-
-    One that is `kept` is a copy in the work folder, of an object that was accepted before.
-    """
+    """The location of a file that may be a bundle."""
 
     address: str
+    """The address that was listed."""
     path: str
+    """The path at that address."""
     shown: str
+    """The name to show."""
     size: int | None
+    """The size in bytes, if known."""
     is_folder: bool = False
     kept: bool = False
+    """Whether it is a copy in the work folder of an object that was accepted before."""
 
     @property
     def is_away(self) -> bool:
-        """Whether it must be downloaded before it can be read."""
+        """Whether it must be downloaded to be read."""
         return is_url(self.address)
 
 
 @dataclass(frozen=True, eq=False)
 class RemoteBundle(Bundle):
-    """A bundle that some worker verified; its rows, and perhaps its anchor representation, are not in this process."""
+    """A bundle that a worker verified. Its rows, and possibly its anchor representation, are not in this process."""
 
     place: BundleLocation
     has_full_rank: bool
     """Whether its anchor representation spans all directions."""
     row: int
-    """Where that is in the stack of its group."""
+    """Index of its anchor representation in the stack of its group."""
     group: int = 0
 
 
 def list_bundles(source: str | Path) -> list[BundleLocation]:
-    """Every file at `source` that could be a bundle, sorted by name; nothing is read yet."""
+    """Return the locations of files at `source` that may be bundles, sorted by name; no file is read yet."""
     if is_url(source):
         return [
             BundleLocation(
@@ -81,7 +83,7 @@ def list_bundles(source: str | Path) -> list[BundleLocation]:
 
 
 def kept_places(places: Sequence[BundleLocation], received: Path, copies: Mapping[str, Copy]) -> list[BundleLocation]:
-    """Copies that a local run made of accepted objects: they count for as long as the listing names the object."""
+    """Return the local copies of accepted objects that are still listed."""
     shown = {hash_name(each.path): each for each in places if each.is_away}
     return [
         BundleLocation(str(received), str(received / name), shown[copy.object].shown, size, kept=True)
@@ -92,16 +94,16 @@ def kept_places(places: Sequence[BundleLocation], received: Path, copies: Mappin
 
 @contextmanager
 def open_local_copy(place: BundleLocation, *, most_bytes: int) -> Iterator[Path | str]:
-    """The file on this machine while the block runs, or why it cannot be looked at; a download is let go afterwards."""
+    """Yield the file's local path, or the reason why it cannot be read; a download is removed afterwards."""
     if place.is_folder:
         yield "it is a folder"
     elif place.size is not None and place.size > most_bytes:
         yield "it is larger than any bundle may be"
     elif not place.is_away:
-        yield Path(place.path) if place.size is not None else "it is not there, or cannot be read"
+        yield Path(place.path) if place.size is not None else "it does not exist or cannot be read"
     else:
         system, _ = open_file_system(place.address)
-        with tempfile.TemporaryDirectory(prefix="mooring-", dir=_scratch()) as folder:  # of mode 0700
+        with tempfile.TemporaryDirectory(prefix="mooring-", dir=_scratch()) as folder:  # created with mode 0700
             target = Path(folder) / f"fetched{SUFFIX}"
             problem = download(
                 system, place.path, target, size=place.size, most_bytes=most_bytes, what="the worker's own folder"
@@ -110,7 +112,7 @@ def open_local_copy(place: BundleLocation, *, most_bytes: int) -> Iterator[Path 
 
 
 def _scratch() -> str | None:
-    """The folder that this worker may fill; None outside of a worker."""
+    """Return the folder for this worker's temporary files; None outside a worker."""
     from distributed import get_worker
 
     try:
@@ -126,8 +128,8 @@ def _size(path: Path) -> int | None:
         return None
 
 
-Found = list[RemoteBundle | RejectedBundle]
-Checked = tuple[Found, Matrix]
+Verdicts = list[RemoteBundle | RejectedBundle]
+Checked = tuple[Verdicts, Matrix]
 
 
 def collect_on_workers(
@@ -140,13 +142,13 @@ def collect_on_workers(
     command: str = "",
     progress: Progress | None = None,
 ) -> tuple[Intake, tuple[Future, ...]]:
-    """Take every bundle that holds up; the record of bundles is the one that the local intake writes.
+    """Accept every valid bundle, and write the same record as the local intake.
 
     Returns
     -------
     Intake, and a tuple of futures
-        Unless anchors are here, one a group on some worker: its anchor representations (k, r, h), centred, and their mean
-        rows (k, h).
+        Unless `anchors_here`, one future per group: its centred anchor representations (k, r, h) and their mean rows
+        (k, h).
     """
     from distributed import as_completed
 
@@ -155,42 +157,45 @@ def collect_on_workers(
     at_work = client.submit(replace, study, pure=False)
     groups = in_groups(places, study)
     checked = [client.submit(check_group, at_work, group, MOST_BYTES, pure=False) for group in groups]
-    told = {client.submit(_found, future, pure=False): k for k, future in enumerate(checked)}
+    verdicts = {client.submit(_verdicts, future, pure=False): k for k, future in enumerate(checked)}
     stacks = [client.submit(_stack if anchors_here else centred_stack, future, pure=False) for future in checked]
-    found: dict[int, Found] = {}
+    by_group: dict[int, Verdicts] = {}
     done = 0
-    for future in as_completed(list(told)):
-        k = told[future]
-        found[k] = future.result()
+    for future in as_completed(list(verdicts)):
+        k = verdicts[future]
+        by_group[k] = future.result()
         done += len(groups[k])
         if progress:
             progress(done, len(places))
     everything = [
-        replace(one, group=k) if isinstance(one, RemoteBundle) else one for k in range(len(groups)) for one in found[k]
+        replace(verdict, group=k) if isinstance(verdict, RemoteBundle) else verdict
+        for k in range(len(groups))
+        for verdict in by_group[k]
     ]
-    remote = [one for one in everything if isinstance(one, RemoteBundle)]
+    remote = [verdict for verdict in everything if isinstance(verdict, RemoteBundle)]
     if anchors_here:
         arrays = [future.result() for future in stacks]
-        remote = [replace(one, anchor_representation=arrays[one.group][one.row]) for one in remote]
-    valid = [(one.place.shown, one) for one in _without_spare_copies(remote, record.remembered)]
-    intake = record.settle(valid, [one for one in everything if isinstance(one, RejectedBundle)])
+        remote = [replace(bundle, anchor_representation=arrays[bundle.group][bundle.row]) for bundle in remote]
+    valid = [(bundle.place.shown, bundle) for bundle in _without_spare_copies(remote, record.remembered)]
+    intake = record.settle(valid, [verdict for verdict in everything if isinstance(verdict, RejectedBundle)])
     record.write(intake, command)
     return intake, () if anchors_here else tuple(stacks)
 
 
 def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[str, str]) -> Iterator[RemoteBundle]:
-    """A copy in the work folder counts only if it was accepted, and is not found at its source."""
+    """Yield bundles without copies in the work folder, unless the copy was accepted and its source is missing."""
     seen: set[str] = set()
-    for one in bundles:  # copies come last
-        if not one.place.kept or (one.digest not in seen and one.digest == remembered.get(one.member.name)):
-            seen.add(one.digest)
-            yield one
+    for bundle in bundles:  # copies come last
+        is_accepted = bundle.digest not in seen and bundle.digest == remembered.get(bundle.member.name)
+        if not bundle.place.kept or is_accepted:
+            seen.add(bundle.digest)
+            yield bundle
 
 
 def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[BundleLocation]]:
-    """Files that one task looks at: not too many, not too large together, and the same ones at every run."""
-    one = 8 * study.n_anchor_rows * study.n_components
-    most = max(1, min(MOST_IN_GROUP, GROUP_BYTES // one))
+    """Return groups of files, limited in number and total size, for one task each. They are the same in every run."""
+    anchor_bytes = 8 * study.n_anchor_rows * study.n_components
+    most = max(1, min(MOST_IN_GROUP, GROUP_BYTES // anchor_bytes))
     groups: list[list[BundleLocation]] = []
     size = 0
     for place in places:
@@ -203,26 +208,28 @@ def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[Bundl
 
 
 def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int) -> Checked:
-    """Verify some bundles; runs on a worker."""
-    found: Found = []
+    """Verify some bundles. Runs on a worker."""
+    verdicts: Verdicts = []
     anchors: list[Matrix] = []
     for place in places:
         with open_local_copy(place, most_bytes=most_bytes) as path:
             bundle = path if isinstance(path, str) else try_verify(path, study)
         if not isinstance(bundle, Bundle):  # bundles of secure sums are small, and need no cluster
             assert isinstance(bundle, str)
-            found += [] if place.kept else [RejectedBundle(place.shown, bundle)]  # of a broken copy the object counts
+            verdicts += (
+                [] if place.kept else [RejectedBundle(place.shown, bundle)]
+            )  # the object counts, not a broken copy
             continue
         elsewhere = {"anchor_representation": np.empty((0, study.n_components)), "path": Path(place.path)}
-        told = vars(bundle) | elsewhere
+        fields = vars(bundle) | elsewhere
         whole = has_full_rank(bundle.anchor_representation)
-        found.append(RemoteBundle(**told, place=place, has_full_rank=whole, row=len(anchors)))
+        verdicts.append(RemoteBundle(**fields, place=place, has_full_rank=whole, row=len(anchors)))
         anchors.append(bundle.anchor_representation)
     shape = (0, study.n_anchor_rows, study.n_components)
-    return found, np.stack(anchors) if anchors else np.empty(shape)
+    return verdicts, np.stack(anchors) if anchors else np.empty(shape)
 
 
-def _found(checked: Checked) -> Found:
+def _verdicts(checked: Checked) -> Verdicts:
     return checked[0]
 
 
@@ -231,5 +238,5 @@ def _stack(checked: Checked) -> Matrix:
 
 
 def centred_stack(checked: Checked) -> tuple[Matrix, Matrix]:
-    """A group's anchor representations, centred, and their mean rows; these stay with the worker."""
+    """Return a group's centred anchor representations and their mean rows, which stay with the worker."""
     return centre_anchors(checked[1])

@@ -1,4 +1,4 @@
-"""The collaboration matrix written by workers, each part by itself, durably; parts that are right already are kept."""
+"""Writing of the collaboration matrix by workers, part by part. Finished parts of an earlier run are kept."""
 
 from __future__ import annotations
 
@@ -46,44 +46,44 @@ _WORKS_A_TASK, _NUMBERS_A_TASK = 32, 2**17
 
 @dataclass(frozen=True, eq=False)
 class WriteTask:
-    """What a task is told: which bundle, the map, and which parts to write."""
+    """The parts of one participant that a task writes."""
 
     folder: Path
     bundle: RemoteBundle
-    """Without its anchor representation."""
+    """The bundle, without its anchor representation."""
     space: AlignmentState
-    """Of this participant alone."""
+    """The alignment state of this participant only."""
     block: int
     first: int
     last: int
 
     @property
     def name(self) -> str:
-        """Whose rows these are."""
+        """The participant's name."""
         return self.bundle.member.name
 
     @property
-    def rows_told(self) -> int:
-        """Rows of the parts to write."""
+    def n_rows(self) -> int:
+        """The number of rows in the parts to write."""
         rows = self.block * _BLOCKS_A_PART
         return min(self.bundle.n_rows, self.last * rows) - self.first * rows
 
     def facts(self, index: int) -> PartFacts:
-        """What part `index` must say of itself."""
+        """Return the metadata that part `index` must have."""
         rows = self.block * _BLOCKS_A_PART
         stop = min(self.bundle.n_rows, (index + 1) * rows)
         return PartFacts(index * rows, stop, self.bundle.digest, self.space.map_digest(0))
 
 
 class PartsOnWorkers:
-    """Workers write, into a folder of parts that they all see."""
+    """Writes the matrix with workers, into a folder of parts that they all see."""
 
     name = PARTS_FOLDER
 
     def __init__(self, client: Client, *, rows_at_once: int | None = None) -> None:
         self._client, self._rows_at_once = client, rows_at_once
         self.kept = 0
-        """Parts of an earlier run that were right already."""
+        """Number of parts that were kept from an earlier run."""
 
     def write(
         self,
@@ -93,7 +93,7 @@ class PartsOnWorkers:
         bundles: Mapping[str, Bundle],
         progress: Progress | None,
     ) -> None:
-        """Write everybody's rows; of participants without a bundle, the parts that are there stay."""
+        """Write the rows of all participants with a bundle; existing parts of the others are kept."""
         folder = folder.absolute()
         stay = [name for name in space.names if name not in bundles]
         if stay and space.record.get("table") != PARTS_FOLDER:
@@ -110,7 +110,7 @@ class PartsOnWorkers:
         works = _batches(_works(folder, space, bundles, block=block, counts=counts), study.n_components)
         self.kept = 0
         for batch, kept in run_throttled(self._client, ((batch, write_all, (at_work, batch)) for batch in works)):
-            done += sum(work.rows_told for work in batch)
+            done += sum(work.n_rows for work in batch)
             self.kept += kept
             if progress:
                 progress(done, total)
@@ -118,12 +118,12 @@ class PartsOnWorkers:
 
 
 def write_all(study: Study, works: Sequence[WriteTask]) -> int:
-    """Write parts of several participants, one after the other; runs on a worker."""
+    """Write parts of several participants and return the number of parts that were kept. Runs on a worker."""
     return sum(write_parts(study, work) for work in works)
 
 
 def write_parts(study: Study, work: WriteTask) -> int:
-    """Write some parts of one participant, and say how many were there already; runs on a worker."""
+    """Write some parts of one participant and return the number of parts that were kept. Runs on a worker."""
     wanted = [
         k
         for k in range(work.first, work.last)
@@ -135,9 +135,9 @@ def write_parts(study: Study, work: WriteTask) -> int:
     place, digest = work.bundle.place, work.bundle.digest
     with open_local_copy(place, most_bytes=MOST_BYTES) as path:
         if isinstance(path, str):
-            cure = "See that it is there again, and run the same command again; finished parts are kept."
-            raise StorageError("the bundle", reason=f"that of {work.name} was accepted, but now {path}", cure=cure)
-        if place.is_away:  # a copy of our own, which nobody changes
+            cure = "Restore it and run the same command again. Finished parts are kept."
+            raise StorageError(f"the bundle of {work.name}", reason=f"it was accepted, but now {path}", cure=cure)
+        if place.is_away:  # a private copy, which nobody else changes
             require_unchanged(path, digest, work.name)
         bundle = replace(work.bundle, path=path)
         schema = make_schema(study, work.space)
@@ -145,13 +145,18 @@ def write_parts(study: Study, work: WriteTask) -> int:
         try:
             for index in wanted:
                 facts, target = work.facts(index), part_path(work.folder, work.name, index)
-                own = facts.mark(schema)
+                part_schema = facts.mark(schema)
                 beside = target.parent / f".{secrets.token_hex(8)}{PARTIAL}"
                 staged.append((beside, target))
-                with open_atomically(beside, mode=0o600, what=WHAT) as file, open_table_writer(file, own) as writer:
+                with (
+                    open_atomically(beside, mode=0o600, what=WHAT) as file,
+                    open_table_writer(file, part_schema) as writer,
+                ):
                     for rows, labels in bundle.blocks(work.block, start=facts.start, stop=facts.stop):
-                        writer.write_table(make_table(own, study, work.name, work.space.align_rows(0, rows), labels))
-            if not place.is_away:  # whoever can write there could have changed it while it was read
+                        writer.write_table(
+                            make_table(part_schema, study, work.name, work.space.align_rows(0, rows), labels)
+                        )
+            if not place.is_away:  # others may have changed it while it was read
                 require_unchanged(path, digest, work.name)
             with explain_os_errors(WHAT):
                 for beside, target in staged:
@@ -172,18 +177,18 @@ def _works(
         bundle = replace(cast(RemoteBundle, bundles[name]), anchor_representation=np.empty((0, space.origin.size)))
         n_parts = max(1, math.ceil(bundle.n_rows / (block * _BLOCKS_A_PART)))
         counts[name] = n_parts
-        # A download serves all parts; elsewhere a task ends with a look at the whole file, and there are four at most.
+        # A download serves all parts. A shared file is hashed at the end of each task, so there are at most four tasks.
         at_once = n_parts if bundle.place.is_away else max(_PARTS_A_TASK, math.ceil(n_parts / _TASKS_A_BUNDLE))
         for first in range(0, n_parts, at_once):
             yield WriteTask(folder, bundle, _alone(space, index), block, first, min(first + at_once, n_parts))
 
 
 def _batches(works: Iterator[WriteTask], n_components: int) -> Iterator[list[WriteTask]]:
-    """Work for one task: small participants together, since a task costs milliseconds whatever it does."""
+    """Yield batches of work for one task each. Small participants share a task, because each task costs milliseconds."""
     batch: list[WriteTask] = []
     for work in works:
         batch.append(work)
-        if len(batch) >= _WORKS_A_TASK or sum(each.rows_told for each in batch) * n_components >= _NUMBERS_A_TASK:
+        if len(batch) >= _WORKS_A_TASK or sum(each.n_rows for each in batch) * n_components >= _NUMBERS_A_TASK:
             yield batch
             batch = []
     if batch:
@@ -191,7 +196,7 @@ def _batches(works: Iterator[WriteTask], n_components: int) -> Iterator[list[Wri
 
 
 def _alone(space: AlignmentState, index: int) -> AlignmentState:
-    """The space with one participant: what a task needs of it, and no more."""
+    """Return the alignment state of one participant, which is all that a task needs."""
     return AlignmentState(
         space.study_digest,
         {"participants": [space.record["participants"][index]]},
@@ -203,18 +208,18 @@ def _alone(space: AlignmentState, index: int) -> AlignmentState:
 
 
 def _from_one_file(folder: Path, study: Study, space: AlignmentState, names: Sequence[str]) -> None:
-    """Turn the rows of those who stay from one file into parts, a row group each."""
-    shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # of an older alignment, or one that was interrupted
+    """Turn rows of participants without a new bundle from one file into parts, one per row group."""
+    shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # from an older or interrupted alignment
     make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
     digests = {entry["name"]: str(entry["digest"]) for entry in space.record["participants"]}
     places = {name: index for index, name in enumerate(space.names)}
     reached: dict[str, tuple[int, int]] = dict.fromkeys(names, (0, 0))
-    for found in read_tables(folder, space, names):
-        name = str(found["participant"][0])
+    for group in read_tables(folder, space, names):
+        name = str(group["participant"][0])
         index, start = reached[name]
-        stop = start + found.num_rows
+        stop = start + group.num_rows
         facts = PartFacts(start, stop, digests[name], space.map_digest(places[name]))
-        table = found.cast(facts.mark(make_schema(study, space, [name])))
+        table = group.cast(facts.mark(make_schema(study, space, [name])))
         path = part_path(folder, name, index)
         with open_atomically(path, mode=0o600, what=WHAT) as file, open_table_writer(file, table.schema) as writer:
             writer.write_table(table)
@@ -222,7 +227,7 @@ def _from_one_file(folder: Path, study: Study, space: AlignmentState, names: Seq
 
 
 def _remove_others(folder: Path, counts: Mapping[str, int | None]) -> None:
-    """Remove parts of those who are not in the space, parts beyond a participant's last, and what killed workers left."""
+    """Remove parts of other participants, surplus parts, and temporary files of killed workers."""
     for name, paths in list_parts(folder).items():
         known = counts.get(name, 0)
         for path in paths[len(paths) if known is None else known :]:

@@ -1,1 +1,1 @@
-"""Participants over NVIDIA FLARE: a job whose sites run code that is installed there, and none that is sent."""
+"""Participants over NVIDIA FLARE. Sites run only code that is installed there; a job carries none."""

@@ -1,7 +1,7 @@
-"""What a site's FLARE processes let in: rules on plain values, and no FLARE in here. `guard` holds FLARE to them.
+"""The rules for what a site's FLARE processes accept. They work on plain values; `guard` applies them to FLARE.
 
-What a job of mooring's needs is named, and everything else is refused. Who sent a message follows from the connection that
-it came over, never from what it says of itself.
+Everything that a mooring job needs is listed, and everything else is refused. The sender of a message is determined by its
+connection, never by what the message states.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TO_JOB: dict[Way, set[tuple[str, str]]] = {
         (_COMMAND, "abort"),
         (_COMMAND, "abort_task"),
         (_AUX, "__end_run__"),
-    },  # it passes on what is the server's
+    },  # the parent process forwards messages of the server
 }
 
 DEPLOY, START, CHECK, CANCEL = (
@@ -57,26 +57,27 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class IncomingMessage:
-    """A message as it comes in."""
+    """An incoming message."""
 
     way: Way
-    """Over which connection: the one that the site made to its server, a job's to its site's own process, or the one that
-    this process listens on for its jobs. Empty for any other."""
+    """The connection: from the site to its server ("server"), from a job to its site's process ("parent"), or from a job to
+    this process ("job"). Empty for any other connection."""
     peer: str
     """The cell at the other end of that connection."""
     is_request: bool
-    """Answers go only to who waits for them: FLARE numbers requests at random."""
+    """Whether it is a request. Answers need no check: they reach only the process that waits, by a random number."""
     origin: str
+    """The sending cell, as stated in the message."""
     destination: str
-    """Cells, as the message says."""
+    """The receiving cell, as stated in the message."""
     channel: str
     topic: str
     streamed: tuple[str, str] = ("", "")
-    """Channel and topic of what comes in pieces."""
+    """Channel and topic of a message that is sent in pieces."""
 
 
 def is_job(name: object) -> bool:
-    """Whether a job's name is a plain UUID, as FLARE draws them: it becomes a folder, and a word of a command.
+    """Return whether a job's name is a plain UUID, as FLARE makes them. It becomes a folder and part of a command.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def is_job(name: object) -> bool:
 
 
 def classify_connection(me: str, peer: str, *, outgoing: bool, protected: bool) -> Way:
-    """Which of the few connections that a site has this is.
+    """Return which of a site's connections this is; empty if it is none of them.
 
     Examples
     --------
@@ -109,9 +110,9 @@ def classify_connection(me: str, peer: str, *, outgoing: bool, protected: bool) 
 
 
 def refusal_of_message(message: IncomingMessage, me: str) -> str:
-    """Why a message is refused, in a few words; empty for one that a job of mooring's needs."""
+    """Return why a message is refused; empty for one that a mooring job needs."""
     if not message.way:
-        return "it came over a connection that the site does not know"
+        return "it came over an unknown connection"
     _, _, job = me.partition(".")
     if message.destination != me:
         return _refusal_to_pass_on(message, me)
@@ -119,7 +120,7 @@ def refusal_of_message(message: IncomingMessage, me: str) -> str:
         return ""
     senders = {message.peer, f"{SERVER}.{job}"} if job else {message.peer}
     if message.origin not in senders:
-        return f"it says that it is {make_printable(str(message.origin))}'s, which sends nothing this way"
+        return f"it states {make_printable(str(message.origin))} as its sender, which does not use this connection"
     asked = (message.channel, message.topic)
     if asked == (_STREAM, _DATA):
         if message.streamed[0] == _ANSWERS:
@@ -127,18 +128,18 @@ def refusal_of_message(message: IncomingMessage, me: str) -> str:
         asked = message.streamed
     allowed = (_TO_JOB if job else _TO_SITE).get(message.way, set()) | _UPKEEP
     if asked in allowed or (asked[0] == _ADMIN and message.way == "server" and not job):
-        return ""  # what the server asks as an administrator is looked into below
-    return f"{make_printable(str(asked[0]))}, {make_printable(str(asked[1]))} is nothing that a job needs"
+        return ""  # requests of the server as an administrator are checked by refusal_of_request
+    return f"{make_printable(str(asked[0]))}, {make_printable(str(asked[1]))} is not needed by a job"
 
 
 def _refusal_to_pass_on(message: IncomingMessage, me: str) -> str:
     to_job = message.way == "server" and message.destination.startswith(f"{me}.")
     to_server = message.way == "job" and message.destination.partition(".")[0] == SERVER
-    return "" if to_job or to_server else "it is for somebody else"
+    return "" if to_job or to_server else "it is addressed to another cell"
 
 
 def poses_as_server(origin: str, peer: str) -> bool:
-    """Whether a message that came to the server from a site says that it is the server's: it would be passed on as such.
+    """Return whether a message from a site states the server as its sender, so that it would be forwarded as such.
 
     Examples
     --------
@@ -150,39 +151,41 @@ def poses_as_server(origin: str, peer: str) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """What a site is asked as by an administrator."""
+    """An administrator's request to a site."""
 
     way: Way
+    """As in `IncomingMessage`."""
     peer: str
     """As in `IncomingMessage`."""
     topic: object
     headers: Mapping[str, Any]
     body: object
     was_here: bool = False
-    """Whether the site has a folder of a job of this name."""
+    """Whether the site already has a folder for a job of this name."""
     let_in: bool = False
-    """Whether this process has let it be deployed."""
+    """Whether this process has accepted its deployment."""
 
 
 def refusal_of_request(request: Request) -> str:
-    """Why a request to the site's administration is refused; empty for one that a job of mooring's needs.
+    """Return why a request to the site's administration is refused; empty for one that a mooring job needs.
 
-    FLARE asks `authorization.json` only where a request wants it. Here nothing rests on who asks, or in which role.
+    FLARE consults `authorization.json` only if a request asks for it. These rules do not depend on who asks or in which
+    role.
     """
     topic, job = request.topic, request.headers.get("job_id")
     if request.way == "job":
-        own = topic == _NOTIFY and job == request.peer.partition(".")[2]
-        return "" if own else "a job can tell of its own state, and nothing else"
+        is_status = topic == _NOTIFY and job == request.peer.partition(".")[2]
+        return "" if is_status else "a job may only report its own status"
     if request.way != "server":
-        return "only the server may ask"
+        return "only the server may send requests"
     if topic == _STATUS:
         return ""
     if not isinstance(topic, str) or topic not in _OF_A_JOB:
-        return f"{make_printable(str(topic))} is nothing that a job needs"
+        return f"{make_printable(str(topic))} is not needed by a job"
     if topic != CANCEL and not is_job(job):
-        return "the job's name is no UUID"
+        return "the job's name is not a UUID"
     if topic in (CHECK, START, CANCEL) and request.body:
-        return "a job of mooring's asks for no resources"
+        return "a mooring job requests no resources"
     if topic in (DEPLOY, START):
         problem = refusal_of_meta(request.headers.get("job_meta"), str(job))
         return problem or (_refusal_to_deploy(request) if topic == DEPLOY else _refusal_to_start(request))
@@ -190,51 +193,51 @@ def refusal_of_request(request: Request) -> str:
 
 
 def _refusal_to_start(request: Request) -> str:
-    """A folder of a job from before there was a guard may hold code, which FLARE would run."""
-    return "" if request.let_in else "it was not deployed since this site's process began"
+    """Return why a job may not start. A folder from before the guard was installed may hold code that FLARE would run."""
+    return "" if request.let_in else "it was not deployed since this site's process started"
 
 
 def _refusal_to_deploy(request: Request) -> str:
     name = request.headers.get("app_name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return "the app's name is none"
+        return "the app's name is invalid"
     if request.was_here:
-        return "a job of this name was here, and its folder and log stay"
+        return "a job of this name ran here before, and its folder and log are kept"
     return refusal_of_app(request.body)
 
 
 def refusal_of_meta(meta: object, job: str) -> str:
-    """Why what a server says of a job is refused: launchers, images, paths and the like come from there."""
+    """Return why a job's metadata are refused. They could set launchers, images and paths."""
     if not isinstance(meta, dict) or meta.get("job_id") != job:
-        return "what is said of the job is not about this job"
+        return "the metadata belong to a different job"
     for name in _EMPTY_IN_META:
         if meta.get(name):
-            return f"a job of mooring's has no {name}"
+            return f"a mooring job has no {name}"
     unknown = sorted(make_printable(str(name)) for name in meta if name not in {*_KNOWN_IN_META, *_EMPTY_IN_META})
     if unknown:
-        return f"a job of mooring's has no {unknown[0]}"
-    if meta.get("submitter_role", "member") not in ROLES:  # FLARE lets a role "super" do everything
-        return "its submitter has no role that is known"
+        return f"a mooring job has no {unknown[0]}"
+    if meta.get("submitter_role", "member") not in ROLES:  # FLARE allows everything to the role "super"
+        return "its submitter has an unknown role"
     return ""
 
 
 def refusal_of_app(data: object) -> str:
-    """Why an app is refused: it must be, to the byte, what 'mooring flare job' writes for a site, signed or not.
+    """Return why an app is refused. It must be exactly what 'mooring flare job' writes for a site, signed or not.
 
-    'nvflare job submit' writes the file anew, and ends it with a newline, which says nothing.
-    So it has no code, no settings for logs or resources, and no class or argument but mooring's own.
+    It therefore has no code, no settings for logs or resources, and only mooring's class and argument. A final newline,
+    which 'nvflare job submit' adds, is accepted.
     """
     if not isinstance(data, bytes) or len(data) > _MOST_BYTES:
-        return "the app is too large, or none"
+        return "the app is too large, or not a zip file"
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [entry for entry in archive.infolist() if entry.filename != "config/"]
             names = [entry.filename for entry in entries]
-            strange = [name for name in names if name not in {_CONFIG, _SERVERS_CONFIG, *_SIGNATURES}]
-            if strange:
-                return f"the app has a file that mooring's has not: {make_printable(str(strange[0]))}"
+            unknown = [name for name in names if name not in {_CONFIG, _SERVERS_CONFIG, *_SIGNATURES}]
+            if unknown:
+                return f"the app has a file that a mooring app does not have: {make_printable(str(unknown[0]))}"
             if len(names) > _MOST_FILES or len(set(names)) != len(names) or _CONFIG not in names:
-                return "the app's files are not those of mooring's"
+                return "the app does not have exactly the files of a mooring app"
             if any(entry.file_size > _MOST_BYTES for entry in entries):
                 return "the app is too large"
             config = archive.read(_CONFIG)
@@ -242,5 +245,5 @@ def refusal_of_app(data: object) -> str:
         return "the app cannot be read"
     study = _DIGEST.search(config)
     if study is None or config.removesuffix(b"\n") != to_json(site_config(study[1].decode())):
-        return "the app's configuration is not mooring's"
+        return "the app's configuration differs from that of a mooring app"
     return ""

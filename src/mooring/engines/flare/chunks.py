@@ -1,7 +1,7 @@
-"""Files in pieces: a few megabytes in memory at each end, written to disk as they arrive, SHA-256 at the end.
+"""Transfer of files in pieces. Each end holds a few megabytes in memory and checks the SHA-256 digest at the end.
 
-A site asks and the server answers; what is said are words, whole numbers and bytes. A ticket, which the server hands to one
-site in the data of a task, says which file a request is about: no site can read or write what is another's.
+A site sends requests and the server answers, with text, integers and bytes only. A ticket, which the server gives to one
+site with a task, identifies the file of a request, so that no site can read or write files of another.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Value = str | int | bytes
 Message = Mapping[str, Value]
 Ask = Callable[[Message], Message]
 TOPIC = "mooring"
-"""Under which sites ask, as FLARE names messages."""
-_SEND_AGAIN = "Submit the job again: the same bytes are sent again, and what was accepted stays accepted."
+"""FLARE topic of the sites' requests."""
+_SEND_AGAIN = "Submit the job again. The same bytes are sent again, and accepted files are kept."
 
 
 def plain_values(content: Mapping[str, object]) -> dict[str, Value]:
-    """What of a message is words, whole numbers and bytes."""
+    """Return the entries of a message that are text, integers or bytes."""
     return {name: value for name, value in content.items() if isinstance(value, str | int | bytes)}
 
 
 def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int], None] | None = None) -> str:
-    """Send a file to whoever gave the ticket, unless it is there already; returns its SHA-256."""
+    """Send a file to the issuer of the ticket, unless it is there already, and return its SHA-256 digest."""
     digest, size = hash_file(path, what="the file"), path.stat().st_size
     if _answer(ask, {"do": "offer", "ticket": ticket, "size": size, "digest": digest}).get("have"):
         return digest
@@ -51,27 +51,27 @@ def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int
 def fetch_file(
     name: str, path: Path, ticket: str, ask: Ask, *, size: int, digest: str, most: int, what: str = "the file"
 ) -> None:
-    """Fetch a file of which a task told size and SHA-256; one that is larger than `most` is not begun."""
+    """Fetch a file whose size and SHA-256 digest a task announced; a file larger than `most` bytes is refused."""
     if not 0 < size <= most:
-        raise RefusedError(what, reason="it is larger than any of this study", cure="Ask the analyst.")
+        raise RefusedError(what, reason="it is larger than any file of this study can be", cure="Ask the analyst.")
     whole, came = hashlib.sha256(), 0
     with open_atomically(path, mode=0o600, what=what) as file:
         while came < size:
             answer = _answer(ask, {"do": "get", "ticket": ticket, "file": name, "offset": came})
             piece = answer.get("piece")
             if not isinstance(piece, bytes) or not 0 < len(piece) <= min(PIECE, size - came):
-                raise StorageError(what, reason="a piece of it did not come", cure=_SEND_AGAIN)
+                raise StorageError(what, reason="a piece of it did not arrive", cure=_SEND_AGAIN)
             whole.update(piece)
             file.write(piece)
             came += len(piece)
         if whole.hexdigest() != digest:
-            raise StorageError(what, reason="it is not what was announced", cure=_SEND_AGAIN)
+            raise StorageError(what, reason="it differs from the announced file", cure=_SEND_AGAIN)
 
 
 def _answer(ask: Ask, request: Message) -> Message:
     answer = ask(request)
     if answer.get("no"):
-        raise StorageError("the server", reason=f"it says no: {str(answer['no'])[:200]}", cure=_SEND_AGAIN)
+        raise StorageError("the server", reason=f"it refused the request: {str(answer['no'])[:200]}", cure=_SEND_AGAIN)
     return answer
 
 
@@ -98,13 +98,15 @@ class IncomingFile:
     def offer(self, size: object, digest: object) -> Message:
         """The site tells what it would send."""
         if not isinstance(size, int) or not isinstance(digest, str) or not 0 < size <= self.most:
-            raise RefusedError("the file", reason="it is larger than any of this study", cure=_SEND_AGAIN)
+            raise RefusedError("the file", reason="it is larger than any file of this study can be", cure=_SEND_AGAIN)
         if self.path.exists():
-            self._held = self._held or hash_file(self.path, what="the file")  # once: of a large file it takes a while
+            self._held = self._held or hash_file(
+                self.path, what="the file"
+            )  # computed once, because it takes a while for a large file
             if self._held == digest:
                 return {"have": 1}
             raise RefusedError(
-                "the file", reason="another one came before, and what was taken stays", cure="Ask the analyst."
+                "the file", reason="a different file was accepted before and is kept", cure="Ask the analyst."
             )
         make_folder(self.path.parent, mode=0o700, what="the work folder")
         with explain_os_errors("the work folder"):
@@ -114,9 +116,9 @@ class IncomingFile:
         return {"have": 0}
 
     def put(self, offset: object, piece: object) -> Message:
-        """The next piece; one that came before, and whose answer was lost, is not written twice."""
+        """Write the next piece. A piece that is sent again because the answer was lost is not written twice."""
         if not isinstance(offset, int) or not isinstance(piece, bytes) or not 0 < len(piece) <= PIECE:
-            raise RefusedError("the piece", reason="it is none", cure=_SEND_AGAIN)
+            raise RefusedError("the piece", reason="it is malformed", cure=_SEND_AGAIN)
         if offset + len(piece) <= self._came:
             return {"ok": 1}
         if offset != self._came or self._came + len(piece) > self._size:
@@ -128,11 +130,11 @@ class IncomingFile:
         return {"ok": 1}
 
     def done(self) -> Message:
-        """The site has sent everything: digest, checks, and the file gets its place."""
+        """Check the complete file and move it to its place."""
         if self.path.exists() and self._came == self._size:
             return {"ok": 1}
         if self._came != self._size or self._whole.hexdigest() != self._digest:
-            raise RefusedError("the file", reason="it is not what was announced", cure=_SEND_AGAIN)
+            raise RefusedError("the file", reason="it differs from the announced file", cure=_SEND_AGAIN)
         self.accept(self.partial)
         with explain_os_errors("the work folder"):
             with self.partial.open("rb") as file:
@@ -142,21 +144,21 @@ class IncomingFile:
         return {"ok": 1}
 
     def give_up(self) -> None:
-        """Remove what came in part."""
+        """Remove an incomplete file."""
         with suppress(OSError):
             self.partial.unlink()
 
 
 @dataclass(eq=False)
 class FileExchange:
-    """Answers what sites ask; every ticket is one site's, for one task."""
+    """Answers requests of sites. Every ticket belongs to one site and one task."""
 
     _arrivals: dict[str, IncomingFile] = field(default_factory=dict, repr=False)
     _handed_out: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def ticket(self, *, arrival: IncomingFile | None = None, files: Mapping[str, Path] | None = None) -> str:
-        """A new ticket, for a file that may come and for files that may be read."""
+        """Return a new ticket for a file that may be sent and for files that may be read."""
         name = secrets.token_hex(16)
         self._locks[name] = threading.Lock()
         if arrival is not None:
@@ -165,22 +167,22 @@ class FileExchange:
         return name
 
     def close(self, ticket: str) -> None:
-        """A ticket whose task is over counts no more, and what came in part goes."""
+        """Invalidate a ticket and remove its incomplete file."""
         lock = self._locks.pop(ticket, None)
         if lock is None:
             return
-        with lock:  # a request may be under way
+        with lock:  # a request may be in progress
             self._handed_out.pop(ticket, None)
             arrival = self._arrivals.pop(ticket, None)
             if arrival is not None:
                 arrival.give_up()
 
     def answer(self, request: Message) -> Message:
-        """Answer one request; what is wrong with it is said in words."""
+        """Return the answer to one request; a refusal holds the reason."""
         ticket = request.get("ticket")
         lock = self._locks.get(ticket) if isinstance(ticket, str) else None
         if lock is None:
-            return {"no": "there is no such ticket, or its time is over"}
+            return {"no": "the ticket is unknown or has expired"}
         assert isinstance(ticket, str)
         with lock:
             try:
@@ -196,10 +198,10 @@ class FileExchange:
             path = self._handed_out.get(ticket, {}).get(str(request.get("file")))
             offset = request.get("offset")
             if path is None or not isinstance(offset, int) or offset < 0:
-                raise RefusedError("the request", reason="there is no such file for you", cure=_SEND_AGAIN)
+                raise RefusedError("the request", reason="this ticket has no such file", cure=_SEND_AGAIN)
             return {"piece": _piece_of(path, offset)}
         if arrival is None:
-            raise RefusedError("the request", reason="nothing is expected from you", cure=_SEND_AGAIN)
+            raise RefusedError("the request", reason="no file is expected with this ticket", cure=_SEND_AGAIN)
         match do:
             case "offer":
                 return arrival.offer(request.get("size"), request.get("digest"))
@@ -207,7 +209,7 @@ class FileExchange:
                 return arrival.put(request.get("offset"), request.get("piece"))
             case "done":
                 return arrival.done()
-        raise RefusedError("the request", reason="it is none that is known", cure=_SEND_AGAIN)
+        raise RefusedError("the request", reason="it is of an unknown kind", cure=_SEND_AGAIN)
 
 
 def _piece_of(path: Path, offset: int) -> bytes:

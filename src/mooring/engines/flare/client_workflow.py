@@ -1,7 +1,7 @@
-"""What a site does in a job: deal the anchor, share once, combine secure sums, check and keep its result. No FLARE in here.
+"""The steps of a site in a job: deal the anchor, share, combine secure sums, and check and store the result.
 
-Everything that it uses is its own: study, vault, table and consent come from its settings. A task tells a ticket, and sizes
-and digests of what can be fetched.
+This module does not import FLARE. Study, vault, table and consent come from the site's own settings. A task only carries a
+ticket, and sizes and digests of files to fetch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CLEARING_SECONDS = 60.0
 
 
 class NoAnchorError(StorageError):
-    """There is no anchor to share with, yet."""
+    """Raised when a site has no anchor to share with yet."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class ClientWorkflow:
 
     settings: SiteSettings
     name: str
-    """What FLARE calls the site; it must be the participant's name in the roster."""
+    """FLARE's name of the site, which must be the participant's name in the roster."""
     digest: str
-    """Of the study that the job says it is for."""
+    """Digest of the study that the job is for."""
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
-    """Given words about progress, for the site's own log."""
+    """Writes a line to the site's log."""
 
-    def do(self, task: str, told: Message, ask: Ask) -> dict[str, Any]:
-        """Do a task of the job, and say in plain values what was done."""
-        participant = self._participant(told)
+    def do(self, task: str, message: Message, ask: Ask) -> dict[str, Any]:
+        """Run a task of the job and return its result as plain values."""
+        participant = self._participant(message)
         steps = {
             ANCHOR_TASK: self._deal,
             SHARE_TASK: self._share,
@@ -69,40 +69,39 @@ class ClientWorkflow:
             RESULT_TASK: self._keep_result,
         }
         if task not in steps:
-            raise InputError(
-                "task", expected="one of mooring's", got="another", cure="Use the same version of mooring."
-            )
+            cure = "Use the same version of mooring at the server and at all sites."
+            raise InputError("task", expected=f"one of {', '.join(steps)}", got=repr(task[:80]), cure=cure)
         folder = self.settings.folder
         make_folder(folder, mode=0o700, what="the site's folder")
         with _tidied(folder, folder / _ARRIVING, folder / _BUNDLES, self.settings.result):
-            return steps[task](participant, told, ask)
+            return steps[task](participant, message, ask)
 
-    def _participant(self, told: Message) -> Participant:
+    def _participant(self, message: Message) -> Participant:
         study = Study.read(self.settings.study)
         study.require_roster()
-        for digest in (self.digest, told.get("study")):
+        for digest in (self.digest, message.get("study")):
             study.require_same({"study": digest}, what="the job")
         participant = Participant(study, opened_vault(self.settings.vault))
         if participant.member.name != self.name:
             raise InputError(
                 "name of the site",
                 expected=f"{participant.member.name!r}, as in the study's roster",
-                got="another",
-                cure="Provision FLARE with the roster's names, or open the vault of this site.",
+                got=repr(self.name),
+                cure="Provision FLARE with the roster's names, or use the vault of this site.",
             )
         return participant
 
-    def _deal(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+    def _deal(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{participant.study.name}.anchor"
         participant.deal(path)
-        return {"digest": send_file(path, _ticket(told), ask)}
+        return {"digest": send_file(path, _ticket(message), ask)}
 
-    def _share(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+    def _share(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         study, path = participant.study, self.settings.folder / f"{self.name}{SUFFIX}"
         anchor = self.settings.anchor
         if study.sums is None:
-            require_label_consent(study, self.settings.labels)  # before the server is asked for the anchor
-            anchor = anchor or self._fetched_anchor(study, told, ask)
+            require_label_consent(study, self.settings.labels)  # before the anchor is requested from the server
+            anchor = anchor or self._fetched_anchor(study, message, ask)
         shared = participant.share(
             self.settings.data,
             output=path,
@@ -114,62 +113,68 @@ class ClientWorkflow:
         )
         if hash_file(path, what="the bundle") != shared.bundle_digest:
             raise StorageError(
-                "the bundle", reason="it changed on the disk since it was written", cure="Submit the job again."
+                "the bundle", reason="it changed on disk after it was written", cure="Submit the job again."
             )
-        send_file(path, _ticket(told), ask, progress=_in_tenths("sent", self.tell))
+        send_file(path, _ticket(message), ask, progress=_in_tenths("sent", self.tell))
         answer = {"digest": shared.bundle_digest, "reissued": int(shared.reissued)}
-        # Beside noisy sums, an exact number of rows would tell of one record's presence.
+        # Beside noisy sums, the exact number of rows would reveal whether one record is present.
         return answer | ({"rows": shared.n_rows} if study.sums is None else {})
 
-    def _confirm(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+    def _confirm(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{self.name}{SUFFIXES[CONFIRMATION]}"
-        participant.confirm(self._fetched_bundles(participant.study, told, ask), output=path)
-        return {"digest": send_file(path, _ticket(told), ask)}
+        participant.confirm(self._fetched_bundles(participant.study, message, ask), output=path)
+        return {"digest": send_file(path, _ticket(message), ask)}
 
-    def _combine(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+    def _combine(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         study, folder = participant.study, self.settings.folder
         closing, most = folder / LIST_FILE, most_answer_bytes(study, LIST)
         fetch_file(
-            LIST_FILE, closing, _ticket(told), ask, **_announced(told, LIST_FILE), most=most, what="the closing list"
+            LIST_FILE,
+            closing,
+            _ticket(message),
+            ask,
+            **_announced(message, LIST_FILE),
+            most=most,
+            what="the closing list",
         )
-        bundles, path = self._fetched_bundles(study, told, ask), folder / f"{self.name}{SUFFIXES[SHARE]}"
+        bundles, path = self._fetched_bundles(study, message, ask), folder / f"{self.name}{SUFFIXES[SHARE]}"
         participant.combine(bundles, closing, output=path, progress=_in_tenths("combined", self.tell))
-        digest = send_file(path, _ticket(told), ask)
-        shutil.rmtree(bundles, ignore_errors=True)  # everybody's; whoever needs the share again has it in the vault
+        digest = send_file(path, _ticket(message), ask)
+        shutil.rmtree(bundles, ignore_errors=True)  # no longer needed: the share is also in the vault
         return {"digest": digest}
 
-    def _fetched_bundles(self, study: Study, told: Message, ask: Ask) -> Path:
-        """The folder of everybody's bundles, as far as the server has them; what came before is not fetched again."""
+    def _fetched_bundles(self, study: Study, message: Message, ask: Ask) -> Path:
+        """Return the folder of the bundles that the server has; bundles that are here already are not fetched again."""
         folder, most = self.settings.folder / _BUNDLES, most_sum_bundle_bytes(study)
         make_folder(folder, mode=0o700, what="the site's folder")
         for name in (f"{member.name}{SUFFIX}" for member in study.participants):
-            if f"{name}.size" not in told:
+            if f"{name}.size" not in message:
                 continue
-            path, announced = folder / name, _announced(told, name)
+            path, announced = folder / name, _announced(message, name)
             if not path.exists() or hash_file(path, what="the bundle") != announced["digest"]:
-                fetch_file(name, path, _ticket(told), ask, **announced, most=most, what="the bundle")
+                fetch_file(name, path, _ticket(message), ask, **announced, most=most, what="the bundle")
         return folder
 
-    def _fetched_anchor(self, study: Study, told: Message, ask: Ask) -> Path:
-        if "anchor.size" not in told:
+    def _fetched_anchor(self, study: Study, message: Message, ask: Ask) -> Path:
+        if "anchor.size" not in message:
             raise NoAnchorError(
                 "the anchor",
-                reason="the dealer has not sent it to the server, and mooring.toml names none",
-                cure="Submit the job again when the dealer's site is up, or name an anchor that came another way.",
+                reason="the dealer has not sent it to the server, and mooring.toml does not name one",
+                cure="Submit the job again when the dealer's site is running, or name an anchor file in mooring.toml.",
             )
         path = self.settings.folder / f"{study.name}.anchor"
-        announced, most = _announced(told, "anchor"), most_anchor_bytes(study)
-        fetch_file("anchor", path, _ticket(told), ask, **announced, most=most, what="the anchor file")
+        announced, most = _announced(message, "anchor"), most_anchor_bytes(study)
+        fetch_file("anchor", path, _ticket(message), ask, **announced, most=most, what="the anchor file")
         return path
 
-    def _keep_result(self, participant: Participant, told: Message, ask: Ask) -> dict[str, Any]:
+    def _keep_result(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         study, vault = participant.study, participant.vault
         arriving = self.settings.folder / _ARRIVING
         make_folder(arriving, mode=0o700, what="the site's folder")
         for name, most in bound_result_files(study).items():
-            if f"{name}.size" in told:
-                announced = _announced(told, name)
-                fetch_file(name, arriving / name, _ticket(told), ask, **announced, most=most, what="the result")
+            if f"{name}.size" in message:
+                announced = _announced(message, name)
+                fetch_file(name, arriving / name, _ticket(message), ask, **announced, most=most, what="the result")
         if study.sums is not None:
             answered = Ledger(vault.folder).find_answer(study.digest)
             delivered: DeliveredModel | None = read_delivered_model(arriving, study, source=answered)
@@ -188,34 +193,35 @@ class ClientWorkflow:
 
 @contextmanager
 def _tidied(folder: Path, *others: Path) -> Iterator[None]:
-    """Remove what a killed job left of files that it was writing, unless another job is at work here."""
+    """Remove temporary files of a killed job, unless another job is running here."""
     with suppress(LockHeldError), hold_lock(folder / _LOCK, what="the site's folder"):
         for each in (folder, *others):
             clear_partial_files(each)
     with hold_lock(folder / _LOCK, what="the site's folder", wait_seconds=_CLEARING_SECONDS, shared=True):
-        yield  # while this job is at work, nobody clears
+        yield  # temporary files of this job are safe while it holds the shared lock
 
 
-def _ticket(told: Message) -> str:
-    ticket = told.get("ticket")
+def _ticket(message: Message) -> str:
+    ticket = message.get("ticket")
     return ticket if isinstance(ticket, str) else ""
 
 
-def _announced(told: Message, name: str) -> dict[str, Any]:
-    size, digest = told.get(f"{name}.size"), told.get(f"{name}.digest")
+def _announced(message: Message, name: str) -> dict[str, Any]:
+    size, digest = message.get(f"{name}.size"), message.get(f"{name}.digest")
     if not isinstance(size, int) or not isinstance(digest, str):
-        raise InputError("task", expected=f"one that tells of the {name}", got="none", cure="Ask the analyst.")
+        problem = f"The task does not announce the size and digest of the {name}."
+        raise InputError("task", problem=problem, cure="Ask the analyst.")
     return {"size": size, "digest": digest}
 
 
 def _in_tenths(what: str, tell: Callable[[str], None]) -> Progress:
-    """Progress as words, each tenth once."""
-    said = [0]
+    """Return a progress callback that writes one line per ten percent."""
+    reported = [0]
 
     def progress(done: float, total: float, _what: str = "", /) -> None:
         tenth = int(10 * done / total) if total else 0
-        if tenth > said[0]:
-            said[0] = tenth
+        if tenth > reported[0]:
+            reported[0] = tenth
             tell(f"{what} {10 * tenth} %")
 
     return progress

@@ -1,9 +1,9 @@
-"""What FLARE is configured with: the job that is submitted, which holds no code, and the policy of a kit.
+"""The configuration of FLARE: the job that is submitted, which holds no code, and the policy of a kit.
 
-FLARE 2.9 has two locks. `authorization.json` says what each role may do: without the right `byoc`, a job that carries code
-is refused. `class_allow_list` in `resources.json` says which installed classes the configuration of a job may name; the list
-that FLARE ships with holds dozens. Both rest on a server that runs FLARE as it is shipped: the guard, which resources.json
-names too, does not.
+FLARE 2.9 has two protections. `authorization.json` states what each role may do; without the right `byoc`, a job that
+carries code is refused. `class_allow_list` in `resources.json` states which installed classes a job may name; FLARE's
+default list has dozens. Both assume a server that runs unmodified FLARE. The guard, which resources.json also names, does
+not.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, StorageError
 
-if TYPE_CHECKING:  # the guard reads this module in every process of a site's, and needs little of mooring
+if TYPE_CHECKING:  # the guard imports this module in every process of a site, and needs little of mooring
     from mooring.protocol.messages.study import Study
 
 ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
 CONFIRM_TASK, COMBINE_TASK = "mooring.confirm", "mooring.combine"
 EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"
 CONTROLLER = "mooring.engines.flare.controller.MooringController"
-_FEWEST_SITES = 2  # alignment needs two; more is for the server's least_sites to ask
+_FEWEST_SITES = 2  # alignment needs two; the server's least_sites can require more
 ROLES = ("project_admin", "org_admin", "lead", "member")
 GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.engines.flare.guard.ServerGuard"}
 _RESOURCES, _AUTHORIZATION, _CONNECTIONS = "resources.json", "authorization.json", "comm_config.json"
 _GUARD = "mooring_guard"
 _SENDS_LOGS = "site_log_streamer"
-# FLARE's own default for a server, which every server on a machine would use; and what mooring put in its place, told in
-# resources.json, so that a kit that was moved takes its stores along and an administrator's own stay where they are
+# FLARE's default storage, which every server on a machine would share, and the entry of resources.json that records
+# mooring's replacement: a kit that is moved takes its stores along, and stores set by an administrator stay where they are
 _SHARED_STORAGE, _STORAGE = "/tmp/nvflare", "mooring_storage"
 _STORES = ("/snapshot-storage", "/jobs-storage")
 _INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
@@ -45,12 +45,12 @@ _RENEWAL_DAYS = 30
 
 
 def write_job(study: Study, folder: Path) -> None:
-    """Write the job's folder; everything in it follows from the study's digest."""
+    """Write the folder of a job. Its content depends only on the study's name and digest."""
     study.require_roster()
     unfit = [member.name for member in study.participants if "." in member.name]
     if unfit:
-        expected = "names without dots, which FLARE's sites cannot have"
-        raise InputError("roster", expected=expected, got=unfit[0], cure="Another name makes another study.")
+        problem = f"FLARE does not allow dots in names of sites, and the roster has {unfit[0]!r}."
+        raise InputError("roster", problem=problem, cure="Enrol this participant under another name, in a new study.")
     server = {
         "format_version": 2,
         "workflows": [{"id": "mooring", "path": CONTROLLER, "args": {"study": study.digest}}],
@@ -72,7 +72,7 @@ def write_job(study: Study, folder: Path) -> None:
 
 
 def site_config(digest: str) -> dict[str, Any]:
-    """The part of a job that sites read. The guard lets in nothing else, to the byte."""
+    """Return the configuration that sites read. The guard accepts nothing else."""
     return {
         "format_version": 2,
         "executors": [
@@ -88,14 +88,15 @@ def site_config(digest: str) -> dict[str, Any]:
 
 
 def to_json(content: dict[str, Any]) -> bytes:
-    """As it is written."""
+    """Return the JSON text of a configuration."""
     return json.dumps(content, indent=2).encode()
 
 
 def permissions() -> dict[str, Any]:
-    """What each role may do at a kit with this policy.
+    """Return what each role may do at a kit with this policy.
 
-    Every right is spelt out for every role: one word for a role, as in FLARE's own "project_admin": "any", would cover code.
+    Every right is listed for every role. A single value for a role, such as FLARE's "project_admin": "any", would allow
+    code.
 
     Examples
     --------
@@ -124,23 +125,23 @@ def permissions() -> dict[str, Any]:
 def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
     """Write authorization.json, resources.json and comm_config.json to the `local` folder of a kit that FLARE provisioned.
 
-    The kit's own resources stay as they are, apart from the guard, the classes that a job may name, logs that a site would
-    send to the server, and the place where a server keeps jobs. Its jobs connect to the process that started them with the
-    kit's certificate: FLARE would let anybody on the same machine connect there.
+    The kit's resources are kept, except for the guard, the classes that a job may name, the streaming of logs to the server,
+    and the place where a server stores jobs. Jobs connect to the process that started them with the kit's certificate; by
+    default FLARE lets anybody on the same machine connect there.
     """
     resources = _resources(folder)
-    kept = [one for one in resources["components"] if one.get("id") != _GUARD]
+    kept = [component for component in resources["components"] if component.get("id") != _GUARD]
     resources["components"] = [{"id": _GUARD, "path": GUARDS[kind], "args": {}}, *kept]
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = [EXECUTOR if kind == "site" else CONTROLLER]
     if kind == "site":
         resources["allow_log_streaming"] = False
-        resources["components"] = [one for one in resources["components"] if one.get("id") != _SENDS_LOGS]
+        resources["components"] = [part for part in resources["components"] if part.get("id") != _SENDS_LOGS]
     else:
         place, before = str(folder.resolve().parent / "storage"), (_SHARED_STORAGE, resources.get(_STORAGE))
         moved = {f"{old}{store}": f"{place}{store}" for old in before for store in _STORES}
         resources = _replaced(resources, moved) | {_STORAGE: place}
-    connections = _found(folder, _CONNECTIONS) or {}
+    connections = _read_kit_file(folder, _CONNECTIONS) or {}
     connections["internal"] = _INTERNAL
     files = {_RESOURCES: resources, _AUTHORIZATION: permissions(), _CONNECTIONS: connections}
     for name, content in files.items():
@@ -148,74 +149,76 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
 
 
 def certificate_end(folder: Path) -> tuple[datetime, str] | None:
-    """When the first certificate of a kit ends, the authority's included, and its file; by the kit's `local` folder.
+    """Return when the first certificate of a kit expires, including the authority's, and its file name.
 
-    None where no certificate can be read.
+    `folder` is the kit's `local` folder. Returns None if no certificate can be read.
     """
     from cryptography.x509 import load_pem_x509_certificates
 
-    found = []
+    ends = []
     for path in (folder.resolve().parent / "startup").glob("*.crt"):
         with suppress(OSError, ValueError):
-            found += [(one.not_valid_after_utc, path.name) for one in load_pem_x509_certificates(path.read_bytes())]
-    return min(found, default=None)
+            certificates = load_pem_x509_certificates(path.read_bytes())
+            ends += [(certificate.not_valid_after_utc, path.name) for certificate in certificates]
+    return min(ends, default=None)
 
 
 def list_kit_warnings(folder: Path, now: datetime | None = None) -> list[str]:
-    """List what is to be mended in a kit: keys that others on the machine can read, and a certificate that ends soon.
+    """Return warnings about a kit: keys that others on the machine can read, and a certificate that expires soon.
 
-    The authority's key is looked for where the kit was provisioned, and in folders beside the kit.
+    The authority's key is searched where the kit was provisioned, and in folders beside the kit.
     """
     kit = folder.resolve().parent
     authority = [*kit.parent.parent.glob("state/cert.json"), *kit.parent.glob("*/*/state/cert.json")]
     keys = dict.fromkeys((kit / "startup").glob("*.key"), "the kit's private key")
     keys |= dict.fromkeys(authority, "the key that signs every certificate")
-    found = []
+    warnings = []
     if os.name == "posix":
         bare = {path: what for path, what in keys.items() if _is_open_to_others(path)}
-        found = [f"Others on this machine can read {what}. Run: chmod 600 {path}" for path, what in bare.items()]
+        warnings = [f"Others on this machine can read {what}. Run: chmod 600 {path}" for path, what in bare.items()]
     first = certificate_end(folder)
     if first is not None and (first[0] - (now or datetime.now(UTC))).days < _RENEWAL_DAYS:
-        found.append(f"The kit's {first[1]} ends on {first[0]:%Y-%m-%d}; after that nobody can connect with it.")
-    return found
+        warnings.append(f"The kit's {first[1]} expires on {first[0]:%Y-%m-%d}; after that nobody can connect with it.")
+    return warnings
 
 
 def _resources(folder: Path) -> dict[str, Any]:
-    """What the kit has: its own resources, or those that FLARE provisioned."""
-    found = _found(folder, _RESOURCES)
-    if found is not None:
-        if not isinstance(found.get("components"), list) or not all(isinstance(x, dict) for x in found["components"]):
-            raise _not_flares(_RESOURCES)
-        return found
-    expected, got = "the local folder of a kit that 'nvflare provision' made", "a folder without resources.json.default"
+    """Return the kit's resources, or the defaults that FLARE provisioned."""
+    resources = _read_kit_file(folder, _RESOURCES)
+    if resources is not None:
+        components = resources.get("components")
+        if not isinstance(components, list) or not all(isinstance(part, dict) for part in components):
+            raise _refuse_kit_file(_RESOURCES, "JSON without a list of components")
+        return resources
+    expected, got = "the local folder of a kit from 'nvflare provision'", "a folder without resources.json.default"
     raise InputError("output", expected=expected, got=got, cure="Give the path of the kit's local folder.")
 
 
-def _found(folder: Path, name: str) -> dict[str, Any] | None:
-    """A file of the kit's, or of those that FLARE provisioned, or None."""
+def _read_kit_file(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return the content of a kit's file, or of the default that FLARE provisioned, or None."""
     for each in (name, f"{name}.default"):
         path = folder / each
         try:
             if not path.is_file():
                 continue
             with path.open("rb") as file:
-                found = json.loads(file.read(_MOST_BYTES))
+                content = json.loads(file.read(_MOST_BYTES))
         except OSError:
             raise StorageError("the kit", reason=f"its {each} cannot be read", cure="Check its permissions.") from None
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise _not_flares(each)
-        return found
+            raise _refuse_kit_file(each, "text that is not JSON") from None
+        if not isinstance(content, dict):
+            raise _refuse_kit_file(each, f"a JSON {type(content).__name__}")
+        return content
     return None
 
 
-def _not_flares(name: str) -> InputError:
-    return InputError(name, expected="JSON as FLARE writes it", got="something else", cure="Provision again.")
+def _refuse_kit_file(name: str, got: str) -> InputError:
+    return InputError(name, expected="a JSON object as FLARE writes it", got=got, cure="Provision the kit again.")
 
 
 def _replaced(content: Any, values: Mapping[str, str]) -> Any:
-    """The same, with some texts replaced by others."""
+    """Return the content with some texts replaced."""
     if isinstance(content, dict):
         return {name: _replaced(value, values) for name, value in content.items()}
     if isinstance(content, list):

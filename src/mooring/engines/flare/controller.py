@@ -1,4 +1,4 @@
-"""The server's half of a FLARE job, in which a site that dies or does not answer stops nobody else."""
+"""The server's part of a FLARE job. A site that dies or does not answer does not stop the others."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from mooring.engines.flare.chunks import TOPIC, plain_values
-from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, Told, answer_of
+from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, TaskMessage, answer_of
 from mooring.errors import MooringError
 
 _LOOK_SECONDS = 0.2
 
 
 class MooringController(Controller):  # type: ignore[misc]
-    """Gives sites the tasks of `ServerWorkflow.run`, and answers what they ask about files."""
+    """Gives sites the tasks of `ServerWorkflow.run`, and answers their requests about files.
+
+    `study` is the digest of the job's study, which must be that of the server's own settings.
+    """
 
     def __init__(self, study: str) -> None:
         super().__init__()
@@ -30,7 +33,7 @@ class MooringController(Controller):  # type: ignore[misc]
         self._part: ServerWorkflow | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
-        """Open the server's own settings, and listen to what sites ask."""
+        """Open the server's settings and register the handler of sites' requests."""
         folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
         try:
             self._part = ServerWorkflow.opened(
@@ -43,35 +46,37 @@ class MooringController(Controller):  # type: ignore[misc]
         fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answered)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """The job."""
+        """Run the job."""
         part = self._part
         if part is None:
             return
 
-        def ask(task: str, told: Mapping[str, Told], answers: Answers) -> None:
-            self._ask(part, task, told, answers, abort_signal, fl_ctx)
+        def ask(task: str, messages: Mapping[str, TaskMessage], answers: Answers) -> None:
+            self._ask(part, task, messages, answers, abort_signal, fl_ctx)
 
         try:
             missing = part.run([client.name for client in fl_ctx.get_engine().get_clients()], ask)
         except MooringError as problem:
             self.system_panic(str(problem), fl_ctx)
             return
-        if missing and not abort_signal.triggered:  # the others have their results; FLARE's own status must not hide it
-            self.system_panic(f"Done for the others; not by {', '.join(missing)}.", fl_ctx)
+        if (
+            missing and not abort_signal.triggered
+        ):  # the others have their results, but FLARE's status must show the failure
+            self.system_panic(f"Finished, but without {', '.join(missing)}.", fl_ctx)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Let go of the work folder."""
+        """Release the work folder."""
         if self._part is not None:
             self._part.close()
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """An answer after its time; what it sent has no ticket any more."""
+        """Log an answer that came too late. Its ticket is no longer valid."""
         self.log_info(fl_ctx, f"{client.name} answered {task_name} too late")
 
     def _let_nobody_end_the_job(self, fl_ctx: FLContext) -> None:
-        """FLARE would end the job for everybody if one site answers that it does not know the task or the job."""
+        """Keep the job running if one site answers that it does not know the task or the job."""
         runner = fl_ctx.get_prop(FLContextKey.RUNNER)
         if runner is not None:
             runner.ABORT_RETURN_CODES = []
@@ -80,12 +85,12 @@ class MooringController(Controller):  # type: ignore[misc]
         self,
         part: ServerWorkflow,
         task_name: str,
-        told: Mapping[str, Told],
+        messages: Mapping[str, TaskMessage],
         answers: Answers,
         abort_signal: Signal,
         fl_ctx: FLContext,
     ) -> None:
-        """Give each site its task, and wait until all have answered, or their time is over."""
+        """Give each site its task and wait until all have answered or timed out."""
 
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
             reply, name = client_task.result, client_task.client.name
@@ -94,9 +99,9 @@ class MooringController(Controller):  # type: ignore[misc]
             part.tell(f"{name}, {task_name}: {answers[name].get('outcome')}")
 
         tasks = []
-        for name, words in told.items():
+        for name, message in messages.items():
             data = Shareable()
-            data.update(words)
+            data.update(message)
             task = Task(task_name, data, timeout=part.settings.wait_seconds, result_received_cb=received)
             self.send(task, fl_ctx, targets=[name])
             tasks.append(task)

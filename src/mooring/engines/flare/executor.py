@@ -1,4 +1,4 @@
-"""The site's half of a FLARE job: a class that is installed at the site, and that a job can name but not change."""
+"""The site's part of a FLARE job: a class installed at the site, which a job can name but not change."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ _ANSWER_SECONDS, _TRIES = 60.0, 5
 
 
 class MooringExecutor(Executor):  # type: ignore[misc]
-    """Emits the bundle that 'mooring share' would, and keeps the result that comes back."""
+    """Runs a site's tasks: it sends the same bundle as 'mooring share' and stores the result.
+
+    `study` is the digest of the job's study. Everything else comes from the site's own mooring.toml.
+    """
 
     def __init__(self, study: str) -> None:
         super().__init__()
         self._study = study
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Do a task; what cannot be done is told to the server in a word, and in full to the site's own log."""
+        """Run a task. The server gets a short reason for a failure; the site's log has the full error."""
         reply = make_reply(ReturnCode.OK)
         try:
             if not is_guarded():
                 raise RefusedError(
                     "the job",
-                    reason="this process runs without mooring's guard, which keeps an altered server out",
-                    cure="Run 'mooring flare site' again, and start FLARE anew.",
+                    reason="this process runs without mooring's guard, which protects it from a modified server",
+                    cure="Run 'mooring flare site' again, and restart FLARE.",
                 )
             folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
             part = ClientWorkflow(
@@ -44,19 +47,19 @@ class MooringExecutor(Executor):  # type: ignore[misc]
                 self._study,
                 lambda words: self.log_info(fl_ctx, words),
             )
-            told = plain_values(shareable)
-            reply.update(part.do(task_name, told, lambda request: self._asked(request, fl_ctx, abort_signal)))
+            message = plain_values(shareable)
+            reply.update(part.do(task_name, message, lambda request: self._asked(request, fl_ctx, abort_signal)))
             reply["outcome"] = "done"
         except MooringError as problem:
             self.log_error(fl_ctx, str(problem), fire_event=False)
             reply["outcome"] = _word_for(problem)
-        except Exception as problem:  # what a library says may quote a record
-            self.log_error(fl_ctx, f"{type(problem).__name__} was not expected", fire_event=False)
-            reply["outcome"] = "failed: a fault of mooring's own"
+        except Exception as problem:  # the message of a library may quote a record
+            self.log_error(fl_ctx, f"unexpected {type(problem).__name__}", fire_event=False)
+            reply["outcome"] = "failed: a fault of mooring"
         return reply
 
     def _asked(self, request: Message, fl_ctx: FLContext, abort_signal: Signal) -> dict[str, Any]:
-        """Ask the server, again if no answer comes: every request may be made twice."""
+        """Send a request to the server, and repeat it if no answer comes. Every request may be repeated."""
         for _ in range(_TRIES):
             if abort_signal.triggered:
                 break
@@ -68,17 +71,17 @@ class MooringExecutor(Executor):  # type: ignore[misc]
             for reply in replies.values():
                 if reply.get_return_code() == ReturnCode.OK:
                     return dict(reply)
-        raise StorageError("the server", reason="it does not answer", cure="Submit the job again when it is up.")
+        raise StorageError("the server", reason="it does not answer", cure="Submit the job again when it is running.")
 
 
 def _word_for(problem: MooringError) -> str:
-    """What the server hears: nothing of the site's rows, columns or paths."""
+    """Return the reason that the server gets, without rows, columns or paths of the site."""
     match problem:
         case NoAnchorError():
-            return "failed: there is no anchor; the dealer's site has not sent it"
+            return "failed: the dealer's site has not sent the anchor"
         case RefusedError():
-            return "refused, to protect somebody; the site's log says why"
+            return "refused; the site's log says why"
         case StorageError():
-            return "failed: a file, a disk or the connection; the site's log says more"
+            return "failed: a problem with a file, a disk or the connection; see the site's log"
         case _:
-            return "failed: settings or a table that cannot be used; the site's log says more"
+            return "failed: the settings or the table cannot be used; see the site's log"

@@ -1,11 +1,10 @@
-"""The guard: what holds FLARE's processes to the rules in `admission`, whoever runs the server.
+"""The guard, which enforces the rules of `admission` in FLARE's processes, whoever runs the server.
 
-`mooring flare site` and `mooring flare server` name it in a kit's resources.json. FLARE builds it when a process starts,
-that of the site or server as that of every job, before there is any connection. It takes the place of five functions of
-FLARE's for as long as the process lives: the one that gets every message, the one that hears which cell is at the other end
-of a connection, the one that answers administrators, and the two that turn what came into objects; at the server, of the
-first, of one of the last two, and of the one that hears how a site's job ended. It knows one version of FLARE; with any
-other, the process does not start.
+`mooring flare site` and `mooring flare server` name it in a kit's resources.json. FLARE creates it when a process of the
+site, the server or a job starts, before there is any connection. At a site it replaces five functions of FLARE: those
+that receive messages, identify the other end of a connection, answer administrators, unpack objects, and read message
+parts. At the server it replaces those that receive messages, unpack objects, and process the end of a site's job. It
+supports one version of FLARE; with any other version the process does not start.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _OBJECTS = {
     "nvflare.private.admin_defs.Message",
     "tuple",
 }
-_CURE = "Install the version that mooring names: pip install 'mooring[flare]'."
+_CURE = "Install the supported version: pip install 'mooring[flare]'."
 _log = logging.getLogger(__name__)
 _guarding: list[str] = []
 
 
 class SiteGuard:
-    """For a site: named in its resources.json, and built by FLARE. A job cannot name, change or remove it."""
+    """The guard of a site, named in its resources.json. A job cannot name, change or remove it."""
 
     def __init__(self) -> None:
         flare = _Flare()
@@ -58,10 +57,10 @@ class SiteGuard:
 
 
 class ServerGuard:
-    """For the server: a site cannot have it send files of its own, end a job for the others, or speak in its name.
+    """The guard of the server. A site cannot read the server's files, end a job for others, or send in the server's name.
 
-    FLARE sends back to a site some of what came from it. An object that says "the content of this file" would come back as
-    the content of that file on the server.
+    FLARE echoes some objects back to the site that sent them. An object that stands for the content of a file would come
+    back with the content of that file on the server.
     """
 
     def __init__(self) -> None:
@@ -73,12 +72,12 @@ class ServerGuard:
 
 
 def is_guarded() -> bool:
-    """Whether this process has a site's guard."""
+    """Return whether this process has a site's guard."""
     return "site" in _guarding
 
 
 class _Flare:
-    """The parts of FLARE that the guard stands before; not to be had without the version that it knows."""
+    """The parts of FLARE that the guard replaces. Creating it fails for an unsupported version of FLARE."""
 
     def __init__(self) -> None:
         try:
@@ -95,15 +94,15 @@ class _Flare:
             from nvflare.private.defs import new_cell_message
             from nvflare.private.fed.client.admin import FedAdminAgent
 
-            self.found = str(nvflare.__version__)
+            self.version = str(nvflare.__version__)
             self.cell, self.header, self.stream = CoreCell, MessageHeaderKey, StreamHeaderKey
             self.request, self.is_protected, self.outgoing = MessageType.REQ, is_mtls_connection, Mode.ACTIVE
             self.connections, self.packer, self.object_name, self.parts = ConnManager, Packer, FOBS_TYPE, lobs
             self.agent, self.error_reply, self.cell_message = FedAdminAgent, error_reply, new_cell_message
         except (ImportError, AttributeError) as problem:
-            raise _unknown(f"FLARE is not as the guard knows it: {problem}") from None
-        if self.found != VERSION:
-            raise _unknown(f"the guard knows FLARE {VERSION}, and this is {self.found}")
+            raise _unknown(f"it differs from the version that the guard supports: {problem}") from None
+        if self.version != VERSION:
+            raise _unknown(f"the guard supports FLARE {VERSION}, and this is {self.version}")
         self.unpack = _known(Packer, "unpack", "self", "obj")
         self.one_part = _known(lobs, "_get_one_section", "stream", "expect_datum")
         self.update_endpoint = _known(ConnManager, "update_endpoint", "self", "sfm_conn", "data")
@@ -111,38 +110,38 @@ class _Flare:
         self.dispatch = _known(FedAdminAgent, "_dispatch_request", "self", "request")
 
     def guard_objects(self, is_allowed: Callable[[str], bool]) -> None:
-        """Build no object out of a message but those that are allowed."""
+        """Unpack only allowed kinds of objects from messages."""
         original, key = self.unpack, self.object_name
 
         def unpack(packer: Any, obj: Any) -> Any:
             if type(obj) is dict and key in obj and not is_allowed(obj[key]):
                 _log.warning("refused a message with an object of the kind %.80r", obj[key])
-                raise ValueError("an object that the guard does not let in")
+                raise ValueError("the guard does not accept this object")
             return original(packer, obj)
 
         self.packer.unpack = unpack
 
     def guard_parts(self) -> None:
-        """Take no message that has parts beside its body: FLARE would write them to files, or fetch what they name."""
+        """Refuse messages with parts beside their body, which FLARE would write to files or use to fetch data."""
         original = self.one_part
 
         def one_part(stream: Any, expect_datum: bool) -> Any:
-            found = original(stream, expect_datum)
-            if expect_datum and found[0] is not None:
+            section = original(stream, expect_datum)
+            if expect_datum and section[0] is not None:
                 _log.warning("refused a message with parts beside its body")
-                raise ValueError("a part that the guard does not let in")
-            return found
+                raise ValueError("the guard does not accept message parts")
+            return section
 
         self.parts._get_one_section = one_part
 
     def guard_connections(self) -> None:
-        """Nobody who connects to this process may pose as another than a job of its own."""
+        """Close incoming connections that do not come from a job of this process."""
         original = self.update_endpoint
 
         def update_endpoint(manager: Any, sfm_conn: Any, data: Any) -> None:
             peer, me = str(data.get("endpoint_name", "")), manager.local_endpoint.name
             if not self._way(me, peer, sfm_conn.conn):
-                _log.warning("closed a connection that says it is %.80r", peer)
+                _log.warning("closed a connection that names itself %.80r", peer)
                 sfm_conn.conn.close()
                 return
             original(manager, sfm_conn, data)
@@ -150,7 +149,7 @@ class _Flare:
         self.connections.update_endpoint = update_endpoint
 
     def guard_messages(self) -> None:
-        """Let in what a job needs, over the connections that the site knows."""
+        """Accept only messages that a job needs, over known connections."""
         original, header = self.process, self.header
 
         def process_message(cell: Any, endpoint: Any, connection: Any, app_id: int, message: Any) -> None:
@@ -166,13 +165,13 @@ class _Flare:
             message.set_prop(_WAY, arriving.way)
             message.set_prop(_PEER, arriving.peer)
             if message.headers:
-                message.headers.pop(header.CONN_URL, None)  # FLARE would connect to any address in there
+                message.headers.pop(header.CONN_URL, None)  # FLARE would connect to any address given here
             original(cell, endpoint, connection, app_id, message)
 
         self.cell.process_message = process_message
 
     def guard_administration(self) -> None:
-        """Answer the requests that deploy, start and end a job of mooring's, and no other."""
+        """Answer only the requests that deploy, start and end a mooring job."""
         original, let_in = self.dispatch, set[str]()
 
         def dispatch(agent: Any, request: Any) -> Any:
@@ -193,37 +192,39 @@ class _Flare:
         self.agent._dispatch_request = dispatch
 
     def guard_the_others(self) -> None:
-        """A site whose job ended badly, or that says so, is watched as a dead one; FLARE would fail the whole job."""
+        """Treat a site whose job failed like one that died. By default FLARE would end the job for all sites."""
         try:
             from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey
             from nvflare.private.fed.server.fed_server import FederatedServer
 
             code, job_id, token = JobFailureMsgKey.CODE, JobFailureMsgKey.JOB_ID, CellMessageHeaderKeys.TOKEN
         except (ImportError, AttributeError) as problem:
-            raise _unknown(f"FLARE is not as the guard knows it: {problem}") from None
+            raise _unknown(f"it differs from the version that the guard supports: {problem}") from None
         original = _known(FederatedServer, "process_job_failure", "self", "request")
 
         def process_job_failure(server: Any, request: Any) -> Any:
-            said, sender = request.payload, server.client_manager.clients.get(request.get_header(token))
-            if isinstance(said, dict) and said.get(code):
-                request.payload = {**said, code: None}
+            report, sender = request.payload, server.client_manager.clients.get(request.get_header(token))
+            if isinstance(report, dict) and report.get(code):
+                request.payload = {**report, code: None}
                 if sender is not None and server.engine.job_runner.is_client_outcome_pending(
-                    said.get(job_id), sender.name
+                    report.get(job_id), sender.name
                 ):
-                    _log.warning("the job of %.80r ended with %.80r; the others go on", sender.name, said[code])
-                    with server._job_reported_clients_lock:  # FLARE waits for no site that had a job and has it no more
-                        server._job_reported_clients.setdefault(said[job_id], set()).add(request.get_header(token))
+                    _log.warning("the job of %.80r ended with %.80r; the others continue", sender.name, report[code])
+                    with (
+                        server._job_reported_clients_lock
+                    ):  # FLARE does not wait for sites that reported the end of their job
+                        server._job_reported_clients.setdefault(report[job_id], set()).add(request.get_header(token))
             return original(server, request)
 
         FederatedServer.process_job_failure = process_job_failure
 
     def guard_the_name(self) -> None:
-        """Pass nothing on from a site in the server's name: FLARE would, with a token that the site had before."""
+        """Refuse messages of a site in the server's name, which FLARE would forward."""
         original, header = self.process, self.header
 
         def process_message(cell: Any, endpoint: Any, connection: Any, app_id: int, message: Any) -> None:
             if poses_as_server(str(message.get_header(header.ORIGIN)), str(endpoint.name)):
-                _log.warning("refused a message of %.80r, which says that it is the server's", endpoint.name)
+                _log.warning("refused a message of %.80r in the server's name", endpoint.name)
                 return
             original(cell, endpoint, connection, app_id, message)
 
@@ -249,12 +250,12 @@ class _Flare:
 
 
 def _known(holder: Any, name: str, *parameters: str) -> Callable[..., Any]:
-    """A function of FLARE's, if it is the one that the guard knows."""
+    """Return a function of FLARE if it has the expected parameters, else raise a `RefusedError`."""
     function = getattr(holder, name, None)
     if not callable(function) or tuple(inspect.signature(function).parameters) != parameters:
-        raise _unknown(f"{holder.__name__}.{name} is not as the guard knows it")
+        raise _unknown(f"{holder.__name__}.{name} does not have the expected parameters")
     return function  # type: ignore[no-any-return]
 
 
 def _unknown(reason: str) -> RefusedError:
-    return RefusedError("this FLARE", reason=f"{reason}; without a guard nothing is started", cure=_CURE)
+    return RefusedError("this FLARE", reason=f"{reason}; nothing is started without a guard", cure=_CURE)

@@ -1,8 +1,8 @@
-"""What the server does in a job: ask sites, take what arrives, align or add up, train, deliver. No FLARE in here.
+"""The steps of the server in a job: ask sites, accept files, align or add up, train and deliver.
 
-The work folder is that of 'mooring align': any command goes on from what a job left there. A sealed anchor lies beside the
-inbox, and the server holds no key that opens it. In a study of secure sums, so do sealed shares, confirmations and shares of
-the total in the inbox.
+This module does not import FLARE. The work folder is that of 'mooring align', so any command can continue from where a
+job stopped. It also holds the sealed anchor, which the server has no key to open. In a study of secure sums the inbox
+holds sealed shares, confirmations and shares of the total.
 """
 
 from __future__ import annotations
@@ -46,21 +46,22 @@ from mooring.protocol.messages.sums.answers import (
 from mooring.protocol.messages.sums.bundle import SumBundle, most_sum_bundle_bytes
 from mooring.protocol.transport.addresses import make_printable
 from mooring.protocol.transport.transfer import check_parcel
+from mooring.serialization import count_noun
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
 _COMMAND = "mooring flare"
-_TOLD = ("outcome", "digest", "rows", "reissued", "model")
+_ANSWER_FIELDS = ("outcome", "digest", "rows", "reissued", "model")
 _SILENT = {"outcome": "no answer"}
-_MISFIT = "its anchor representation does not fit the others', or cannot be aligned"
-_SUBMIT_AGAIN = "What came is kept. When the others are up, submit the job again."
-Told = dict[str, str | int]
+_MISFIT = "its anchor representation cannot be aligned with those of the other participants"
+_SUBMIT_AGAIN = "Files that arrived are kept. Submit the job again when the other sites are running."
+TaskMessage = dict[str, str | int]
 Answers = dict[str, dict[str, Any]]
-AskSites = Callable[[str, Mapping[str, Told], Answers], None]
-"""Gives each site a task of a name, with what it is told, and fills in what each answers till its time is over."""
+AskSites = Callable[[str, Mapping[str, TaskMessage], Answers], None]
+"""Gives each site the named task with its message, and adds the sites' answers until they time out."""
 
 
 class JobAbortedError(MooringError):
-    """The job was aborted while sites were asked."""
+    """Raised when the job is aborted while sites are asked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,21 +72,21 @@ class ServerWorkflow:
     study: Study
     signing_key: SigningKey = field(repr=False)
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
-    """Given words about progress, for the server's log."""
+    """Writes a line to the server's log."""
     counter: FileExchange = field(default_factory=FileExchange, repr=False)
     lock: ExitStack = field(default_factory=ExitStack, repr=False)
     answers: dict[str, Answers] = field(default_factory=dict, repr=False)
-    """Of each site, what it answered to each step."""
+    """The answers of each site, by step."""
     left_out: dict[str, str] = field(default_factory=dict, repr=False)
-    """Participants without a bundle that is used, and why."""
+    """Reasons by participant, for participants whose bundle is missing or not used."""
     job: str = ""
-    """FLARE's name of the job."""
+    """FLARE's identifier of the job."""
 
     @classmethod
     def opened(cls, folder: Path, digest: object, tell: Callable[[str], None], job: str = "") -> ServerWorkflow:
-        """Read the settings in a kit's local folder, and hold the work folder till `close`.
+        """Read the settings in a kit's local folder, and lock the work folder until `close`.
 
-        A job of another study is refused, and so is one while another is at work in the same folder.
+        A job for a different study is refused, and so is a job while another one runs in the same folder.
         """
         settings = ServerSettings.read(folder)
         study = Study.read(settings.study)
@@ -95,8 +96,8 @@ class ServerWorkflow:
         if study.analyst is None or key.public != study.analyst.signing_key:
             raise RefusedError(
                 "the job",
-                reason="the vault at the server is not that of the study's analyst, whose results alone count",
-                cure="Name the vault that the analyst joined with in the server's mooring.toml.",
+                reason="the server's vault does not belong to the study's analyst",
+                cure="In the server's mooring.toml, name the vault that the analyst joined with.",
             )
         settings.require_learner(study)
         make_folder(settings.folder, mode=0o700, what="the work folder")
@@ -105,40 +106,40 @@ class ServerWorkflow:
         try:
             part.lock.enter_context(hold_lock(settings.folder / LOCK, what="the work folder"))
         except LockHeldError:
-            reason = "another one is at work in the analyst's folder"
-            raise RefusedError("the job", reason=reason, cure="Submit it again when that is over.") from None
+            reason = "another job is running in the analyst's folder"
+            raise RefusedError("the job", reason=reason, cure="Submit it again when that job has ended.") from None
         return part
 
     def close(self) -> None:
-        """Let go of the work folder; a process that dies does, too."""
+        """Release the work folder. A process that dies releases it too."""
         self.lock.close()
 
     @property
     def anchor(self) -> Path:
-        """Where the sealed anchor lies."""
+        """The path of the sealed anchor."""
         return self.settings.folder / f"{self.study.name}.anchor"
 
     def bundle(self, name: str) -> Path:
-        """Where a participant's bundle lies."""
+        """Return the path of a participant's bundle."""
         return self.settings.folder / INBOX / f"{name}{SUFFIX}"
 
     def answer(self, name: str, kind: str) -> Path:
-        """Where a combiner's confirmation, or share of the total, lies."""
+        """Return the path of a combiner's confirmation or share of the total."""
         return self.settings.folder / INBOX / f"{name}{SUFFIXES[kind]}"
 
     def run(self, connected: Iterable[str], ask: AskSites) -> tuple[str, ...]:
-        """Do the whole job with the connected sites that are in the roster, and write down what each answered.
+        """Run the whole job with the connected sites in the roster, and record their answers.
 
-        Participants who were not connected, or did not do a step, are returned. `ask` raises JobAbortedError if the job is
-        aborted.
+        Returns the participants who were not connected or did not complete a step. `ask` raises a `JobAbortedError` if the
+        job is aborted.
         """
         sites = self.known(connected)
-        self.tell(f"sites of the study that are here: {', '.join(sites) or 'none'}")
+        self.tell(f"connected sites of the study: {', '.join(sites) or 'none'}")
         self.record("running")
         try:
             delivered = self._run_rows(sites, ask) if self.study.sums is None else self._run_sums(sites, ask)
             for name in (name for name in sites if name not in delivered):
-                self.left_out.setdefault(name, "there is no bundle of it that holds up")
+                self.left_out.setdefault(name, "it has no valid bundle")
             self._ask(RESULT_TASK, [name for name in sites if name in delivered], self.for_result, ask)
         except JobAbortedError:
             self.record("aborted")
@@ -151,24 +152,24 @@ class ServerWorkflow:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Participants who have not done a step, were not asked for any, or were left out."""
-        asked = {name: {one.get("outcome") for one in said.values()} for name, said in self.answers.items()}
+        """Participants who did not complete a step, were not asked, or were left out."""
+        outcomes = {name: {answer.get("outcome") for answer in steps.values()} for name, steps in self.answers.items()}
         names = [member.name for member in self.study.participants]
-        return tuple(name for name in names if asked.get(name) != {"done"} or name in self.left_out)
+        return tuple(name for name in names if outcomes.get(name) != {"done"} or name in self.left_out)
 
     def _run_rows(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
         dealer = self.study.dealing_member.name
         if not self.anchor.exists():
             self._ask(ANCHOR_TASK, [name for name in sites if name == dealer], lambda _: self.for_dealer(), ask)
         if not self.anchor.exists():
-            self.tell(f"{dealer} has not sent the anchor: only sites that have one of their own can share")
+            self.tell(f"{dealer} has not sent the anchor: only sites that already have it can share")
         self._ask(SHARE_TASK, sites, self.for_participant, ask)
         return self.analysed()
 
     def _run_sums(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
-        """Collect and confirm bundles, close the list, collect shares of its total, train; everybody gets the model.
+        """Collect and confirm bundles, close the list, collect shares of the total, train, and deliver the model to all.
 
-        A study is closed once: afterwards nobody is asked to share, which would spend a guarantee for nothing.
+        A list is closed once. After that nobody is asked to share, which would spend privacy budget for nothing.
         """
         study, folder, inbox = self.study, self.settings.folder, self.settings.folder / INBOX
         combiners = [name for name in study.sum_scheme.combiners if name in sites]
@@ -185,84 +186,86 @@ class ServerWorkflow:
             for name, reason in closing.left_out.items():
                 self.tell(f"left out the bundle of {name}: {reason}")
             for name in closing.doubted:
-                self.tell(f"the confirmation of {name} contradicts the others'")
+                self.tell(f"the confirmation of {name} contradicts those of the other combiners")
         closed = read_closing_list(folder / LIST_FILE, study)
         listed = set(closed.digests.values())
-        bundles = [one for one in intake.sum_bundles if one.digest in listed]
+        bundles = [bundle for bundle in intake.sum_bundles if bundle.digest in listed]
         self.tell(f"the list is closed, with {len(listed)} bundles")
         missing = [name for name in combiners if not self.answer(name, SHARE).exists()]
         self._ask_combiners(COMBINE_TASK, missing, SHARE, {LIST_FILE: folder / LIST_FILE, **_by_sender(bundles)}, ask)
         trained = train_sums(study, folder, inbox, learner=self.settings.learner, command=_COMMAND)
         for name in trained.wrong:
-            self.tell(f"left out the share of {name}: it does not fit the others'")
+            self.tell(f"left out the share of {name}: it does not fit those of the other combiners")
         for remark in trained.remarks:
             self.tell(remark)
         self.tell(f"trained {trained.learner} on sums of {len(trained.contributors)} participants")
         return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
 
     def _confirm(self, combiners: Sequence[str], bundles: Sequence[SumBundle], ask: AskSites) -> None:
-        """Have combiners confirm the bundles; without a threshold of them, closing would use up the study's one list."""
+        """Ask combiners to confirm the bundles. Closing the study's only list needs a threshold of confirmations."""
         for name in self.study.sum_scheme.combiners:
-            self.answer(name, CONFIRMATION).unlink(missing_ok=True)  # of an earlier job, about fewer bundles
+            self.answer(name, CONFIRMATION).unlink(
+                missing_ok=True
+            )  # an earlier job's confirmation covers fewer bundles
         self._ask_combiners(CONFIRM_TASK, combiners, CONFIRMATION, _by_sender(bundles), ask)
         n_confirmed = sum(self.answer(name, CONFIRMATION).exists() for name in combiners)
         if n_confirmed < (least := self.study.sum_scheme.threshold.threshold):
-            raise InputError(
-                "combiners that confirm", expected=f"{least} or more", got=str(n_confirmed), cure=_SUBMIT_AGAIN
-            )
+            problem = f"{count_noun(n_confirmed, 'combiner has', 'combiners have')} confirmed, and {least} are needed."
+            raise InputError("confirmations", problem=problem, cure=_SUBMIT_AGAIN)
 
     def _ask_combiners(
         self, task: str, names: Sequence[str], kind: str, files: Mapping[str, Path], ask: AskSites
     ) -> None:
-        """Hand files to combiners, and take their confirmations or shares."""
+        """Give files to combiners and accept their confirmations or shares."""
         described, most = _described(files), most_answer_bytes(self.study, kind)
 
-        def told(name: str) -> Told:
+        def make_message(name: str) -> TaskMessage:
             arrival = IncomingFile(self.answer(name, kind), most, lambda path: self._accept_answer(name, kind, path))
             return self._hand_ticket(files, arrival) | described
 
-        self._ask(task, names, told, ask)
+        self._ask(task, names, make_message, ask)
 
-    def _ask(self, task: str, names: Iterable[str], told_to: Callable[[str], Told], ask: AskSites) -> None:
-        """Ask sites, and keep what they answer; one that did not answer before is not waited for again."""
-        told = {name: told_to(name) for name in names if _SILENT not in self.answers.get(name, {}).values()}
-        found: Answers = dict.fromkeys(told, _SILENT)
+    def _ask(self, task: str, names: Iterable[str], make_message: Callable[[str], TaskMessage], ask: AskSites) -> None:
+        """Ask sites and keep their answers. A site that did not answer an earlier step is not asked again."""
+        messages = {name: make_message(name) for name in names if _SILENT not in self.answers.get(name, {}).values()}
+        answers: Answers = dict.fromkeys(messages, _SILENT)
         try:
-            ask(task, told, found)
+            ask(task, messages, answers)
         finally:
-            for name, words in told.items():
-                self.counter.close(str(words["ticket"]))
-                self.answers.setdefault(name, {})[task.removeprefix("mooring.")] = found[name]
+            for name, message in messages.items():
+                self.counter.close(str(message["ticket"]))
+                self.answers.setdefault(name, {})[task.removeprefix("mooring.")] = answers[name]
 
-    def for_dealer(self) -> Told:
-        """What the dealer's task says."""
+    def for_dealer(self) -> TaskMessage:
+        """Return the message of the dealer's task."""
         arrival = IncomingFile(self.anchor, most_anchor_bytes(self.study), self._accept_anchor)
         return self._hand_ticket({}, arrival)
 
-    def for_participant(self, name: str) -> Told:
-        """What a participant's task says: a ticket to send its bundle with, and to fetch the anchor with.
+    def for_participant(self, name: str) -> TaskMessage:
+        """Return the message of a participant's task, with a ticket to fetch the anchor and to send its bundle.
 
-        Without an anchor here, a site that has one of its own can share all the same; the others say that they have none.
+        If the server has no anchor, sites that already have it can still share; the others report that they have none.
         """
         most = MOST_BYTES if self.study.sums is None else most_sum_bundle_bytes(self.study)
         arrival = IncomingFile(self.bundle(name), most, lambda path: self._accept_bundle(name, path))
         files = {"anchor": self.anchor} if self.anchor.exists() else {}
         return self._hand_ticket(files, arrival) | _described(files)
 
-    def for_result(self, name: str) -> Told:
-        """What the task says by which a participant fetches its result."""
+    def for_result(self, name: str) -> TaskMessage:
+        """Return the message of the task by which a participant fetches its result."""
         place = self.settings.folder / RESULTS / name
         files = {file: place / file for file in bound_result_files(self.study) if (place / file).is_file()}
         return self._hand_ticket(files) | _described(files)
 
-    def _hand_ticket(self, files: Mapping[str, Path], arrival: IncomingFile | None = None) -> Told:
-        """The study, and a ticket for files that may be read and for one that may come."""
+    def _hand_ticket(self, files: Mapping[str, Path], arrival: IncomingFile | None = None) -> TaskMessage:
+        """Return a message with the study and a ticket for files that may be read and for one that may be sent."""
         return {"study": self.study.digest, "ticket": self.counter.ticket(arrival=arrival, files=files)}
 
     def analysed(self) -> tuple[str, ...]:
-        """Check, align, train and write results of everything that has arrived, now or before; who gets one.
+        """Check, align, train and write results from all bundles that have arrived, and return who gets a result.
 
-        With `late` in the settings, and an alignment from before, those who are in it keep their maps, and the model stays.
+        With `late` in the settings and an earlier alignment, its participants keep their maps, and the model does not
+        change.
         """
         study, folder, settings = self.study, self.settings.folder, self.settings
         intake = self._collect(settings.least_sites)
@@ -283,13 +286,16 @@ class ServerWorkflow:
         intake = collect(self.study, self.settings.folder / INBOX, self.settings.folder, command=_COMMAND)
         for entry in intake.set_aside:
             self.tell(f"set aside {entry.file}: {entry.reason}")
-        self.tell(f"bundles that hold up: {len(intake.bundles)}; missing: {', '.join(intake.missing) or 'none'}")
-        if (found := len(intake.bundles)) < least:
-            raise InputError("bundles", expected=f"{least} or more", got=str(found), cure=_SUBMIT_AGAIN)
+        self.tell(f"valid bundles: {len(intake.bundles)}; missing: {', '.join(intake.missing) or 'none'}")
+        if (n_bundles := len(intake.bundles)) < least:
+            problem = (
+                f"{count_noun(n_bundles, 'valid bundle has', 'valid bundles have')} arrived, and {least} are needed."
+            )
+            raise InputError("bundles", problem=problem, cure=_SUBMIT_AGAIN)
         return intake
 
     def record(self, outcome: str, reason: str | None = None) -> None:
-        """Write down how far the job is, and what each site answered."""
+        """Record the state of the job and the answers of each site."""
         record = {
             "study": self.study.digest,
             "job": self.job,
@@ -304,50 +310,51 @@ class ServerWorkflow:
         write_atomically(self.settings.folder / RECORD, text, what="the record")
 
     def known(self, sites: Iterable[str]) -> list[str]:
-        """Those of the connected sites that take part in the study, in the roster's order."""
+        """Return the connected sites that take part in the study, in the roster's order."""
         here = set(sites)
         return [member.name for member in self.study.participants if member.name in here]
 
     def _accept_anchor(self, path: Path) -> None:
         with open_plain_file(path, what="the anchor file") as file:
             _, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what="the anchor file")
-            check_parcel(path, file)  # what is taken stays: one with damaged arrays would shut everybody out
+            check_parcel(path, file)  # an accepted file is kept, and damaged arrays would stop everybody
         if fields["signer"] != self.study.dealing_member.signing_key:
-            raise RefusedError("the anchor file", reason="it is not the dealer's", cure="Ask the dealer.")
+            raise RefusedError("the anchor file", reason="the dealer did not sign it", cure="Ask the dealer.")
         self.study.require_same(fields, what="the anchor file")
 
     def _accept_bundle(self, name: str, path: Path) -> None:
-        """Whose it is, and whole: what is taken stays, and a damaged one would shut out the one that it should be."""
-        found = try_verify(path, self.study)
-        reason = found if isinstance(found, str) else f"it is not {name}'s, of this study"
-        if isinstance(found, str) or found.member.name != name:
+        """Refuse a bundle that is damaged or not from this participant. An accepted bundle is kept, so this comes first."""
+        verified = try_verify(path, self.study)
+        reason = verified if isinstance(verified, str) else f"{name} did not sign it for this study"
+        if isinstance(verified, str) or verified.member.name != name:
             raise RefusedError("the bundle", reason=reason, cure="Ask the participant.")
 
     def _accept_answer(self, name: str, kind: str, path: Path) -> None:
         read = read_confirmation if kind == CONFIRMATION else read_combined_share
         if read(path, self.study).member.name != name:
-            raise RefusedError(f"the {kind}", reason=f"it is not {name}'s, of this study", cure="Ask the participant.")
+            reason = f"{name} did not sign it for this study"
+            raise RefusedError(f"the {kind}", reason=reason, cure="Ask the participant.")
 
 
-def answer_of(reply: Mapping[str, Any]) -> Told:
-    """What a site may say of itself, and no more: it goes into a record that people read."""
-    told: Told = {}
-    for name in _TOLD:
+def answer_of(reply: Mapping[str, Any]) -> TaskMessage:
+    """Return the known entries of a site's reply, safe to write into a record that people read."""
+    answer: TaskMessage = {}
+    for name in _ANSWER_FIELDS:
         value = reply.get(name)
         if isinstance(value, str):
-            told[name] = make_printable(value)
+            answer[name] = make_printable(value)
         elif isinstance(value, int):
-            told[name] = value
-    return told
+            answer[name] = value
+    return answer
 
 
 def _by_sender(bundles: Iterable[SumBundle]) -> dict[str, Path]:
-    return {f"{one.member.name}{SUFFIX}": one.path for one in bundles}
+    return {f"{bundle.member.name}{SUFFIX}": bundle.path for bundle in bundles}
 
 
-def _described(files: Mapping[str, Path]) -> Told:
-    told: Told = {}
+def _described(files: Mapping[str, Path]) -> TaskMessage:
+    entries: TaskMessage = {}
     for name, path in files.items():
-        told[f"{name}.size"] = path.stat().st_size
-        told[f"{name}.digest"] = hash_file(path, what="the file")
-    return told
+        entries[f"{name}.size"] = path.stat().st_size
+        entries[f"{name}.digest"] = hash_file(path, what="the file")
+    return entries

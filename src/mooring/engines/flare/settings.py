@@ -1,7 +1,6 @@
-"""What a site, and the server, decide for themselves: `mooring.toml` in the `local` folder of their FLARE kit.
+"""The settings of a site or of the server, in `mooring.toml` in the `local` folder of their FLARE kit.
 
-A job names a study by its digest and nothing else. Which study that is, which table and vault are used, and whether labels
-may be seen, is read from here.
+A job only carries the digest of a study. The study's file, the table, the vault and the consent for labels come from here.
 """
 
 from __future__ import annotations
@@ -21,37 +20,39 @@ from mooring.protocol.storage.vault import Vault
 SETTINGS_FILE = "mooring.toml"
 _MOST_BYTES = 2**20
 _SITE_HEAD = """\
-# What this site shares over NVIDIA FLARE. Nothing that a job sends can change it. Paths count from this folder.
-# labels = true: yes, the analyst may see every row's label. anchor = "" takes the sealed anchor through the server.
-# A study of secure sums has no use for either: labels do not leave, and there is no anchor.
+# What this site shares over NVIDIA FLARE. A job cannot change these settings. Paths are relative to this folder.
+# labels = true: the analyst may see the label of every row. anchor = "": the server provides the sealed anchor.
+# A study of secure sums uses neither: labels do not leave the site, and there is no anchor.
 """
 _SERVER_HEAD = """\
-# The analyst's part over NVIDIA FLARE. Paths count from this folder.
-# A site that has not answered after wait_seconds is left out of this round; with fewer bundles than least_sites, no model.
-# late = true: once there is an alignment, a job only admits newcomers; maps and model of the others stay as they are.
-# Of secure sums, the list is closed with least_sites bundles, or the study's quorum if that is more, and only once.
+# The analyst's settings for NVIDIA FLARE. Paths are relative to this folder.
+# A site that has not answered after wait_seconds is left out. A model needs at least least_sites bundles.
+# late = true: once there is an alignment, a job only admits late joiners; maps and model of the others do not change.
+# In a study of secure sums, the list is closed once, and needs least_sites bundles or the study's quorum if that is more.
 """
 
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """A participant's own settings."""
+    """The settings of a participant."""
 
     study: Path
+    """The agreed study's file."""
     vault: Path
+    """The participant's vault."""
     data: Path
-    """The agreed study's file, the vault, and the table that is shared."""
+    """The table that is shared."""
     labels: bool = False
     """Whether the analyst may see every row's label."""
     folder: Path = Path("mooring")
-    """Gets the bundle that was sent, and the result."""
+    """Folder for the bundle that was sent and for the result."""
     anchor: Path | None = None
-    """A sealed anchor that came another way; None takes the one that comes through the server."""
+    """A sealed anchor file that is here already; None if the server provides it."""
     ignore: tuple[str, ...] = ()
 
     @property
     def result(self) -> Path:
-        """Where the result is kept."""
+        """The folder of the result."""
         return self.folder / "result"
 
     @classmethod
@@ -60,26 +61,27 @@ class SiteSettings:
         return cls(**_read(cls, folder))
 
     def write(self, folder: Path) -> None:
-        """Write them to a kit's local folder."""
+        """Write the settings to a kit's local folder."""
         _write(self, folder, _SITE_HEAD)
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The analyst's own settings."""
+    """The settings of the analyst."""
 
     study: Path
+    """The agreed study's file."""
     vault: Path
-    """The agreed study's file, and the analyst's vault."""
+    """The analyst's vault."""
     folder: Path = Path("analysis")
-    """The work folder, as of 'mooring align'; what arrives is in its `inbox`, what goes back in its `results`."""
+    """The work folder, as for 'mooring align'. Bundles arrive in its `inbox`; results are in its `results`."""
     learner: str = "auto"
     seed: int = field(default=0, metadata={"least": 0})
     least_sites: int = field(default=2, metadata={"least": 2})
-    """With fewer bundles there is no model."""
+    """Minimum number of bundles. Secure sums also need the study's quorum."""
     wait_seconds: int = field(default=3600, metadata={"least": 1})
     late: bool = False
-    """Once there is an alignment, admit newcomers only: everybody else keeps its map, and the model stays."""
+    """Whether to only admit late joiners once there is an alignment; maps and model of the others do not change."""
 
     @classmethod
     def read(cls, folder: Path) -> ServerSettings:
@@ -87,8 +89,8 @@ class ServerSettings:
         return cls(**_read(cls, folder))
 
     def require_learner(self, study: Study) -> None:
-        """Refuse a learner that the study cannot train or deliver, before any work."""
-        # A site reads its settings with this module, and does not train.
+        """Raise an `InputError` for a learner that the study cannot train or deliver, before any work is done."""
+        # Not at module level: sites read their settings with this module and do not train.
         from mooring.learners.registry import require_learner, resolve_sum_learner
 
         if study.sums is None:
@@ -97,17 +99,17 @@ class ServerSettings:
             resolve_sum_learner(self.learner, study.label.kind)
 
     def write(self, folder: Path) -> None:
-        """Write them to a kit's local folder."""
+        """Write the settings to a kit's local folder."""
         _write(self, folder, _SERVER_HEAD)
 
 
 def opened_vault(folder: Path) -> Vault:
-    """Open a vault where nobody can be asked for a passphrase: it is in the environment, or there is none."""
+    """Open a vault with the passphrase from the environment, if any, because nobody can be asked for it."""
     return Vault.open(folder, passphrase=os.environ.get("MOORING_PASSPHRASE"))
 
 
 def _read(kind: type[SiteSettings] | type[ServerSettings], folder: Path) -> dict[str, Any]:
-    """The entries of a settings file as the fields of its class; an unknown or wrong one is an error."""
+    """Return the entries of a settings file as fields of its class; unknown and invalid entries are errors."""
     path = folder / SETTINGS_FILE
     cure = "'mooring flare site' or 'mooring flare server' writes it to the kit's local folder."
     try:
@@ -116,16 +118,17 @@ def _read(kind: type[SiteSettings] | type[ServerSettings], folder: Path) -> dict
     except OSError:
         raise StorageError("the settings", reason=f"there is no {SETTINGS_FILE} that can be read", cure=cure) from None
     except (ValueError, RecursionError):
-        raise InputError("the settings", expected="TOML", got="something else", cure=cure) from None
-    found = {entry.name: _value_of(entry, plain.pop(entry.name, None), folder) for entry in fields(kind)}
+        problem = f"{SETTINGS_FILE} is not valid TOML."
+        raise InputError("the settings", problem=problem, cure=cure) from None
+    values = {entry.name: _value_of(entry, plain.pop(entry.name, None), folder) for entry in fields(kind)}
     if plain:
-        expected, got = "without entries that have no meaning", repr(next(iter(plain)))[:80]
-        raise InputError("the settings", expected=expected, got=got, cure="It may be a misspelt one that has.")
-    return found
+        problem = f"{SETTINGS_FILE} has an unknown entry: {repr(next(iter(plain)))[:80]}."
+        raise InputError("the settings", problem=problem, cure="Correct its spelling, or remove it.")
+    return values
 
 
 def _value_of(entry: Field[Any], given: Any, folder: Path) -> Any:
-    """The value of a field, or its default; a path that is not absolute counts from the settings' folder."""
+    """Return the value of a field, or its default; a relative path is relative to the settings' folder."""
     if given is None and entry.default is not MISSING:
         given = entry.default
     least = entry.metadata.get("least", 0)
@@ -150,7 +153,8 @@ def _value_of(entry: Field[Any], given: Any, folder: Path) -> Any:
             expected = "true or false" if kind == "bool" else "a word in quotes"
             if type(given).__name__ == kind:
                 return given
-    raise InputError(f"{entry.name} in {SETTINGS_FILE}", expected=expected, got="something else", cure="Correct it.")
+    got = "nothing" if given is None else repr(given)[:80]
+    raise InputError(f"{entry.name} in {SETTINGS_FILE}", expected=expected, got=got, cure="Correct this entry.")
 
 
 def _write(settings: SiteSettings | ServerSettings, folder: Path, head: str) -> None:
