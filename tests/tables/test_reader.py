@@ -1,5 +1,6 @@
 """Tables are read in bounded memory; reading ahead changes nothing but the time it takes."""
 
+import gzip
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -68,8 +69,8 @@ def test_a_long_word_that_stands_in_every_row_of_parquet_is_held_once(
 ) -> None:
     path = write_parquet(tmp_path / "t.parquet", {"x": repeated(long)})
     assert path.stat().st_size < 1000
-    (parts,) = table_batches(open_table(path), words=["x"])
-    assert sum(part.nbytes for part in parts) < 2**20  # 4.9 GB as plain text
+    (batch,) = table_batches(open_table(path), ["x"])
+    assert batch.nbytes < 2**20  # 4.9 GB as plain text
     with raising(InputError, "row 1, column 'x'"):
         read_encoded(Schema((column,)), path)
 
@@ -112,9 +113,8 @@ def test_text_of_parquet_is_the_same_in_every_encoding_and_batch(encoding: str |
     path = write_parquet(tmp_path / "t.parquet", {"x": words, "y": np.arange(1000.0)}, row_group_size=300, **settings)
     found = [
         word
-        for parts in table_batches(open_table(path), words=["x"], numbers=["y"], rows_at_once=70)
-        for part in parts
-        for word in part.column("x").to_pylist()
+        for batch in table_batches(open_table(path), ["x", "y"], rows_at_once=70)
+        for word in batch.column("x").to_pylist()
     ]
     assert found == words
 
@@ -157,4 +157,21 @@ def test_parts_of_parquet_without_metadata_are_refused_and_do_not_end_the_proces
     table = open_table(without_metadata(tmp_path / "t.parquet", chunk, encrypted))
     for rows_at_once in (1, 4):  # one at a time, the other columns would move against one that ends early
         with raising(InputError, "data file"):
-            list(table_batches(table, numbers=["y"], words=["x"], rows_at_once=rows_at_once))
+            list(table_batches(table, ["y", "x"], rows_at_once=rows_at_once))
+
+
+def test_batches_of_a_compressed_text_file_with_long_words_end_early(tmp_path: Path) -> None:
+    line = b"x" * 100_000 + b"\n"
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"word\n" + line * 1500, compresslevel=1))
+    sizes = [(batch.num_rows, batch.nbytes) for batch in table_batches(open_table(tmp_path / "t.csv.gz"), ["word"])]
+    assert sum(n_rows for n_rows, _ in sizes) == 1500
+    assert max(n_bytes for _, n_bytes in sizes) < 2**27 + 2**22
+
+
+def test_rows_before_and_after_a_cell_with_a_line_break_are_read_alike(tmp_path: Path) -> None:
+    schema = Schema((Column("y", "number", 0, 99_999), Column("x", "category", categories=("f", "m"))))
+    rows = [f"{k},f" for k in range(60_000)] + ['60000,"\nm"'] + [f"{k},f" for k in range(60_001, 70_000)]
+    (tmp_path / "t.csv").write_text("y,x\n" + "\n".join(rows) + "\n")
+    encoded = read_encoded(schema, tmp_path / "t.csv")
+    assert np.array_equal(encoded.values[:, 0], np.arange(70_000))
+    assert np.flatnonzero(encoded.rows[:, 2]).tolist() == [60_000]

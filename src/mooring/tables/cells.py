@@ -1,12 +1,17 @@
-"""Cells of a table: whether one is a number, what it is as the word of a category, and its value in a fingerprint."""
+"""Cells of a table: their text, their numbers and days, and the number that each has in a record's fingerprint.
+
+A column is converted word by word: `distinct_words` finds the distinct ones, each is converted once, and every cell takes
+the result by its index.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +21,75 @@ import pyarrow.compute as pc
 from mooring.tables.schema import MISSING_WORDS
 from mooring.typing import Vector
 
+Entry = TypeVar("Entry", bound=np.generic)
 MISSING_VALUE = -(2.0**1000)
-"""Stands for what is missing in a record's fingerprint: finite, and no number that anybody declares."""
+"""Stands for a missing cell in a record's fingerprint: finite, and no number that anybody declares."""
 FINITE = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-"""A finite number, as a regular expression."""
+"""Regular expression of a finite number."""
 NUMBER = rf"^({FINITE}|[+-]?(?i:nan|inf|infinity))$"
-"""A number, as a regular expression."""
+"""Regular expression of a number."""
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?$"
 _MIDNIGHT = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[t ]00:00(?::00(?:\.0+)?)?z?$")
 _UTC = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9:.]+)\+00:00$")
 _USUAL_MISSING = frozenset(word.casefold() for word in MISSING_WORDS)
 
 
-def cell_value(text: str | None) -> float:
-    """The number that a cell has in a record's fingerprint, before any kind, category or missing word is declared.
+@dataclass(frozen=True, eq=False, repr=False)
+class DistinctWords:
+    """The distinct words of a column, and where each cell finds its own."""
 
-    A number is itself however it is written; other text is a hash of its trimmed, case-folded form, midnight being the day.
+    text: Any
+    """The words as a pyarrow array of text, null where one is missing or not UTF-8."""
+    places: npt.NDArray[np.integer[Any]]
+    """The index of each cell's word; the number of words where the cell is missing."""
+    not_utf8: npt.NDArray[np.int64]
+    """Rows whose bytes are not UTF-8."""
+
+    def spread(self, converted: npt.NDArray[Entry], missing: Any) -> npt.NDArray[Entry]:
+        """What each word was converted to, for every cell; `missing` where the cell is missing."""
+        return np.append(converted, np.array([missing], converted.dtype)).take(self.places)
+
+
+def distinct_words(cells: Any) -> DistinctWords:
+    """The distinct words of a pyarrow column of any readable type."""
+    coded = encode_distinct(as_plain(cells))
+    values, places = coded.dictionary, word_places(coded)
+    rows, kind = np.zeros(0, dtype=np.int64), values.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        as_type = pa.string() if pa.types.is_binary(kind) else pa.large_string()
+        try:
+            text = pc.cast(values, as_type)
+        except pa.ArrowInvalid:  # its message quotes the cell
+            fine = np.array([value is None or is_utf8(value) for value in values.to_pylist()])
+            rows = np.flatnonzero(~np.append(fine, True).take(places))
+            text = pc.cast(pc.if_else(pa.array(fine), values, None), as_type)
+    elif holds_words(kind):
+        text = values
+    else:
+        text = pa.array([as_text(value) for value in values.to_pylist()], pa.string())
+    return DistinctWords(text, places, rows)
+
+
+def encode_distinct(cells: Any) -> Any:
+    """A column as one array with a dictionary."""
+    coded = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
+    if not isinstance(coded, pa.ChunkedArray):
+        return coded
+    whole = coded.unify_dictionaries().combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def word_places(coded: Any) -> npt.NDArray[np.integer[Any]]:
+    """The index of each cell in its dictionary; the length of the dictionary where the cell is missing."""
+    places = coded.indices.fill_null(len(coded.dictionary)) if coded.indices.null_count else coded.indices
+    return np.asarray(places.to_numpy(zero_copy_only=False))
+
+
+def cell_value(text: str | None) -> float:
+    """The number of a cell in a record's fingerprint, whatever kind, category or missing word a study declares.
+
+    A number is itself however it is written; other text is a hash of its trimmed, case-folded form, and midnight is the
+    same as the day.
 
     Examples
     --------
@@ -42,70 +100,62 @@ def cell_value(text: str | None) -> float:
     if word in _USUAL_MISSING:
         return MISSING_VALUE
     if is_number(word) and math.isfinite(number := float(word)):
-        return number + 0.0  # no negative zero: it would be another record
-    word = _MIDNIGHT.sub(r"\1", _UTC.sub(r"\1z", word))  # the same record from Parquet, a spreadsheet, and as text
+        return number + 0.0  # without negative zero, which would be a different record
+    if len(word) > len("2026-01-31"):  # the same record from Parquet, a spreadsheet, and as text
+        word = _MIDNIGHT.sub(r"\1", _UTC.sub(r"\1z", word))
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)
 
 
-def cell_values(words: Any) -> Vector:
-    """`cell_value` of an array of text, or of a dictionary of it; a word that is no number is hashed once."""
-    if not pa.types.is_dictionary(words.type):
-        trimmed = pc.utf8_trim_whitespace(words)
-        readable = pc.match_substring_regex(trimmed, f"^({FINITE})$").fill_null(False)
-        values = pc.cast(pc.if_else(readable, trimmed, None), pa.float64()).to_numpy(zero_copy_only=False) + 0.0
-        others = ~np.isfinite(values)
-        values[others] = cell_values(words.filter(pa.array(others)).dictionary_encode()) if others.any() else 0.0
-        return np.asarray(values)
-    table = np.array([*(cell_value(as_text(word)) for word in words.dictionary.to_pylist()), MISSING_VALUE])
-    return table.take(word_places(words))
+def cell_values(text: Any) -> Vector:
+    """`cell_value` of each entry of a pyarrow array of text."""
+    trimmed = pc.utf8_trim_whitespace(text)
+    readable = pc.match_substring_regex(trimmed, f"^({FINITE})$").fill_null(False)
+    values = pc.cast(pc.if_else(readable, trimmed, None), pa.float64()).to_numpy(zero_copy_only=False) + 0.0
+    others = np.flatnonzero(~np.isfinite(values))
+    values[others] = [cell_value(word) for word in text.take(pa.array(others)).to_pylist()]
+    return np.asarray(values)
 
 
-def word_places(words: Any) -> npt.NDArray[np.integer[Any]]:
-    """Where in its dictionary the word of each cell stands: behind the last one where it is missing."""
-    places = words.indices.fill_null(len(words.dictionary)) if words.indices.null_count else words.indices
-    return np.asarray(places.to_numpy(zero_copy_only=False))
-
-
-def as_plain(chunk: Any) -> Any:
+def as_plain(cells: Any) -> Any:
     """The same values in one of few types: numbers, truths, text, dictionaries of text, bytes."""
-    kind = chunk.type
+    kind = cells.type
     if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
-        chunk = chunk.dictionary_decode()
-    if pa.types.is_decimal(chunk.type):  # through text, which is rounded as any other: the direct cast is not
-        return pc.cast(pc.cast(chunk, pa.string()), pa.float64())
-    if pa.types.is_date(chunk.type) or pa.types.is_timestamp(chunk.type):
-        words = pc.replace_substring_regex(pc.cast(chunk, pa.string()), r"\.0+(Z|[+-]\d+)?$", r"\1")
+        cells = cells.cast(kind.value_type)
+    if pa.types.is_decimal(cells.type):  # through text, which is rounded as in a text file: the direct cast is not
+        return pc.cast(pc.cast(cells, pa.string()), pa.float64())
+    if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
+        words = pc.replace_substring_regex(pc.cast(cells, pa.string()), r"\.0+(Z|[+-]\d+)?$", r"\1")
         return pc.replace_substring_regex(words, r"([+-]\d\d)(\d\d)$", r"\1:\2")  # as text files write it
-    if pa.types.is_float16(chunk.type):
-        return pa.array(chunk.to_numpy(zero_copy_only=False).astype(str).astype(np.float64))
-    if pa.types.is_float32(chunk.type):
-        mask = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
-        return pa.array(widen(chunk.to_numpy(zero_copy_only=False)), mask=mask)
-    return pc.cast(chunk, pa.string()) if chunk.type == pa.string_view() else chunk
+    if pa.types.is_float16(cells.type):
+        return pa.array(cells.to_numpy(zero_copy_only=False).astype(str).astype(np.float64))
+    if pa.types.is_float32(cells.type):
+        mask = cells.is_null().to_numpy(zero_copy_only=False) if cells.null_count else None
+        return pa.array(widen(cells.to_numpy(zero_copy_only=False)), mask=mask)
+    return pc.cast(cells, pa.string()) if cells.type == pa.string_view() else cells
 
 
 def widen(narrow: npt.NDArray[np.float32]) -> Vector:
-    """Numbers of 32 bits as the numbers that their text says: 0.1, not the nearest of 32 bits.
+    """Numbers of 32 bits as the numbers that their text says: 0.1, not the nearest number of 32 bits.
 
-    The text is the shortest decimal that rounds to the number. Of six digits or fewer there is one at most; of more, the
-    fewest decimals are tried first, and the nearest decimal is taken, of two the even one, as text does.
+    The text is the shortest decimal that rounds to the number. At most one decimal of six digits or fewer does; of longer
+    ones, the fewest decimals are tried first, and the nearest decimal is taken, or the even one of two, as text does.
     """
     with np.errstate(invalid="ignore"):
         wide = narrow.astype(np.float64)
         largest = float(np.fmax.reduce(np.abs(wide), initial=1.0))
         k = max(0, 5 - math.floor(math.log10(largest))) if largest < 2**24 else 8  # up to 8, what follows is exact
-        found = np.round(wide, k)
-        others = found.astype(np.float32) != narrow
+        decimals = np.round(wide, k)
+        others = decimals.astype(np.float32) != narrow
         others |= largest >= 2**24
         left = np.flatnonzero(others) if others.any() else np.empty(0, dtype=np.intp)
         while left.size and k < 8:
             k += 1
-            found[left] = rounded = np.round(wide[left], k)
+            decimals[left] = rounded = np.round(wide[left], k)
             left = left[rounded.astype(np.float32) != narrow[left]]
     if left.size:
         text = pc.cast(pa.array(narrow[left]), pa.string())
-        found[left] = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
-    return found
+        decimals[left] = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
+    return decimals
 
 
 def as_text(value: Any) -> str | None:
@@ -119,13 +169,14 @@ def as_text(value: Any) -> str | None:
     return str(value)
 
 
-def as_texts(chunk: Any) -> list[str]:
-    """Cells as text, empty where missing: whole numbers without a decimal point, other bytes than UTF-8 replaced."""
-    chunk = as_plain(chunk)
-    chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-    values = (one.decode(errors="replace") if isinstance(one, bytes) else one for one in chunk.dictionary.to_pylist())
-    texts = [*(as_text(one) or "" for one in values), ""]
-    return [texts[place] for place in word_places(chunk).tolist()]
+def as_texts(cells: Any) -> list[str]:
+    """Cells as text, empty where missing: whole numbers without a decimal point, bytes that are not UTF-8 replaced."""
+    coded = encode_distinct(as_plain(cells))
+    values = (
+        value.decode(errors="replace") if isinstance(value, bytes) else value for value in coded.dictionary.to_pylist()
+    )
+    texts = [*(as_text(value) or "" for value in values), ""]
+    return [texts[place] for place in word_places(coded).tolist()]
 
 
 def holds_words(kind: Any) -> bool:
@@ -141,7 +192,7 @@ def describe_type(kind: Any) -> str:
 
 
 def is_readable(kind: Any, *, as_date: bool = False) -> bool:
-    """Whether a type is one of numbers or words, or of days; lists, tables, blocks of bytes, times and others are not."""
+    """Whether a type is one of numbers or words, or of days; lists, tables, blocks of bytes and times are not."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if as_date and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         return True
@@ -150,7 +201,7 @@ def is_readable(kind: Any, *, as_date: bool = False) -> bool:
 
 
 def read_days(words: Any) -> Vector:
-    """Text as days since 1970-01-01, NaN where it is no day of the calendar; a time of the day is left away."""
+    """Text as days since 1970-01-01, NaN where it is not a day of the calendar; the time of day is ignored."""
     readable = pc.match_substring_regex(words, _DATE).fill_null(False)
     dates = pc.if_else(readable, words, "1970-01-01")
     year, month, day = (
@@ -177,3 +228,12 @@ def is_number(word: str) -> bool:
 def is_whole(values: Vector) -> bool:
     """Whether all of these are whole numbers."""
     return bool((values == np.rint(values)).all())
+
+
+def is_utf8(word: bytes) -> bool:
+    """Whether bytes are text in UTF-8."""
+    try:
+        word.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -15,15 +15,26 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mooring.errors import InputError
 from mooring.serialization import count_noun, render_html
-from mooring.tables.cells import MISSING_VALUE, as_text, as_texts, cell_value, describe_type, is_number, is_readable
-from mooring.tables.column_encoder import encode_column, encode_plain, read_cells
+from mooring.tables.cells import (
+    MISSING_VALUE,
+    as_texts,
+    cell_value,
+    cell_values,
+    describe_type,
+    distinct_words,
+    is_number,
+    is_readable,
+)
+from mooring.tables.column_encoder import encode_column, encode_plain
 from mooring.tables.files import OpenTable, no_rows, open_table
 from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
 from mooring.tables.reader import table_batches
-from mooring.tables.schema import MISSING_WORDS, Column, Schema
+from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Progress, TableSource
 
 LabelUse = Literal["require", "allow", "ignore"]
@@ -237,12 +248,10 @@ def _scan(
     schema, columns = reading.schema, reading.columns
     if not columns:
         return
-    as_numbers = {column.name for column in columns if _comes_as_numbers(schema, column)}
     batches = table_batches(
         reading.table,
-        numbers=[column.name for column in columns if column.name in as_numbers],
-        words=[*(column.name for column in columns if column.name not in as_numbers), *reading.ids],
-        missing_words=MISSING_WORDS,
+        list(dict.fromkeys([*(column.name for column in columns), *reading.ids])),
+        numbers=[column.name for column in columns if _comes_as_numbers(schema, column)],
         rows_at_once=rows_at_once,
         ragged=log.ragged,
         progress=progress,
@@ -250,12 +259,11 @@ def _scan(
     for batch in batches:
         encoded, invalid = _encode(schema, batch, reading.label, log.n_rows + 1)
         if reading.person:
-            persons, broken = _read_persons(reading.person, batch)
+            persons, broken = _read_persons(batch.column(reading.person))
             invalid += [(len(columns) - 1, cells) for cells in broken]
             encoded = replace(encoded, persons=persons)
         if reading.ids:
-            texts = {name: [text for part in batch for text in as_texts(part.column(name))] for name in reading.ids}
-            encoded = replace(encoded, ids=texts)
+            encoded = replace(encoded, ids={name: as_texts(batch.column(name)) for name in reading.ids})
         log.add(encoded.rows.shape[0], invalid)
         yield None if invalid else encoded
     if log.n_rows == 0 and not log:
@@ -294,53 +302,50 @@ def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
 
 def encode_table(schema: Schema, table: Any) -> Matrix:
     """Encode a pyarrow table that has the columns of the schema; labels are left alone."""
-    rows, start, log = np.empty((table.num_rows, schema.n_features)), 0, ProblemLog(schema.columns)
-    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        encoded, invalid = _encode(schema, [batch], None, start + 1)
-        rows[start : start + batch.num_rows] = encoded.rows
-        log.add(batch.num_rows, invalid)
-        start += batch.num_rows
+    rows, log = np.empty((table.num_rows, schema.n_features)), ProblemLog(schema.columns)
+    for start in range(0, table.num_rows, _ROWS_AT_ONCE):
+        encoded, invalid = _encode(schema, table.slice(start, _ROWS_AT_ONCE), None, start + 1)
+        rows[start : start + len(encoded.rows)] = encoded.rows
+        log.add(len(encoded.rows), invalid)
     if log:
         raise log.first_error()
     return rows
 
 
 def _encode(
-    schema: Schema, batch: Sequence[Any], label: Column | None, first_row: int
+    schema: Schema, table: Any, label: Column | None, first_row: int
 ) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
     """The encoded rows; and which cells do not fit, with the place of their column: the rows are of no use then."""
     columns = (*schema.columns, *([label] if label is not None else []))
-    n = sum(part.num_rows for part in batch)
+    n = table.num_rows
     rows = np.empty((n, schema.n_features), order="F")
     values = np.empty((n, len(columns)), order="F")
     invalid: list[tuple[int, InvalidCells]] = []
     labels: Any = None
-    at, parts = 0, [dict(zip(part.schema.names, part.columns, strict=True)) for part in batch]
-    done = encode_plain(schema, parts, rows, values)
+    cells = dict(zip(table.column_names, table.columns, strict=True))
+    at, done = 0, encode_plain(schema, cells, rows, values)
     for k, column in enumerate(columns):
-        own = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
+        features = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
         at += column.width
         if k in done:
             continue
-        missing, cells = schema.missing_words_of(column), [part[column.name] for part in parts]
-        found = encode_column(column, cells, missing, own, values[:, k])
-        invalid += [(k, one) for one in found]
-        if column is label and not found:
-            labels = own.argmax(axis=1).astype(np.int64) if column.kind == "category" else values[:, k].copy()
+        missing_words = schema.missing_words_of(column)
+        unfit = encode_column(column, cells[column.name], missing_words, features, values[:, k])
+        invalid += [(k, reason) for reason in unfit]
+        if column is label and not unfit:
+            labels = features.argmax(axis=1).astype(np.int64) if column.kind == "category" else values[:, k].copy()
     return EncodedRows(rows, labels, values, first_row), invalid
 
 
-def _read_persons(person: str, batch: Sequence[Any]) -> tuple[npt.NDArray[np.float64], list[InvalidCells]]:
-    found = np.empty(sum(part.num_rows for part in batch))
-    broken = read_cells(person, [part.column(person) for part in batch], found)
-    start = 0
-    for cells in (part.column(person) for part in batch) if not broken else ():
-        own = found[start : start + len(cells)]
-        rounded = np.flatnonzero((np.abs(own) >= 2**53) & (own != MISSING_VALUE))  # two persons would be one
-        words = (as_text(cell) for cell in cells.take(rounded).to_pylist())
-        own[rounded] = [cell_value(f"number {(word or '').strip()}") for word in words]
-        start += len(cells)
-    return found, broken
+def _read_persons(cells: Any) -> tuple[npt.NDArray[np.float64], list[InvalidCells]]:
+    """Equal numbers for equal names of persons, and the cells that are not UTF-8."""
+    words = distinct_words(pc.cast(cells, pa.string()) if pa.types.is_decimal(cells.type) else cells)
+    numbers = cell_values(words.text)
+    rounded = np.flatnonzero((np.abs(numbers) >= 2**53) & (numbers != MISSING_VALUE))  # two persons would be one
+    names = words.text.take(pa.array(rounded)).to_pylist()
+    numbers[rounded] = [cell_value(f"number {name.strip()}") for name in names]
+    broken = [InvalidCells(ProblemKind.ENCODING, words.not_utf8)] if words.not_utf8.size else []
+    return words.spread(numbers, MISSING_VALUE), broken
 
 
 def _label_column(schema: Schema, table: OpenTable, use: LabelUse) -> Column | None:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mooring.errors import InputError, StorageError
-from mooring.tables.cells import as_text
+from mooring.tables.cells import as_text, is_utf8
 from mooring.tables.schema import find_repeated
 from mooring.typing import TableSource
 
@@ -191,15 +191,6 @@ def _text_header(path: Path, agreed: bool) -> OpenTable:
     except csv.Error:
         raise not_a_table("a first line with stray quotes") from None
     return OpenTable(path, tuple(name.strip() for name in names), separator, longest_line=len(line), encoding=encoding)
-
-
-def is_utf8(line: bytes) -> bool:
-    """Whether bytes are text in UTF-8."""
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def require_different(names: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ from mooring.tables.cells import (
     as_plain,
     as_text,
     describe_type,
+    encode_distinct,
     holds_words,
     is_number,
     is_readable,
@@ -149,7 +150,7 @@ class InferredColumn:
         """The cells as days since 1970-01-01, NaN where they are missing or no day; empty if the type has no days."""
         if not is_readable(self.values.type, as_date=True):
             return np.zeros(0)
-        words = _combine_words(as_plain(self.values))
+        words = encode_distinct(as_plain(self.values))
         return np.append(read_days(words.dictionary), np.nan).take(word_places(words))
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> InferredColumn:
@@ -172,8 +173,12 @@ def infer_column(
             cells = cells.cast(cells.type.value_type)
     elif pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.string())
+    elif (
+        is_text and (numbers := _cast(cells, pa.float64())) is not None
+    ):  # quicker than distinct words, if none is missing
+        cells = numbers
     if pa.types.is_dictionary(cells.type) or holds_words(cells.type):
-        coded = _combine_words(cells)
+        coded = encode_distinct(cells)
         words = pc.utf8_trim_whitespace(coded.dictionary.cast(pa.string()))
         absent = pc.is_in(words, value_set=pa.array([*MISSING_WORDS, *missing], pa.string()))
         words = pc.if_else(absent, pa.scalar(None, pa.string()), words)
@@ -412,15 +417,6 @@ def _number_names(values: Any) -> Any:
     indices[~np.isnan(numbers)] = codes
     names = pa.array([as_text(number) for number in distinct.tolist()], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=np.isnan(numbers)), names)
-
-
-def _combine_words(cells: Any) -> Any:
-    """Words, in chunks or not, as one array with a dictionary."""
-    coded = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
-    if not isinstance(coded, pa.ChunkedArray):
-        return coded
-    whole = coded.unify_dictionaries().combine_chunks()
-    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def _cast(values: Any, kind: Any) -> Any:

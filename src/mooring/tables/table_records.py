@@ -100,7 +100,8 @@ def read_records(
             cure="Save it in one of these forms.",
         )
     _require_left_out({"size": size, "image_column": image_column}, "a table")
-    file, table, notes = _read(data, missing)
+    file = open_table(data, agreed=False)
+    table, notes = _read_named(file, missing)
     is_text = file.schema is None
     records = infer_table(table, label=label, group_by=group_by, **for_tables, is_text=is_text).records()
     return replace(records, notes=(*notes, *records.notes))
@@ -177,25 +178,25 @@ def infer_table(
     return InferredTable(schema, columns, keys, left_out)
 
 
-def _read(data: TableSource, missing: Sequence[str]) -> tuple[OpenTable, Any, tuple[str, ...]]:
-    """The whole table, with names for columns without one, and what its reader should know."""
-    file, notes = open_table(data, agreed=False), tuple[str, ...]()
+def _read_named(file: OpenTable, missing: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+    """The whole table, with names for columns without one, and notes for its owner."""
+    notes = tuple[str, ...]()
     if file.schema is None:
         first_line, places = file.names, tuple(f"column {k + 1}" for k in range(len(file.names)))
-        absent = [*MISSING_WORDS, *missing]
-        file, table = read_columns(replace(file, names=places), missing_words=absent)
+        table = read_columns(replace(file, names=places))
         if _first_line_is_a_row(first_line, table, missing):
-            file, table = read_columns(replace(file, n_skipped=0), missing_words=absent)
-            notes = ("the first line holds numbers and is read as a row; columns go by position",)
+            first_row = pa.table({place: [word] for place, word in zip(places, first_line, strict=True)})
+            table = pa.concat_tables([first_row, table])
+            notes = ("the first line holds numbers and is read as a row; columns are named by position",)
         else:
             table = table.rename_columns([name or place for name, place in zip(first_line, places, strict=True)])
     else:
-        file, table = read_columns(file)
+        table = read_columns(file)
     require_different(table.column_names)
     if table.num_columns < 2:
         expected, cure = "a table with two columns or more", "The separator must be a comma, a semicolon or a tab."
         raise InputError("data file", expected=expected, got=f"{table.num_columns} column", cure=cure)
-    return file, table, notes
+    return table, notes
 
 
 def _first_line_is_a_row(names: Sequence[str], table: Any, missing: Sequence[str]) -> bool:

@@ -260,7 +260,7 @@ def face_galleries(
 
 def _table(path: Path) -> Any:
     try:
-        _, table = read_columns(open_table(path), keep_bytes=True)
+        table = read_columns(open_table(path), keep_bytes=True)
     except InputError:
         raise cut_short(path, "celeba", reason="it is no Parquet file, or one without its end") from None
     plain = [(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type) for one in table.schema]

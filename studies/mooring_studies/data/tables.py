@@ -290,7 +290,7 @@ def _read(data_dir: Path | None, data_set: str, name: str, columns: tuple[str, .
     has_heading = heading[0].upper() == columns[0].upper() or content.startswith(b"|")
     file = OpenTable(path, columns, ",", n_skipped=int(has_heading))
     try:
-        _, table = read_columns(file)
+        table = read_columns(file)
     except InputError as error:
         raise cut_short(path, data_set, reason=f"{error.what} is not {error.expected}: {error.got}") from None
     if table.num_rows != n_rows:

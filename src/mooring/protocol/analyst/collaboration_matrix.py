@@ -27,13 +27,13 @@ from mooring.protocol.analyst.alignment_state import STATE_FILE, AlignmentState,
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.sums.answers import LIST_FILE
-from mooring.tables.reader import WORDS
 from mooring.typing import Progress
 
 TABLE_FILE, PARTS_FOLDER = "collaboration.parquet", "collaboration"
 WHAT = "the collaboration matrix"
 _PART_KEY, _MAPS_KEY = b"mooring part", b"mooring maps"
 _NUMBERS_AT_ONCE = 2**22
+_WORDS = pa.dictionary(pa.int32(), pa.string())
 _PART_NAME = re.compile(r"part-(.+)-(\d{6,})\.parquet")
 
 Block = tuple[str, npt.NDArray[np.float32], npt.NDArray[Any] | None]
@@ -144,9 +144,9 @@ def make_schema(study: Study, space: AlignmentState, names: Sequence[str] | None
 
 
 def _fields(study: Study) -> list[pa.Field]:
-    label = {"classes": [pa.field("label", WORDS)], "number": [pa.field("label", pa.float64())]}
+    label = {"classes": [pa.field("label", _WORDS)], "number": [pa.field("label", pa.float64())]}
     numbers = [pa.field(f"z{k + 1}", pa.float32()) for k in range(study.n_components)]
-    return [pa.field("participant", WORDS), *label.get(study.label.kind, []), *numbers]
+    return [pa.field("participant", _WORDS), *label.get(study.label.kind, []), *numbers]
 
 
 def make_table(

@@ -222,16 +222,15 @@ _RECOGNISED = {
 
 def infer_kinds(data: TableSource) -> dict[str, LikelyKind]:
     """The likely kind of each column of a text file, from its first 1,000 rows; nothing for a table with types."""
-    table, first = open_table(data), list[Any]()
+    table = open_table(data)
+    first: Any = None
     with suppress(InputError):  # 'mooring check --fit-only' says what is wrong
-        rows = table_batches(table, words=table.names, rows_at_once=1000, ragged=RaggedLines())
-        first = next(rows, []) if table.schema is None else []  # Parquet and data frames have types
+        batches = table_batches(table, table.names, rows_at_once=1000, ragged=RaggedLines())
+        first = next(batches, None) if table.schema is None else None
     kinds: dict[str, LikelyKind] = {}
-    for name in table.names if first else ():  # of other parts, columns may be of another type
-        values = first[0].column(name)
+    for name in table.names if first is not None else ():
         with suppress(pa.ArrowInvalid):  # bytes that are not text
-            text = values if pa.types.is_dictionary(values.type) else values.cast(pa.string())
-            kinds[name] = infer_column(name, text, is_text=True).likely_kind
+            kinds[name] = infer_column(name, first.column(name).cast(pa.string()), is_text=True).likely_kind
     return kinds
 
 

@@ -43,7 +43,7 @@ from mooring.tables.inference import (
     widen_range,
 )
 from mooring.tables.reader import read_columns
-from mooring.tables.schema import MISSING_WORDS, Column, ColumnKind, MissingRule, Schema, count_days, require_known
+from mooring.tables.schema import Column, ColumnKind, MissingRule, Schema, count_days, require_known
 from mooring.typing import TableSource
 
 _MERGED = """\
@@ -125,7 +125,7 @@ def infer_header(data: TableSource, *, site: str, categorical: Collection[str] =
     file = open_table(data)
     require_header(file)
     names = recognise_columns(file, DeclaredColumns(categories=dict.fromkeys(categorical, ())))
-    _, table = read_columns(file, missing_words=MISSING_WORDS)
+    table = read_columns(file)
     if table.num_rows < 2 * FEWEST_ROWS:
         expected, got = f"{2 * FEWEST_ROWS} rows or more", str(table.num_rows)
         raise InputError("data file", expected=expected, got=got, cure="Add rows.")

@@ -186,7 +186,7 @@ def _read_idx_pair(
 def _read_parquet_images(
     path: Path, size: tuple[int, int] | None, *, image_column: str | None, label: str | None, group_by: str | None
 ) -> Records:
-    _, table = read_columns(open_table(path), keep_bytes=True)
+    table = read_columns(open_table(path), keep_bytes=True)
     for what, name in (("image_column", image_column), ("label", label), ("group_by", group_by)):
         if name is not None:
             require_column(what, name, table.column_names)
