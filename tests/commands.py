@@ -4,21 +4,25 @@ import json
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from typer.testing import CliRunner
 
 from mooring.cli.app import app
+from mooring.cli.execution import Output
 
 CALM = {"COLUMNS": "200", "TERM": "dumb"}
 
 
 def run(*words: Any, code: int | None = 0, what: str = "", place: Path | None = None, **environment: str) -> Any:
     """Run a command in a folder, which must end with this exit code (None: any), its error being about `what`."""
-    with chdir(place or Path.cwd()):
+    failing = patch.object(Output, "fail", autospec=True, side_effect=Output.fail)
+    with chdir(place or Path.cwd()), failing as fail:
         found = CliRunner().invoke(app, [str(word) for word in words], env=CALM | environment)
     assert code in (None, found.exit_code), f"mooring {' '.join(map(str, words))}\n{found.output}\n{found.exception!r}"
     assert "Traceback" not in found.output
-    assert not what or f"mooring: {what}" in flat(found.stderr), found.stderr
+    subjects = [getattr(call.args[1], "what", "") for call in fail.call_args_list]
+    assert not what or what in subjects or f"mooring: {what}" in flat(found.stderr), found.stderr
     return found
 
 

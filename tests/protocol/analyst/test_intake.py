@@ -113,5 +113,5 @@ def test_a_stream_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_inbox_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
-    with raising(StorageError, "the folder of bundles", reason="not there"):
+    with raising(StorageError, "the folder of bundles"):
         collect(numeric_study(), tmp_path / "nothing", tmp_path / "work")
