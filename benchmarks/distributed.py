@@ -92,6 +92,7 @@ def _loaded() -> None:
 def mapping(n_rows: int) -> dict[str, Any]:
     """One matrix of so many rows by 100: a plain loop, the local engine, Dask with one and with two workers."""
     from mooring.engines.dask import DaskEngine, connect
+    from mooring.protocol.exchange import GatherOptions
     from mooring.protocol.messages.study import Study
 
     found: dict[str, Any] = {"rows": n_rows, "columns": N_COMPONENTS}
@@ -117,7 +118,8 @@ def mapping(n_rows: int) -> dict[str, Any]:
                 start = time.perf_counter() - begin
                 begin = time.perf_counter()
                 engine, work = DaskEngine(client), folder / f"dask-{workers}"
-                engine.align(study, engine.collect(study, folder / "inbox", work).bundles, work, certify=False)
+                bundles = engine.collect(study, folder / "inbox", work).bundles
+                engine.gather(study, bundles, work, GatherOptions(certify=False))
                 found[f"dask_{workers}_seconds"] = time.perf_counter() - begin
                 found[f"dask_{workers}_start_seconds"] = start
                 found[f"dask_{workers}_peak_megabytes"] = max(client.run(_peak_megabytes).values())
@@ -180,9 +182,9 @@ def simulated(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _write_bundles(folder: Path, n_rows: int) -> None:
     from mooring.protocol.crypto.keys import SealingKey, SigningKey
-    from mooring.protocol.messages.bundle import write_bundle
     from mooring.protocol.messages.card import Member
     from mooring.protocol.messages.study import Study, draw_nonce
+    from mooring.protocol.rotation.bundle import write_bundle
     from mooring.tables.schema import Column, Label
 
     p = max(2, n_rows // ROWS_A_BUNDLE)
@@ -252,9 +254,9 @@ def _read_once(inbox: Path) -> None:
 
 def locally(folder: Path) -> dict[str, float]:
     """Collect and align in this process; what the process behind `_in_a_process` does."""
-    from mooring.protocol.analyst.alignment import align_bundles
     from mooring.protocol.analyst.intake import collect
     from mooring.protocol.messages.study import Study
+    from mooring.protocol.rotation.alignment import align_bundles
 
     study = Study.read(folder / "study.toml")
     begin = time.perf_counter()

@@ -88,8 +88,10 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
     """Share a table in a fresh study; what the process behind `_in_a_process` does."""
     from mooring.protocol.messages.card import Member
     from mooring.protocol.messages.study import Study, draw_nonce
-    from mooring.protocol.participant.membership import deal_anchor, make_member
-    from mooring.protocol.participant.upload import Consent, share_rows
+    from mooring.protocol.participant.membership import make_member
+    from mooring.protocol.results import Consent
+    from mooring.protocol.rotation.perturbation import deal_anchor
+    from mooring.protocol.rotation.upload import share_rows
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Column, Label
 

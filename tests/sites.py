@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from mooring import RigidMap
+from mooring.learners.models import ModelSpec
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.messages.bundle import verify_bundle, write_bundle
+from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
+from mooring.protocol.rotation.bundle import verify_bundle, write_bundle
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
 
@@ -109,3 +111,8 @@ def write_rows(path: Path, rows: np.ndarray, labels: Sequence[str]) -> None:
 def label_by_sum(rows: np.ndarray) -> list[str]:
     """Labels that can be learnt."""
     return ["ab"[int(total > 0)] for total in rows.sum(axis=1)]
+
+
+def spec_of(study: Study) -> ModelSpec:
+    """What the models of a study take and predict."""
+    return exchange_of(study).specify_model(study)

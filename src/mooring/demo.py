@@ -39,7 +39,7 @@ _N_COMBINERS = 15
 _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
     *("mooring.cli.app", "mooring.report.charts", "mooring.report.study_page", "mooring.protocol.analyst.delivery"),
-    *("mooring.protocol.participant.role", "mooring.protocol.participant.sum_inspection"),
+    *("mooring.protocol.participant.role", "mooring.protocol.sums.inspection"),
     *("dp_accounting.rdp", "scipy.stats", "sklearn.compose", "sklearn.dummy", "sklearn.ensemble"),
     *("sklearn.inspection", "sklearn.kernel_approximation", "sklearn.linear_model", "sklearn.svm"),
 ]

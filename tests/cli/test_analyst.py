@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring import make_anchor
-from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
+from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.storage.vault import Vault
 from tests.commands import flat, record_of, run
 from tests.sites import numeric_study, rewrite_bundle, write_site

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring.errors import StorageError
-from mooring.protocol.analyst.alignment_state import AlignmentState, write_space
-from mooring.protocol.analyst.collaboration_matrix import PartFacts, export, list_parts, part_path, read_facts
+from mooring.protocol.rotation.alignment_state import AlignmentState, write_space
+from mooring.protocol.rotation.collaboration_matrix import PartFacts, export, list_parts, part_path, read_facts
 from tests.commands import flat, run
 from tests.raising import raising
 from tests.sites import numeric_study

@@ -53,7 +53,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [make_member(name, vaults[name]) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public)
     )
     study.write(place / "study.toml")
-    Participant(study, vaults["north"]).deal(place / "ward.anchor")
+    Participant(study, vaults["north"]).take("deal", output=place / "ward.anchor")
     rng = np.random.default_rng(1)
     for name in NAMES:
         ages, smokers = rng.uniform(20, 90, 40), rng.integers(0, 2, 40)

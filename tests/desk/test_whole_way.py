@@ -142,7 +142,7 @@ def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
         for name in NAMES:
             assert "about 3 bundles" in desks[name].take("confirm")
         copy(place, "*/*.confirmation", "analyst/inbox")
-        desks["analyst"].take("close")
+        desks["analyst"].take("align")
         copy(place, "analyst/analysis/closing.list", *NAMES)
         for name in NAMES:
             desks[name].take("combine")

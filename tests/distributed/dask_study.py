@@ -9,12 +9,13 @@ import numpy as np
 
 from mooring import RigidMap
 from mooring.engines.dask import DaskEngine
-from mooring.protocol.analyst.alignment import Aligned, align_bundles
-from mooring.protocol.analyst.alignment_state import AlignmentState, read_space
-from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.exchange import GatherOptions
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment import Aligned, align_bundles
+from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
+from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from tests.protocol.analyst.support import sent
 from tests.sites import KEYS, numeric_study
 
@@ -102,5 +103,5 @@ def align_on_dask(
     engine = DaskEngine(client, **settings)
     intake = engine.collect(study, source, folder)
     on_intake(intake)
-    aligned = engine.align(study, intake.bundles, folder, mode=mode, certify=certify, progress=writing)
+    aligned = engine.gather(study, intake.bundles, folder, GatherOptions(mode, certify, progress=writing))
     return OnDask(intake, aligned, engine.reduced, engine.parts_kept)

@@ -49,7 +49,7 @@ def founded(place: Path, *, kind: Literal["classes", "number"] = "classes") -> P
     ).with_members(
         [make_member(name, vaults[name]) for name in NAMES], Member("analyst", vaults["analyst"].signing_key.public)
     )
-    Participant(study, vaults["north"]).deal(place / "ward.anchor")
+    Participant(study, vaults["north"]).take("deal", output=place / "ward.anchor")
     for name in (*NAMES, "analyst"):
         study.write(place / name / "study.toml")
         if name != "analyst":

@@ -12,7 +12,7 @@ from distributed import Client
 from mooring import Analyst, Participant, Study
 from mooring.engines.dask import DaskEngine
 from mooring.errors import InputError
-from mooring.protocol.analyst.alignment_state import read_space
+from mooring.protocol.rotation.alignment_state import read_space
 from mooring.protocol.storage.vault import Vault
 from tests.raising import raising
 
@@ -33,7 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             labels=True,
         )
     analyst = Analyst(study_of(place), place / "here", key_of(place))
-    analyst.align(analyst.collect(place / "inbox").bundles)
+    analyst.gather(analyst.collect(place / "inbox").bundles)
     analyst.train("linear")
     analyst.deliver(place / "here" / "results")
     return place
@@ -69,7 +69,7 @@ def test_an_analyst_on_dask_gives_what_one_at_home_gives(client: Client, place: 
     intake = analyst.collect(place / "inbox", progress=lambda *_: told.append("collect"))
     (place / "inbox" / "noise.bundle").unlink()
     assert [entry.file for entry in intake.set_aside] == ["noise.bundle"]
-    analyst.align(intake.bundles, progress=lambda *_: told.append("align"))
+    analyst.gather(intake.bundles, progress=lambda *_: told.append("align"))
     assert engine.reduced == reduced
     there, here = (read_space(folder, study) for folder in (work, place / "here"))
     assert there.names == here.names == NAMES
@@ -92,7 +92,7 @@ def test_boosted_trees_come_home(client: Client, place: Path, tmp_path: Path, mo
     pytest.importorskip("xgboost")
     monkeypatch.setattr("mooring.engines.dask.learners.ROUNDS", 30)
     analyst = Analyst(study_of(place), tmp_path, key_of(place), DaskEngine(client))
-    analyst.align(analyst.collect(place / "inbox").bundles)
+    analyst.gather(analyst.collect(place / "inbox").bundles)
     found = analyst.train("xgboost")
     assert (found.learner, found.rows, found.score.value > 0.5) == ("xgboost", 180, True)
     analyst.deliver(tmp_path / "results")
@@ -107,11 +107,11 @@ def test_only_what_the_engine_collected_is_aligned(client: Client, place: Path, 
     at_home = Analyst(study, tmp_path / "here").collect(place / "inbox")
     analyst = Analyst(study, tmp_path / "work", engine=DaskEngine(client))
     with raising(InputError, "bundles", got="that it did not collect"):
-        analyst.align(at_home.bundles)
+        analyst.gather(at_home.bundles)
     intake = analyst.collect(place / "inbox")
     with raising(InputError, "bundles", got="that it did not collect"):
-        analyst.align(at_home.bundles)
-    assert analyst.align(intake.bundles[1:]).space.names == NAMES[1:]
+        analyst.gather(at_home.bundles)
+    assert analyst.gather(intake.bundles[1:]).space.names == NAMES[1:]
     with raising(InputError, "rows_at_once", got="0"):
         DaskEngine(client, rows_at_once=0)
     with raising(InputError, "passes", got="0"):

@@ -29,10 +29,10 @@ from mooring.engines.dask.cluster import explain_dask_errors, share_with_workers
 from mooring.engines.dask.xgboost_tasks import BINS, CutRows, load_share
 from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.learners.boosted_trees import to_float32
-from mooring.protocol.analyst.collaboration_matrix import list_parts
-from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.bundle import verify_bundle
+from mooring.protocol.rotation.collaboration_matrix import list_parts
 from mooring.tables.schema import Label
 from tests.commands import flat, run
 from tests.protocol.messages.test_model import require_no_mean

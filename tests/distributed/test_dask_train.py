@@ -13,13 +13,13 @@ from distributed import Client
 from mooring.engines.dask import train_on_dask
 from mooring.engines.dask.block_tasks import Moments, Piece, moments_of, ridge_sums, solve_ridge
 from mooring.errors import InputError, StorageError
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.collaboration_matrix import read_blocks
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.training import train
-from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.model import Model
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.bundle import verify_bundle
+from mooring.protocol.rotation.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.training import train
 from tests.commands import flat, record_of, run
 from tests.protocol.messages.test_model import require_no_mean
 from tests.raising import raising
@@ -158,7 +158,7 @@ def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
 def test_sums_are_those_of_all_rows(number: Prepared) -> None:
     from mooring.engines.dask.block_tasks import Features
     from mooring.learners import train_learner
-    from mooring.protocol.analyst.collaboration_matrix import list_parts
+    from mooring.protocol.rotation.collaboration_matrix import list_parts
 
     made, _, there = number
     rows, labels = rows_and_labels(made, there)

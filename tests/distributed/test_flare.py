@@ -17,12 +17,13 @@ from mooring.engines.flare.configuration import write_job
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import RefusedError
 from mooring.protocol.analyst.role import Analyst
-from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.result import MAP_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
+from mooring.protocol.rotation.perturbation import open_anchor
+from mooring.protocol.rotation.result import MAP_FILE
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.sums.training import train_sums
 from tests.commands import record_of
 from tests.protocol.sum_studies import make_sum_study
 from tests.raising import raising
@@ -73,9 +74,8 @@ def write_study(place: Path) -> Study:
     analyst = Participant.join(place / "analyst" / "vault")
     study = vaulted_study(vaults, analyst, 4, 16, name="ward", data_noise_scale=0.2, anchor_noise_scale=0.02)
     study.write(place / "study.toml")
-    Participant(study, vaults["north"]).deal(
-        place / "north.anchor"
-    )  # sealing is random, once: the vault keeps the file
+    dealer = Participant(study, vaults["north"])
+    dealer.take("deal", output=place / "north.anchor")  # sealing is random, once: the vault keeps the file
     for k, name in enumerate(SITES):
         rows = np.random.default_rng([6, k]).normal(size=(N_ROWS, 4))
         write_rows(place / name / "rows.csv", rows, label_by_sum(rows))
@@ -124,7 +124,7 @@ def through_files(played: Played) -> Path:
     for name in SITES:
         participant = Participant(played.study, Vault.open(place / name / "vault"))
         if name == played.study.dealing_member.name:
-            participant.deal(place / "ward.anchor")
+            participant.take("deal", output=place / "ward.anchor")
         participant.share(
             place / name / "rows.csv",
             anchor=place / "ward.anchor",
@@ -133,7 +133,7 @@ def through_files(played: Played) -> Path:
         )
     key = Vault.open(place / "analyst" / "vault").signing_key
     analyst = Analyst(played.study, place / "analysis", key)
-    analyst.align(analyst.collect(place / "inbox").bundles)
+    analyst.gather(analyst.collect(place / "inbox").bundles)
     analyst.train("linear")
     analyst.deliver(place / "results")
     return place
@@ -172,11 +172,11 @@ def test_a_job_gives_the_bundles_maps_and_model_that_files_give(
 
 def test_the_server_cannot_open_the_anchor_that_it_carries(played: Played, first: Run) -> None:
     carried = played.work / "ward.anchor"
-    dealers = Participant(played.study, Vault.open(played.place / "north" / "vault"))
-    assert dealers.open_anchor(carried).matrix.shape == (16, 4)
+    dealer = Vault.open(played.place / "north" / "vault")
+    assert open_anchor(dealer, played.study, carried).matrix.shape == (16, 4)
     with raising(RefusedError, "the study", reason="the analyst's"):
-        Participant(played.study, Vault.open(played.place / "analyst" / "vault")).open_anchor(carried)
-    plain = dealers.open_anchor(carried).matrix.tobytes()
+        open_anchor(Vault.open(played.place / "analyst" / "vault"), played.study, carried)
+    plain = open_anchor(dealer, played.study, carried).matrix.tobytes()
     assert not any(plain in path.read_bytes() for path in (played.place / "analyst").rglob("*") if path.is_file())
 
 

@@ -38,17 +38,17 @@ from mooring.engines.flare.configuration import RESULT_TASK, site_config, to_jso
 from mooring.engines.flare.server_workflow import RESULTS, ServerWorkflow, answer_of
 from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import MooringError
-from mooring.protocol.analyst.alignment_state import AlignmentState
-from mooring.protocol.analyst.collaboration_matrix import (
+from mooring.protocol.messages.model import MODEL_FILE
+from mooring.protocol.messages.study_file import render_study
+from mooring.protocol.rotation.alignment_state import AlignmentState
+from mooring.protocol.rotation.collaboration_matrix import (
     PartFacts,
     make_schema,
     make_table,
     open_table_writer,
     read_facts,
 )
-from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.result import MAP_FILE
-from mooring.protocol.messages.study_file import render_study
+from mooring.protocol.rotation.result import MAP_FILE
 from mooring.protocol.transport.inbox import download_bundles
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import H, World

@@ -9,13 +9,12 @@ from unittest.mock import patch
 import numpy as np
 
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.analyst.sum_training import train_sums
 from mooring.protocol.crypto.keys import SealingKey, SigningKey, seal
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import (
+from mooring.protocol.sums.answers import (
     CONFIRMATION,
     LIST,
     SHARE,
@@ -23,17 +22,12 @@ from mooring.protocol.messages.sums.answers import (
     read_combined_share,
     read_confirmation,
 )
-from mooring.protocol.messages.sums.bundle import (
-    KIND,
-    _context,
-    check_share,
-    open_share,
-    sum_bundle_tensors,
-    verify_sum_bundle,
-)
+from mooring.protocol.sums.bundle import KIND, _context, check_share, open_share, sum_bundle_tensors, verify_sum_bundle
+from mooring.protocol.sums.training import train_sums
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import World
 from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.sites import spec_of
 
 _COMBINER = 2  # whose box holds a share; the first one's holds a seed
 
@@ -68,7 +62,7 @@ def sum_targets(world: World) -> list[Target]:
 
     def read_result(data: bytes) -> object:
         write_file(place / "results" / "p0" / MODEL_FILE, sign_again(data, "model", given.analyst.signing_key))
-        return read_delivered_model(place / "results" / "p0", given.study).model
+        return read_delivered_model(place / "results" / "p0", given.study, spec_of(given.study)).model
 
     bundle, key = verify_sum_bundle(given.inbox / "p0.bundle", given.study), keys[1]
     assert key is not None

@@ -20,22 +20,26 @@ import pyarrow.parquet
 from safetensors.numpy import save
 
 from mooring.errors import MooringError
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import RECORD_FILE, STATE_FILE, AlignmentState, read_space
-from mooring.protocol.analyst.collaboration_matrix import TABLE_FILE, read_blocks
 from mooring.protocol.analyst.intake import INTAKE_FILE, IntakeRecord, collect
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.designer.draft import draft_study
 from mooring.protocol.designer.header import Header, draft_merged, merge_headers, read_header
-from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import read_card, write_card
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.projection import projection_file_name, study_projection
-from mooring.protocol.messages.result import MAP_FILE, read_delivered_model, read_result
+from mooring.protocol.messages.public_file import public_file_name
+from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
-from mooring.protocol.participant.membership import make_member, open_anchor
-from mooring.protocol.participant.upload import Consent, share_rows
+from mooring.protocol.participant.membership import make_member
+from mooring.protocol.results import Consent
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import RECORD_FILE, STATE_FILE, AlignmentState, read_space
+from mooring.protocol.rotation.bundle import verify_bundle
+from mooring.protocol.rotation.collaboration_matrix import TABLE_FILE, read_blocks
+from mooring.protocol.rotation.perturbation import open_anchor
+from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.result import MAP_FILE, read_result
+from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records
@@ -44,6 +48,7 @@ from tests.fuzz.engine_targets import dask_targets, flare_targets
 from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import H, World, build_world, parts
+from tests.sites import spec_of
 
 
 def build_targets(folder: Path) -> dict[str, Target]:
@@ -84,12 +89,12 @@ def _messages(world: World) -> list[Target]:
 
     def read_model(data: bytes) -> object:
         write_file(trained / MODEL_FILE, sign_again(data, "model", world.analyst.signing_key))
-        return read_delivered_model(trained, study).model.predict(np.zeros((2, H)))
+        return read_delivered_model(trained, study, spec_of(study)).model.predict(np.zeros((2, H)))
 
     def read_projection(data: bytes) -> object:
         digest = hashlib.sha256(data).hexdigest()
         other = replace(study, n_components=2, projection="public-svd", projection_digest=digest, folder=projected)
-        write_file(projected / projection_file_name(other), data)
+        write_file(projected / public_file_name(other), data)
         return study_projection(other)
 
     def read_study(data: bytes) -> object:

@@ -4,18 +4,19 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.sum_total import Closing, close_list
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
-from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.results import Consent
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.sums.total import Closing, close_list
 from mooring.tables.schema import Column, Label
 
 LABELS = {"classes": Label("y", "classes", ("a", "b", "c")), "number": Label("y", "number", low=-3.0, high=5.0)}
@@ -63,7 +64,9 @@ class SumStudy:
     def share(self, i: int, **rest: Any) -> Path:
         """Write the bundle of participant i to the inbox."""
         path = self.inbox / f"p{i}.bundle"
-        share_sums(self.vaults[i], self.study, rest.pop("data", None) or self.table(i), output=path, **rest)
+        consent = Consent(override=rest.pop("override", ""))
+        data = rest.pop("data", None) or self.table(i)
+        share_sums(self.vaults[i], self.study, data, output=path, consent=consent, **rest)
         return path
 
     def confirm(self, i: int) -> Path:
@@ -74,7 +77,7 @@ class SumStudy:
     def close(self, **rest: Any) -> Closing:
         """Close the list of what is in the inbox."""
         found = collect(self.study, self.inbox, self.work)
-        return close_list(self.study, found.sum_bundles, self.work, self.analyst.signing_key, **rest)
+        return close_list(self.study, cast(Any, found.bundles), self.work, self.analyst.signing_key, **rest)
 
     def combine(self, i: int, *, vault: Vault | None = None, closing: Path | None = None, name: str = "") -> Path:
         """Write the share of combiner i."""

@@ -20,8 +20,8 @@ import pytest
 
 from mooring.atomic_io import copy_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.participant.membership import deal_anchor, open_anchor
-from mooring.protocol.participant.upload import Consent
+from mooring.protocol.results import Consent
+from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from tests.raising import raising

@@ -13,17 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.collaboration_matrix import export, read_blocks
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.training import train
 from mooring.protocol.messages.signed_file import TensorSpec, encode_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import deal_anchor
 from mooring.protocol.participant.prediction import predict_rows
-from mooring.protocol.participant.upload import Consent, share_rows
+from mooring.protocol.results import Consent
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.collaboration_matrix import export, read_blocks
+from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.training import train
+from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.report import collect_records, summarise
 from tests.protocol.conftest import SmallStudy, make_small_study

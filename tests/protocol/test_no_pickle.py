@@ -16,16 +16,18 @@ import pytest
 
 import mooring
 from mooring.errors import MooringError
-from mooring.protocol.analyst.alignment_state import STATE_FILE, read_space
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.model import read_model
-from mooring.protocol.messages.result import read_delivered_model, read_result
+from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import open_anchor
+from mooring.protocol.rotation.alignment_state import STATE_FILE, read_space
+from mooring.protocol.rotation.bundle import verify_bundle
+from mooring.protocol.rotation.perturbation import open_anchor
+from mooring.protocol.rotation.result import read_result
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
+from tests.sites import spec_of
 
 from .hostile import Canary, World, build_world
 
@@ -120,8 +122,8 @@ def readers(world: World, path: Path) -> dict[str, Callable[[], object]]:
         "bundle": lambda: verify_bundle(path, world.study),
         "anchor": lambda: open_anchor(world.vaults[1], world.study, path),
         "map": lambda: read_result(folder, world.study, world.study.participants[0]),
-        "model": lambda: read_delivered_model(folder, world.study),
-        "trained model": lambda: read_model(path, world.study),
+        "model": lambda: read_delivered_model(folder, world.study, spec_of(world.study)),
+        "trained model": lambda: read_model(path, spec_of(world.study)),
         "card": lambda: read_card(path),
         "study": lambda: Study.read(path),
         "table": lambda: read_encoded(world.study.schema, folder / "table.csv"),

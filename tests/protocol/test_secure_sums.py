@@ -21,40 +21,43 @@ from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
 from mooring.mechanisms.sums.prime_field import PRIME, encode_signed
 from mooring.mechanisms.sums.sums import SumAccumulator
-from mooring.protocol.analyst.alignment_state import read_training
-from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.sum_total import open_total, read_list
-from mooring.protocol.analyst.sum_training import train_sums
+from mooring.protocol.analyst.role import Analyst
+from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.designer.revision import project_study
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.projection import projection_file_name, study_features
+from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.result import Release, write_delivered_model
 from mooring.protocol.messages.signed_file import read_signed_header, write_signed
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums import bundle as bundles
-from mooring.protocol.messages.sums.answers import (
+from mooring.protocol.participant.membership import make_member
+from mooring.protocol.participant.prediction import Scoring, predict_rows
+from mooring.protocol.participant.role import Participant, check_table_fit
+from mooring.protocol.results import Consent
+from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.upload import share_rows
+from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.storage.vault import Floors
+from mooring.protocol.sums import bundle as bundles
+from mooring.protocol.sums import contribution
+from mooring.protocol.sums.answers import (
     read_combined_share,
     read_confirmation,
     write_closing_list,
     write_combined_share,
     write_confirmation,
 )
-from mooring.protocol.messages.sums.bundle import open_share, sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
-from mooring.protocol.participant import secure_sums
-from mooring.protocol.participant.membership import deal_anchor, make_member
-from mooring.protocol.participant.prediction import Scoring, predict_rows
-from mooring.protocol.participant.role import Participant, check_table_fit
-from mooring.protocol.participant.secure_sums import combine_shares, confirm_bundles, share_sums
-from mooring.protocol.participant.upload import Consent, share_rows
-from mooring.protocol.storage.ledger import Ledger
-from mooring.protocol.storage.vault import Floors
+from mooring.protocol.sums.bundle import open_share, sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
+from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.total import open_total, read_list
+from mooring.protocol.sums.training import train_sums
 from mooring.report import summarise
 from mooring.tables.schema import Column, Label
 from tests.protocol.sum_studies import SumStudy, make_sum_study
 from tests.raising import raising
-from tests.sites import vaulted_study
+from tests.sites import spec_of, vaulted_study
 
 
 def exact_sums(given: SumStudy, people: range | list[int], n: int = 30) -> np.ndarray:
@@ -183,7 +186,7 @@ def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(
     predicted = predict_rows(given.vaults[3], given.study, new, result=folder / "results" / "p3")
     assert np.mean(predicted.values == np.array(list("ab"))[np.arange(40) % 2]) > 0.7
 
-    file = folder / projection_file_name(made)
+    file = folder / public_file_name(made)
     file.write_bytes(content := file.read_bytes()[:-8] + bytes(8))
     with raising(RefusedError, "the public projection", reason="not the one"):
         study_features(given.study)
@@ -202,14 +205,14 @@ def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(
 def test_the_total_carries_the_noise_of_each_and_rows_in_another_order_have_the_same(folder: Path) -> None:
     given = make_sum_study(folder, epsilon=2.0)
     drawn: list[np.ndarray] = []
-    actual = secure_sums._draw_noise
+    actual = contribution._draw_noise
 
     def seen(*args: Any) -> np.ndarray:
         drawn.append(actual(*args))
         return drawn[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secure_sums, "_draw_noise", seen)
+        patch.setattr(contribution, "_draw_noise", seen)
         through(given, range(6))
     total = open_total(given.study, given.work, given.inbox)
     layout = given.study.sum_scheme.layout
@@ -375,7 +378,7 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
         fit, warnings = check_table_fit(study, given.table(0))
         assert (fit.fits, len(warnings)) == (True, n_warnings)
     with raising(InputError, "study", cure="Nobody's rows"):
-        export(given.work, folder / "matrix.parquet")
+        Analyst(given.study, given.work).export(folder / "matrix.parquet")
     first = given.combine(0).read_bytes()
     assert given.combine(0, name="again").read_bytes() == first
     store, copy, path = fsspec.filesystem("memory"), given.copy_vault(1), folder / "from a store"
@@ -576,7 +579,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
     mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None, least_rows=25)
     drawn: list[np.ndarray] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secure_sums, "encode_signed", lambda vector: drawn.append(vector) or encode_signed(vector))
+        patch.setattr(contribution, "encode_signed", lambda vector: drawn.append(vector) or encode_signed(vector))
         mean.share(0, data=mean.table(0, persons=["one"] * 10 + [str(k) for k in range(20)]))
     S, _ = mean.study.sum_scheme.layout.unpack(drawn[0])
     assert S[-1, -1] / mean.study.sum_scheme.features.constant_share == pytest.approx(21, rel=0.01)  # persons
@@ -670,14 +673,14 @@ def test_a_confirmation_holds_elements_of_the_field_and_the_prime_where_a_box_do
 def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribution(folder: Path) -> None:
     given = make_sum_study(folder)
     noisy: list[np.ndarray] = []
-    actual = secure_sums.write_sum_bundle
+    actual = contribution.write_sum_bundle
 
     def seen(path: Path, study: Study, sums: np.ndarray, signer: Any) -> str:
         noisy.append(sums)
         return actual(path, study, sums, signer)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secure_sums, "write_sum_bundle", seen)
+        patch.setattr(contribution, "write_sum_bundle", seen)
         for i in range(6):
             given.share(i)
     for i in range(6):
@@ -713,7 +716,7 @@ def test_a_combiner_that_is_killed_half_way_answers_the_same_list_afterwards(
 
         def action(name: str = name) -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(secure_sums, name, lambda *_, **__: os._exit(77))
+                patch.setattr(contribution, name, lambda *_, **__: os._exit(77))
                 given.combine(1)
 
         assert exit_code(action) == 77
@@ -744,7 +747,7 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
     assert release.risk == (1.0 if epsilon is None else pytest.approx(math.e * 0.01 + 1e-5))
     if not within:  # an analyst that signs another risk than the study's noise has
         source = read_list(given.study, given.work).digest
-        model, _ = read_training(given.work, given.study, list=source)
+        model, _ = read_training(given.work, given.study, spec_of(given.study), list=source)
         key = given.analyst.signing_key
         write_delivered_model(results / "p1" / MODEL_FILE, given.study, model, source, key, Release(0.0))
         with raising(RefusedError, "the result"):

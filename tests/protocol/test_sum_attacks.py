@@ -15,14 +15,16 @@ from mooring.audit import LeakageLimit
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.bundle import write_sum_bundle
-from mooring.protocol.participant import secure_sums, sum_inspection
-from mooring.protocol.participant.membership import deal_anchor, make_member
+from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.participant.secure_sums import share_sums
-from mooring.protocol.participant.sum_inspection import _is_kept, _verdict
-from mooring.protocol.participant.upload import Consent, share_rows
+from mooring.protocol.results import Consent
+from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.vault import Floors
+from mooring.protocol.sums import contribution, inspection
+from mooring.protocol.sums.bundle import write_sum_bundle
+from mooring.protocol.sums.contribution import share_sums
+from mooring.protocol.sums.inspection import _is_kept, _verdict
 from mooring.tables.schema import Column
 from tests.protocol.sum_studies import SumStudy, make_sum_study
 from tests.raising import raising
@@ -67,13 +69,13 @@ def test_bundles_exchanged_after_they_were_verified_are_not_added(
 
     zeros: Any = np.zeros(given.study.sum_scheme.layout.size, dtype=np.uint64)
     write_sum_bundle(folder / "zeros", given.study, zeros, Forger())  # type: ignore[arg-type]
-    actual = secure_sums.open_share
+    actual = contribution.open_share
 
     def race(*args: Any) -> Any:
         (given.inbox / "p1.bundle").write_bytes((folder / "zeros").read_bytes())
         return actual(*args)
 
-    monkeypatch.setattr(secure_sums, "open_share", race)
+    monkeypatch.setattr(contribution, "open_share", race)
     with raising(RefusedError, "the bundle"):
         given.combine(0)
     assert not (given.inbox / "p0.share").exists()
@@ -92,7 +94,7 @@ def test_a_share_that_was_killed_is_counted_anew_when_it_is_resumed(
 ) -> None:
     given = make_sum_study(folder, epsilon=5.0, floors=Floors(most_epsilon=8.0))
     with monkeypatch.context() as patch:
-        patch.setattr(secure_sums, "write_sum_bundle", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(contribution, "write_sum_bundle", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             given.share(0)
     share_sums(given.vaults[0], another(given), given.table(0), output=folder / "other.bundle")
@@ -171,8 +173,8 @@ def test_check_attacks_ones_own_sums(folder: Path, monkeypatch: pytest.MonkeyPat
     areas = [one.worst("membership_auc")[1].value for one in found.sums.results]  # type: ignore[union-attr,index]
     assert areas[0] < 0.75 < areas[1]
     assert participant.check(given.table(0, 15)).sums is None
-    made = Mock(side_effect=sum_inspection.Partition.from_parts)
-    monkeypatch.setattr(sum_inspection.Partition, "from_parts", made)
+    made = Mock(side_effect=inspection.Partition.from_parts)
+    monkeypatch.setattr(inspection.Partition, "from_parts", made)
     assert participant.check(given.table(0, 16)).sums is not None
     (rows, _), (_, others) = made.call_args.args[:2], made.call_args.kwargs["test"]
     assert ([len(part) for part in rows], len(others)) == ([4, 8], 4)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.inspection import inspect
+from mooring.protocol.rotation.inspection import inspect
 from mooring.tables.sampling import sample_rows
 from mooring.tables.schema import Column, Label
 

@@ -59,6 +59,7 @@ def check(
         console.show({"study": name, **fit.as_dict(), "warnings": refused}, *lines)
         return execution.IN_PART if refused else None
     from mooring.atomic_io import require_writable, write_atomically
+    from mooring.protocol.exchange import exchange_of
     from mooring.report import render_check
 
     if output is not None:
@@ -66,7 +67,7 @@ def check(
     participant = execution.open_participant(study, vault)
     agreed = participant.study
     if anchor is not None:
-        participant.open_anchor(execution.find_anchor(anchor, agreed.name))
+        exchange_of(agreed).require_anchor(participant.vault, agreed, execution.find_anchor(anchor, agreed.name))
     try:
         with execution.count_progress() as moved:
             found = participant.check(data, ignore=ignore or (), seed=seed, progress=moved)
@@ -85,9 +86,7 @@ def check(
         *(f"  • {escape(words)}" for words in (*found.hazards, *found.warnings)),
         escape(found.verdict),
         f"[bold]{escape(decision['words'])}[/bold]",
-        f"Open [bold]{escape(str(page))}[/bold] to see rows beside what was rebuilt; keep it to yourself."
-        if agreed.sums is None
-        else f"Open [bold]{escape(str(page))}[/bold] for the guarantee, and what attackers would get.",
+        f"Open [bold]{escape(str(page))}[/bold] to see what attackers would get; keep it to yourself.",
     )
     advised = execution.IN_PART if decision["answer"] == "do not share" else None
     return execution.REFUSED if found.exceeded else advised

@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.serialization import count_noun
 
 
 @execution.command
@@ -41,16 +40,8 @@ def combine(
     """
     participant = execution.open_participant(study, vault)
     name = participant.member.name
-    if closing_list is None:
-        path = output or Path(f"{name}.confirmation")
-        found = participant.confirm(bundles, output=path)
-        what = f"about {count_noun(found.bundles, 'bundle')}"
-        lines = [f"[yellow]Your box in the bundle of {one} does not hold up.[/yellow]" for one in found.unopened]
-    else:
-        path = output or Path(f"{name}.share")
-        with execution.show_progress("opening, adding up") as moved:
-            found = participant.combine(bundles, closing_list, output=path, progress=moved)
-        what = f"your share of the total of {found.bundles} contributions"
-        lines = ["Your combining key of this study is destroyed; remove copies of the vault that still hold it."]
-    wrote = f"Wrote [bold]{escape(str(path))}[/bold], {what}. Send it to the analyst."
-    console.show({**found.as_dict(), "output": str(path)}, wrote, *lines)
+    step, files = ("confirm", {}) if closing_list is None else ("combine", {"list": closing_list})
+    path = output or Path(f"{name}.{'confirmation' if closing_list is None else 'share'}")
+    with execution.show_progress("Opening shares") as moved:
+        written = participant.take(step, output=path, progress=moved, bundles=bundles, **files)
+    console.show(written.as_dict(), *map(escape, written.lines))

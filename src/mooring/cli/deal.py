@@ -29,11 +29,7 @@ def deal(
     from mooring.atomic_io import require_writable
 
     participant = execution.open_participant(study, vault)
-    n_participants = len(participant.study.participants)
     path = output or Path(f"{participant.study.name}.anchor")
     require_writable(path, what="the anchor", inputs=(study,))
-    digest = participant.deal(path)
-    console.show(
-        {"anchor": str(path), "digest": digest, "participants": n_participants},
-        f"Wrote [bold]{escape(str(path))}[/bold], sealed to {n_participants} participants. Send it to each of them.",
-    )
+    written = participant.take("deal", output=path)
+    console.show(written.as_dict(), *map(escape, written.lines))

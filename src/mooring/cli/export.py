@@ -41,7 +41,7 @@ def export(
         path = export_model(execution.read_study(study), output, folder=folder, result=result, force=force)
         console.show({"output": str(path)}, f"Wrote {escape(str(path))}: from float32 rows to predictions.")
         return
-    from mooring.protocol.analyst.collaboration_matrix import export as export_table
+    from mooring.protocol.rotation.collaboration_matrix import export as export_table
 
     path = export_table(folder, output, force=force)
     console.show(

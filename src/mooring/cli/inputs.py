@@ -46,8 +46,8 @@ _ANCHOR_NOISE, _DATA_NOISE = 0.1, 0.5  # for methods with a noise that the study
 def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Projection, EvaluationSpec]:
     """Read a study and a table that fits it; nothing of the table's own statistics enters."""
     from mooring.protocol.designer.draft import WIDEST_WITHOUT_PROJECTION
-    from mooring.protocol.messages.projection import study_projection
-    from mooring.protocol.participant.inspection import evaluation_of
+    from mooring.protocol.rotation.inspection import evaluation_of
+    from mooring.protocol.rotation.projection import study_projection
 
     assert options.study is not None
     study = read_study(options.study)
@@ -87,7 +87,7 @@ def sums_of(study: Study, parts: Partition, epsilons: Sequence[float | None]) ->
         Beside the study's own; None is without noise.
     """
     from mooring.mechanisms.sums.settings import SumSettings, make_features
-    from mooring.protocol.messages.projection import study_features
+    from mooring.protocol.sums.features import study_features
 
     own = study.sums or SumSettings(features="pictures" if study.image_shape else "columns")
     return SumSpec(
@@ -119,7 +119,7 @@ def points_of(
     anchor_noise_scales, data_noise_scales : sequence of float
         v and σ of these methods; none are the study's own.
     """
-    from mooring.protocol.participant.inspection import point_of
+    from mooring.protocol.rotation.inspection import point_of
 
     if (anchor_noise_scales or data_noise_scales) and not methods:
         cure = "Without both, the study's own point is used."

@@ -57,7 +57,7 @@ def share(
 
     Secure sums: mooring share patients.csv --study study.toml --vault st-mary/vault
     """
-    from mooring.protocol.participant.role import describe_share
+    from mooring.protocol.exchange import exchange_of
     from mooring.protocol.transport.addresses import read_address
     from mooring.protocol.transport.transfer import require_address
 
@@ -67,16 +67,17 @@ def share(
     participant = execution.open_participant(study, vault)
     agreed = participant.study
     path = output or Path(f"{participant.member.name}.bundle")
-    dealt = None if agreed.sums is not None else execution.find_anchor(anchor, agreed.name)
+    exchange = exchange_of(agreed)
+    dealt = execution.find_anchor(anchor, agreed.name) if exchange.uses_anchor else None
     consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore or ()}
     consent["command"] = execution.quote_command()
-    with execution.show_progress("reading, mapping, shuffling" if dealt else "reading, adding up") as moved:
+    with execution.show_progress("Reading the table") as moved:
         shared = participant.share(data, output=path, anchor=dealt, **consent, progress=moved)
 
     sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
 
     again = " again, the same bytes as before" if shared.reissued else ""
-    what, to_whom = describe_share(agreed, shared)
+    what, to_whom = exchange.describe_share(agreed, shared)
     to_whom = f" {to_whom}" if sent is None else ""
     told = participant.recall_check()
     result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint, "checked": told}

@@ -221,11 +221,11 @@ def project(
     Example: mooring study project public-patients.csv --study study.toml --components 20
     """
     from mooring.protocol.designer.revision import project_study
-    from mooring.protocol.messages.projection import projection_file_name
+    from mooring.protocol.messages.public_file import public_file_name
 
     with show_progress("Reading public rows") as told:
         found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
-    file = study.parent / projection_file_name(found)
+    file = study.parent / public_file_name(found)
     if found.sums is not None:
         digest, made = found.sums.features_digest, f"{found.sums.n_features} features fitted to public pictures"
     else:
@@ -251,9 +251,10 @@ def enrol(
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """
     from mooring.protocol.designer.revision import enrol_cards
+    from mooring.protocol.exchange import exchange_of
 
     agreed = enrol_cards(study, cards)
-    told = agreed.sums.state_spare(len(agreed.sum_scheme.combiners)) if agreed.sums and agreed.is_complete else ""
+    warnings = exchange_of(agreed).list_warnings(agreed)
 
     console.show(
         {
@@ -261,10 +262,10 @@ def enrol(
             **_list_roster(agreed),
             "complete": agreed.is_complete,
             "fingerprint": agreed.fingerprint,
-            "warnings": [told] if told else [],
+            "warnings": warnings,
         },
         *_describe_roster(agreed),
-        *([f"[yellow]{told}[/yellow]"] if told else []),
+        *(f"[yellow]{escape(words)}[/yellow]" for words in warnings),
         f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
         f"[bold]{agreed.fingerprint}[/bold]"
         if agreed.is_complete

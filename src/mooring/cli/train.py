@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from mooring.cli import execution
 from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
 from mooring.cli.execution import make_table
 from mooring.cli.options import EngineOptions, engine_option
-from mooring.errors import InputError
-
-if TYPE_CHECKING:
-    from mooring.protocol.analyst.sum_training import SumTraining
-    from mooring.protocol.analyst.training import Training
-    from mooring.protocol.messages.study import Study
 
 
 @execution.command
@@ -56,47 +48,18 @@ def train(
 
     In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
     """
+    from mooring.protocol.exchange import TrainOptions
+
     opened, command = execution.read_study(study), execution.quote_command()
-    if opened.sums is not None:
-        return _train_sums(opened, folder, shares, learner, console)
     with engine.connect(passes=passes) as chosen, execution.show_progress("Training") as tell:
-        found = chosen.train(opened, folder, learner=learner, seed=seed, command=command, progress=tell)
-    console.show(found.as_dict(), *_describe_training(found), _describe_model(folder))
-    return execution.IN_PART if found.left_out else None
-
-
-def _train_sums(study: Study, folder: Path, shares: Path | None, learner: str, console: execution.Output) -> int | None:
-    """Train on the total."""
-    from mooring.protocol.analyst.sum_training import train_sums
-
-    if shares is None:
-        expected = "the folder of the combiners' shares"
-        raise InputError("--shares", expected=expected, got="none", cure="They come of 'mooring combine'.")
-    found = train_sums(study, folder, shares, learner=learner, command=execution.quote_command())
-    console.show(found.as_dict(), *_describe_sum_training(found), _describe_model(folder))
-    return execution.IN_PART if found.wrong or found.remarks else None
+        options = TrainOptions(learner, seed, shares, command, tell)
+        found = chosen.train(opened, folder, options)
+    tables = [make_table(rows, title=title, n_left=1) for title, rows in found.list_tables().items()]
+    notes = (f"[yellow]Note:[/yellow] {escape(sentence)}" for sentence in found.state_warnings())
+    scores = map(escape, found.state_scores())
+    console.show(found.as_dict(), escape(str(found)), *notes, *tables, *scores, _describe_model(folder))
+    return None if found.is_whole else execution.IN_PART
 
 
 def _describe_model(folder: Path) -> str:
     return f"The model is in {escape(str(folder / 'training.safetensors'))}. Next: mooring deliver"
-
-
-def _describe_sum_training(found: SumTraining) -> Iterator[str | Table]:
-    yield from _warn(found)
-    yield f"{found} Each participant scores the model at home."
-    if found.coefficients:
-        title = "What the prediction changes by, all else equal (ridge regression: shrunk toward 0)"
-        yield make_table(found.list_coefficients(), title=title, n_left=2)
-
-
-def _describe_training(found: Training) -> Iterator[str | Table]:
-    yield str(found)
-    yield from _warn(found)
-    title = f"{found.score.metric.capitalize()} on each participant's rows"
-    yield make_table(found.list_scores(), title=title, n_left=1)
-    yield from map(escape, found.state_scores())
-
-
-def _warn(found: Training | SumTraining) -> Iterator[str]:
-    for sentence in found.state_warnings():
-        yield f"[yellow]Note:[/yellow] {escape(sentence)}"

@@ -9,15 +9,10 @@ from mooring.desk.jobs import Outcome
 from mooring.desk.participant import reporting
 from mooring.desk.steps import Desk, Field, Step, Values, spell_command
 from mooring.learners import AUTO
-from mooring.learners.registry import LEARNERS, SUM_LEARNERS
-from mooring.protocol.analyst.alignment import Aligned, AlignMode, align_bundles
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import Intake, collect
-from mooring.protocol.analyst.sum_total import close_list
-from mooring.protocol.analyst.sum_training import train_sums
-from mooring.protocol.analyst.training import Training, train
+from mooring.protocol.exchange import AlignMode, GatherOptions, TrainOptions, exchange_of
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.serialization import count_noun
 from mooring.typing import Progress
 
@@ -33,24 +28,24 @@ def list_analyst_steps(desk: Desk, study: Study) -> list[Step]:
     look = "Checks every bundle in the folder 'inbox', and says whose is there, whose is missing and whose does not hold up."
     steps = [Step("inbox", "Look at the inbox", look, partial(_look, desk, study), (), empty, done["intake"])]
     limit = (Field("override", "Deliver above the study's limit", is_optional=True, hint="NAME: REASON, signed"),)
-    if study.sums is None:
-        mode = Field("mode", "Align", "choice", tuple(_MODES), next(iter(_MODES)))
-        told = "Brings the rows of all bundles that hold up into one space."
-        steps.append(Step("align", "Align", told, partial(_align, desk, study), (mode,), empty, done["alignment"]))
-        learners = (AUTO, *(name for name, learner in LEARNERS.items() if learner.delivers))
-        waits = "" if done["alignment"] else "Waits for the alignment."
-    else:
-        told = "Signs the list of contributions, for the combiners; a study is closed once."
-        steps.append(Step("close", "Close the list", told, partial(_close, desk, study), (), empty, done["closing"]))
-        learners = (AUTO, *(name for name, learner in SUM_LEARNERS.items() if study.label.kind in learner.kinds))
-        shares = place.list_files((".share",), folder=place.inbox)
-        waits = "" if done["closing"] and shares else "Waits for the combiners' shares, in the folder 'inbox'."
-    chosen = Field("learner", "Learner", "choice", learners, AUTO)
+    exchange = exchange_of(study)
+    is_gathered = done[exchange.gather_record]
+    told = "Makes what is trained on of all bundles that hold up: rows in one space, or a signed list of contributions."
+    mode = (Field("mode", "Align", "choice", tuple(_MODES), next(iter(_MODES))),) if exchange.uses_anchor else ()
+    steps.append(Step("align", "Gather", told, partial(_gather, desk, study), mode, empty, is_gathered))
+    waits = "" if is_gathered else "Waits for the step before."
+    if exchange.needs_shares and not place.list_files((".share",), folder=place.inbox):
+        waits = "Waits for the combiners' shares, in the folder 'inbox'."
+    chosen = Field("learner", "Learner", "choice", exchange.list_learners(study), AUTO)
     told = "Trains the joint model, and says how well it predicts as far as an analyst can know."
     if study.label.kind != "none":
         steps.append(Step("train", "Train", told, partial(_train, desk, study), (chosen,), waits, done["training"]))
     told = "Writes each participant's result, signed, to the folder 'results'. Give nobody another one's."
-    waits = "" if done["alignment" if study.label.kind == "none" else "training"] else "Waits for the step before."
+    waits = (
+        ""
+        if done[exchange.gather_record if study.label.kind == "none" else "training"]
+        else "Waits for the step before."
+    )
     fields = limit if study.model_limit else ()
     steps.append(Step("deliver", "Deliver", told, partial(_deliver, desk, study), fields, waits, done["delivery"]))
     return [*steps, reporting(desk, study, place.analysis)]
@@ -70,59 +65,31 @@ def _describe(intake: Intake) -> Outcome:
     return Outcome((told,), ("bundle", "state"), tuple(rows), is_whole=not intake.set_aside)
 
 
-def _align(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
-    mode = cast(AlignMode, _MODES[values["mode"]])
-    command = spell_command("align", "--bundles", "inbox", *([] if mode == "first" else [f"--{mode}"]))
-    place = desk.workspace
+def _gather(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
+    exchange, place = exchange_of(study), desk.workspace
+    mode = cast(AlignMode, _MODES[values["mode"]] if "mode" in values else "first")
+    words = ["align", "--bundles", "inbox", *([] if mode == "first" else [f"--{mode}"])]
+    words += ["--confirmations", "inbox"] if exchange.needs_shares else []
+    command = spell_command(*words)
     intake = collect(study, place.inbox, place.analysis, command=command, progress=progress)
-    aligned: Aligned = align_bundles(
-        study, intake.row_bundles, place.analysis, mode=mode, command=command, progress=progress
-    )
-    record = aligned.as_dict()
-    lines = [*_describe(intake).lines, f"Aligned {len(record['participants'])} participants. {record['termination']}"]
-    lines += [record["certificate"]["words"]] if record["certificate"] is not None else []
-    lines += [record["note"]] if record["note"] else []
-    rows = [(one["name"], f"{one['rows']:,}", f"{one['fit']:.2f}") for one in record["participants"]]
-    rows += [(name, "set aside", "no better than random numbers") for name in aligned.set_aside]
-    rows += [(entry.file, "set aside", entry.reason) for entry in intake.set_aside]
-    head = ("participant", "rows", "correlation with the others' anchor")
-    is_whole = not (intake.set_aside or aligned.set_aside)
-    return Outcome(tuple(lines), head, tuple(rows), command=command, is_whole=is_whole)
-
-
-def _close(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
-    place, command = desk.workspace, spell_command("align", "--bundles", "inbox", "--confirmations", "inbox")
-    intake = collect(study, place.inbox, place.analysis, command=command, progress=progress)
-    key = desk.vault.signing_key
-    closing = close_list(study, intake.sum_bundles, place.analysis, key, confirmations=place.inbox, command=command)
-    told = f"confirmed by {', '.join(closing.confirmed_by)}" if closing.confirmed_by else "not confirmed by combiners"
-    scheme = study.sum_scheme
-    lines = (
-        f"Closed with {len(closing.participants)} contributions, {told}.",
-        f"Send analysis/{LIST_FILE} and all bundles to the combiners ({', '.join(scheme.combiners)}), who combine; "
-        f"{scheme.threshold.threshold} of them open the total.",
-    )
-    rows = [(name, "in the total") for name in closing.participants]
-    rows += [(name, f"left out: {reason}") for name, reason in closing.left_out.items()]
-    rows += [(name, "not heard as a combiner: contradicts the others") for name in closing.doubted]
-    rows += [(entry.file, f"set aside: {entry.reason}") for entry in intake.set_aside]
-    is_whole = not (intake.set_aside or closing.left_out or closing.doubted)
-    return Outcome(lines, ("contribution", "state"), tuple(rows), command=command, is_whole=is_whole)
+    options = GatherOptions(mode, True, place.inbox, desk.vault.signing_key, command, progress)
+    gathered = exchange.gather(study, intake.bundles, place.analysis, options)
+    head, *rows = map(tuple, gathered.list_contributions())
+    rows += [(entry.file, f"set aside: {entry.reason}", *[""] * (len(head) - 2)) for entry in intake.set_aside]
+    lines = (*_describe(intake).lines, *gathered.describe())
+    is_whole = gathered.is_whole and not intake.set_aside
+    return Outcome(lines, head, tuple(rows), command=command, is_whole=is_whole)
 
 
 def _train(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:
-    folder, learner = desk.workspace.analysis, values["learner"]
-    words = ["train", "--learner", learner]
-    if study.sums is not None:
-        command = spell_command(*words, "--shares", "inbox")
-        total = train_sums(study, folder, desk.workspace.inbox, learner=learner, command=command)
-        lines = (f"{total} Each participant scores it at home.", *total.state_warnings())
-        return Outcome(lines, command=command, is_whole=not (total.wrong or total.remarks))
+    exchange, learner = exchange_of(study), values["learner"]
+    words = ["train", "--learner", learner, *(["--shares", "inbox"] if exchange.needs_shares else [])]
     command = spell_command(*words)
-    found: Training = train(study, folder, learner=learner, command=command, progress=progress)
-    lines = (str(found), *found.state_warnings(), *found.state_scores())
-    head, *rows = map(tuple, found.list_scores())
-    return Outcome(lines, head, tuple(rows), command=command, is_whole=not found.left_out)
+    options = TrainOptions(learner, shares=desk.workspace.inbox, command=command, progress=progress)
+    trained = exchange.train(study, desk.workspace.analysis, options)
+    lines = (str(trained), *trained.state_warnings(), *trained.state_scores())
+    head, *rows = next(iter(trained.list_tables().values()), [()])
+    return Outcome(lines, tuple(head), tuple(map(tuple, rows)), command=command, is_whole=trained.is_whole)
 
 
 def _deliver(desk: Desk, study: Study, values: Values, progress: Progress) -> Outcome:

@@ -13,13 +13,13 @@ from mooring.desk.steps import Desk, Field, Step, Values, spell_command, split_c
 from mooring.desk.workspace import ANCHOR_FILES, CARD_FILES, TABLE_FILES
 from mooring.errors import InputError
 from mooring.protocol.designer.revision import enrol_cards
+from mooring.protocol.exchange import exchange_of, required_result_file
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.result import result_file
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import LIST_FILE
 from mooring.protocol.participant.membership import issue_card, read_check
-from mooring.protocol.participant.role import Participant, check_table_fit, describe_share
+from mooring.protocol.participant.role import Participant, check_table_fit
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.sums.answers import LIST_FILE
 from mooring.serialization import count_noun, drop_empty_columns
 from mooring.typing import Progress
 
@@ -89,8 +89,8 @@ def _enrol(desk: Desk, values: Values, progress: Progress) -> Outcome:
     told = f"Send study.toml to everybody, and compare this by telephone: {study.fingerprint}"
     if not study.is_complete:
         told = "Not complete yet: a study has two participants or more and an analyst."
-    elif study.sums and (spare := study.sums.state_spare(len(study.sum_scheme.combiners))):
-        told += f". {spare}"
+    else:
+        told = ". ".join([told, *exchange_of(study).list_warnings(study)])
     return Outcome((told,), command=spell_command("study", "enrol", *names))
 
 
@@ -162,7 +162,7 @@ def list_participant_steps(desk: Desk, study: Study, name: str) -> list[Step]:
             *_ask_overwriting(desk.workspace.root / "predictions.csv"),
             _IGNORE,
         ),
-        _wait_for(desk.workspace.result / result_file(study), "your result", MODEL_FILE),
+        _wait_for(desk.workspace.result / required_result_file(study), "your result", MODEL_FILE),
         done["predict"],
     )
     steps += [] if study.label.kind == "none" else [predicts]
@@ -198,9 +198,7 @@ def _dealing(desk: Desk, person: Participant) -> Step:
     path = desk.workspace.root / f"{person.study.name}.anchor"
 
     def run(values: Values, progress: Progress) -> Outcome:
-        person.deal(path)
-        told = f"Wrote {path.name}, sealed to {len(person.study.participants)} participants. Send it to each of them."
-        return Outcome((told,), command=spell_command("deal"))
+        return Outcome(person.take("deal", output=path).lines, command=spell_command("deal"))
 
     told = "You are the dealer: make the secret anchor, sealed to every participant. Dealing again gives the same."
     return Step("deal", "Deal the anchor", told, run, is_done=path.exists())
@@ -239,7 +237,7 @@ def _sharing(desk: Desk, person: Participant, table: Field, *, is_done: bool) ->
         dealt, command = desk.workspace.root / anchor if anchor else None, spell_command(*words)
         consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore, "command": command}
         shared = person.share(data, output=path, anchor=dealt, **consent, progress=progress)
-        what, to_whom = describe_share(study, shared)
+        what, to_whom = exchange_of(study).describe_share(study, shared)
         again = " again, the same bytes as before" if shared.reissued else ""
         lines = (f"Wrote {path.name}{again}: {what}. {to_whom}", f"Its SHA-256 is {shared.bundle_digest}.")
         is_checked = read_check(person.vault, study).get("rows_digest") == shared.rows_digest
@@ -258,16 +256,12 @@ def _combining(desk: Desk, person: Participant) -> list[Step]:
     listed, confirmation, share = (place.root / one for one in (LIST_FILE, f"{name}.confirmation", f"{name}.share"))
 
     def confirm(values: Values, progress: Progress) -> Outcome:
-        found = person.confirm(place.inbox, output=confirmation)
-        bad = [f"Your box in the bundle of {one} does not hold up." for one in found.unopened]
-        told = f"Wrote {confirmation.name}, about {count_noun(found.bundles, 'bundle')}. Send it to the analyst."
-        return Outcome((told, *bad), command=spell_command("combine", "--bundles", "inbox"), is_whole=not bad)
+        found = person.take("confirm", output=confirmation, bundles=place.inbox)
+        return Outcome(found.lines, command=spell_command("combine", "--bundles", "inbox"), is_whole=found.is_whole)
 
     def combine(values: Values, progress: Progress) -> Outcome:
-        found = person.combine(place.inbox, listed, output=share, progress=progress)
-        told = f"Wrote {share.name}, your share of the total of {found.bundles} contributions. Send it to the analyst."
-        destroyed = "Your combining key of this study is destroyed; remove copies of the vault that still hold it."
-        return Outcome((told, destroyed), command=spell_command("combine", "--bundles", "inbox", "--list", LIST_FILE))
+        found = person.take("combine", output=share, progress=progress, bundles=place.inbox, list=listed)
+        return Outcome(found.lines, command=spell_command("combine", "--bundles", "inbox", "--list", LIST_FILE))
 
     bundles = "" if place.list_files((".bundle",), folder=place.inbox) else "Waits for everybody's bundles, in 'inbox'."
     first = "You are a combiner: tells the analyst whether everybody's shares fit, before the study is closed."

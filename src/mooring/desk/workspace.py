@@ -14,9 +14,8 @@ from typing import BinaryIO
 
 from mooring.atomic_io import hash_file, make_folder, open_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.result import MAP_FILE
-from mooring.protocol.messages.sums.answers import LIST_FILE
+from mooring.protocol.messages.public_file import PUBLIC_SUFFIX
+from mooring.protocol.sums.answers import LIST_FILE
 
 TABLE_FILES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 CARD_FILES, ANCHOR_FILES = (".card.toml",), (".anchor",)
@@ -105,7 +104,7 @@ class Workspace:
         if not _NAME.fullmatch(name):
             expected = "letters, digits, spaces, dots, hyphens and brackets, a letter or digit first"
             raise InputError("name of the file", expected=expected, got="another", cure="Rename it.")
-        if name in (MAP_FILE, MODEL_FILE):
+        if name.endswith(".safetensors") and not name.endswith(PUBLIC_SUFFIX):
             return self.result / name
         if name.endswith(_INBOX_FILES):
             return self.inbox / name

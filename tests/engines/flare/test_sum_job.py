@@ -14,14 +14,14 @@ from mooring.engines.flare.client_workflow import ClientWorkflow
 from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, TaskMessage, answer_of
 from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment_state import TRAINED_FILE
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.sum_total import close_list
-from mooring.protocol.analyst.sum_training import train_sums
+from mooring.protocol.analyst.trained_model import TRAINED_FILE
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.sums.bundle import most_sum_bundle_bytes
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.sums.bundle import most_sum_bundle_bytes
+from mooring.protocol.sums.total import close_list
+from mooring.protocol.sums.training import train_sums
 from tests import commands
 from tests.engines.flare.test_workflow import RESOURCES
 from tests.protocol.sum_studies import SumStudy, make_sum_study
@@ -184,7 +184,7 @@ def test_more_bundles_than_the_quorum_can_be_asked_for(job: Job) -> None:
 
 def test_a_site_refuses_a_second_list(job: Job, tmp_path: Path) -> None:
     job.run({"combine": "p1 p2 p3 p4"})
-    bundles = collect(job.given.study, job.work / "inbox", tmp_path / "intake").sum_bundles
+    bundles = collect(job.given.study, job.work / "inbox", tmp_path / "intake").bundles
     (job.work / "closing.list").unlink()
     close_list(job.given.study, bundles[:4], job.work, job.given.analyst.signing_key)
     for path in (job.work / "inbox").glob("*.share"):

@@ -41,11 +41,12 @@ from mooring.engines.flare.configuration import (
 from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment import Aligned, align_bundles
-from mooring.protocol.messages.result import read_result
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
+from mooring.protocol.rotation.alignment import Aligned, align_bundles
+from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.result import read_result
 from mooring.protocol.storage.vault import Vault
 from tests import commands
 from tests.permissions import has_mode
@@ -206,7 +207,7 @@ def test_only_the_dealers_anchor_is_carried(world: World) -> None:
         world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.counter.answer)
     another = replace(world.study, dealer="south")
     forged = world.place / "forged.anchor"
-    Participant(another, Vault.open(world.place / "south" / "vault")).deal(forged)
+    deal_anchor(Vault.open(world.place / "south" / "vault"), another, forged)
     with raising(StorageError, "the server", reason="the dealer did not sign"):
         send_file(forged, str(world.analyst.for_dealer()["ticket"]), world.analyst.counter.answer)
     assert not world.analyst.anchor.exists()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mooring import RigidMap, make_anchor
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.messages.bundle import Bundle, verify_bundle, write_bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.bundle import RowBundle, verify_bundle, write_bundle
 from tests.sites import KEYS
 
 
@@ -63,7 +63,7 @@ def sent(study: Study, folder: Path, whom: Sequence[int] | None = None, **settin
     return sites
 
 
-def bundles_of(study: Study, folder: Path) -> list[Bundle]:
+def bundles_of(study: Study, folder: Path) -> list[RowBundle]:
     return [verify_bundle(path, study) for path in sorted(folder.glob("*.bundle"))]
 
 

@@ -16,15 +16,15 @@ import pytest
 from mooring import RigidMap, make_anchor
 from mooring.learners import score_value
 from mooring.learners.fitting import screening_rows
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import AlignmentState
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.analyst.outliers import find_disagreeing
-from mooring.protocol.analyst.training import Training, train
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import AlignmentState
+from mooring.protocol.rotation.outliers import find_disagreeing
+from mooring.protocol.rotation.training import Training, train
 from tests.protocol.analyst.support import Site, send
-from tests.sites import numeric_study
+from tests.sites import numeric_study, spec_of
 
 P, H, R, V, N = 5, 8, 32, 0.03, 250
 METHODS = ("aa-i-gdp-anchor-noise", "aa-i-gdp")
@@ -128,7 +128,7 @@ def run(method: str, change: Change | None, bad: int) -> tuple[Training | None, 
                 np.testing.assert_array_equal(space.align_rows(k, np.eye(H)), without.align_rows(k, np.eye(H)))
             return None, space, scores
         found = train(study, work, learner="linear")
-        model, _ = read_model(work / "training.safetensors", study)
+        model, _ = read_model(work / "training.safetensors", spec_of(study))
     scores = {}
     for who in set(range(P)) - {bad}:
         own = space.align_rows(space.names.index(f"site-{who}"), np.asarray(sites[who].secret.apply(rows)))

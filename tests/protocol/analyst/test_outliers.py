@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from mooring import make_anchor
-from mooring.protocol.analyst import outliers
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.outliers import (
+from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation import outliers
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.outliers import (
     Fits,
     _measure,
     find_disagreeing,
@@ -19,8 +21,6 @@ from mooring.protocol.analyst.outliers import (
     measure_fits,
     measure_honest_spread,
 )
-from mooring.protocol.messages.bundle import Bundle
-from mooring.protocol.messages.study import Study
 from mooring.theory import transition_scale
 from tests.protocol.analyst.support import Site, bundles_of, send, sent, sites_of, spread_of, with_garbage
 from tests.record import check_record
@@ -84,12 +84,12 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
-    from mooring.protocol.analyst.alignment import _set_outliers_aside
-    from mooring.protocol.analyst.anchor_source import LocalAnchors
+    from mooring.protocol.rotation.alignment import _set_outliers_aside
+    from mooring.protocol.rotation.anchor_source import LocalAnchors
 
     here = LocalAnchors()
     bundles = [
-        Bundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.n_components, "none")
+        RowBundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.n_components, "none")
         for member, site in zip(study.participants, sites, strict=True)
     ]
     left, _ = _set_outliers_aside(study, bundles, here.solve(bundles), here)

@@ -15,16 +15,19 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Model
 from mooring.learners.models import LinearFunction, ModelSpec
 from mooring.protocol.analyst import delivery
-from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.role import Analyst
-from mooring.protocol.analyst.training import train
+from mooring.protocol.analyst.trained_model import TRAINING_FILE
+from mooring.protocol.exchange import GatherOptions, TrainOptions
 from mooring.protocol.messages.model import read_model
-from mooring.protocol.messages.result import Release, read_result
+from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.result import read_result
+from mooring.protocol.rotation.training import train
 from tests.protocol.analyst.support import bundles_of, prepared, send, sites_of
 from tests.raising import raising
-from tests.sites import ANALYST, KEYS, numeric_study
+from tests.sites import ANALYST, KEYS, numeric_study, spec_of
 
 
 @pytest.mark.parametrize("learner", ["auto", "linear"])
@@ -103,12 +106,12 @@ def test_an_engine_is_asked_for_every_long_step(tmp_path: Path) -> None:
     study, told = numeric_study(), Notes()
     analyst = Analyst(study, tmp_path, ANALYST, told)
     assert analyst.collect("inbox", progress=print) == "collected"
-    assert analyst.align(["bundle"], mode="late", certify=False, progress=print) == "aligned"  # type: ignore[list-item]
+    assert analyst.gather(["bundle"], mode="late", certify=False, progress=print) == "gathered"  # type: ignore[list-item]
     assert analyst.train("linear", seed=3, progress=print) == "trained"
     assert told.steps == [
         ("collect", study, "inbox", tmp_path, {"progress": print}),
-        ("align", study, ["bundle"], tmp_path, {"mode": "late", "certify": False, "progress": print}),
-        ("train", study, tmp_path, {"learner": "linear", "seed": 3, "progress": print}),
+        ("gather", study, ["bundle"], tmp_path, GatherOptions("late", False, None, ANALYST, progress=print)),
+        ("train", study, tmp_path, TrainOptions("linear", 3, progress=print)),
     ]
 
 
@@ -122,12 +125,12 @@ class Notes:
         self.steps.append(("collect", *given, options))
         return "collected"
 
-    def align(self, *given: Any, **options: Any) -> Any:
-        self.steps.append(("align", *given, options))
-        return "aligned"
+    def gather(self, *given: Any) -> Any:
+        self.steps.append(("gather", *given))
+        return "gathered"
 
-    def train(self, *given: Any, **options: Any) -> Any:
-        self.steps.append(("train", *given, options))
+    def train(self, *given: Any) -> Any:
+        self.steps.append(("train", *given))
         return "trained"
 
 
@@ -193,7 +196,7 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
     assert rows_inside(spied, rows) == len(rows)
     for learner in ("random-fourier", "linear", "forest", "gradient-boosting"):
         train(study, work, learner=learner)
-        assert rows_inside(read_model(work / "training.safetensors", study)[0], rows) == 0
+        assert rows_inside(read_model(work / "training.safetensors", spec_of(study))[0], rows) == 0
     deliver(study, work, tmp_path / "results", ANALYST)
 
 
@@ -235,6 +238,6 @@ def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path)
     assert release is not None
     assert 0 < release.risk < 0.6
     assert release.override == ""
-    (record := work / delivery.TRAINING_FILE).write_text(record.read_text().replace('"release"', '"released"'))
+    (record := work / TRAINING_FILE).write_text(record.read_text().replace('"release"', '"released"'))
     with raising(RefusedError, "the delivery", reason="all may be told"):  # what it gives away is not known
         deliver(study, work, tmp_path / "results", ANALYST)

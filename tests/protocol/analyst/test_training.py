@@ -16,12 +16,12 @@ from mooring.audit import AuditSettings
 from mooring.audit.utility import measure_utility
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, CANDIDATES, LEARNERS, train_learner
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import read_space
-from mooring.protocol.analyst.collaboration_matrix import read_blocks
-from mooring.protocol.analyst.training import _can_learn_alone, convert_model, score_participants, train
-from mooring.protocol.messages.bundle import verify_bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.bundle import verify_bundle
+from mooring.protocol.rotation.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.training import _can_learn_alone, convert_model, score_participants, train
 from mooring.tables import Partition
 from tests.raising import raising
 from tests.sites import KEYS, numeric_study, write_site

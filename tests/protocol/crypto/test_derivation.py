@@ -18,9 +18,9 @@ from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.rotation.kernel import represent_rows
 from mooring.protocol.crypto.derivation import SecretMap, Stream, _paired_normals, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
-from mooring.protocol.messages.anchor import Anchor
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import Perturbation
+from mooring.protocol.rotation.anchor import Anchor
+from mooring.protocol.rotation.perturbation import Perturbation
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.schema import Column, Label
 

@@ -11,9 +11,9 @@ import pytest
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study, infer_kinds
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
-from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study, draw_nonce
 from mooring.protocol.messages.study_file import parse_study, render_study
+from mooring.protocol.rotation.projection import study_projection
 from mooring.tables.schema import Label
 from tests.protocol.support import AGREED, KEYLESS, message, write_member_card
 from tests.raising import raising

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2, ncx2
 
 from mooring import RigidMap, make_anchor
-from mooring.protocol.messages.bundle import FALSE_REFUSAL, bound_norm, bound_row, bound_singular_values, explain_anchor
+from mooring.protocol.rotation.bundle import FALSE_REFUSAL, bound_norm, bound_row, bound_singular_values, explain_anchor
 from tests.sites import numeric_study
 
 SHAPES = [(24, 3, 0.01), (24, 6, 0.05), (52, 13, 0.1), (31, 30, 0.1), (80, 20, 0.0), (10, 9, 0.5), (24, 2, 1.0)]

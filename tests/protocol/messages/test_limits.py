@@ -14,16 +14,18 @@ from mooring import RigidMap, make_anchor
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.learners.models import MOST_TREES, ModelSpec
 from mooring.protocol.analyst.delivery import _require_release
-from mooring.protocol.messages import bundle, model
-from mooring.protocol.messages.anchor import most_anchor_bytes
-from mooring.protocol.messages.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
+from mooring.protocol.exchange import result_files
+from mooring.protocol.messages import model
 from mooring.protocol.messages.card import read_card
-from mooring.protocol.messages.result import Release, bound_result_files
+from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, render_study, render_value
-from mooring.protocol.messages.sums import bundle as sum_bundle
-from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, SHARE, _counted, most_answer_bytes
+from mooring.protocol.rotation import bundle
+from mooring.protocol.rotation.anchor import most_anchor_bytes
+from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
+from mooring.protocol.sums import bundle as sum_bundle
+from mooring.protocol.sums.answers import CONFIRMATION, LIST, SHARE, _counted, most_answer_bytes
 from mooring.tables.schema import Column, Label
 from tests.protocol.support import write_member_card
 from tests.raising import raising
@@ -142,10 +144,12 @@ def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.
     """Nine bytes a number of the anchor, 64 KB and 512 bytes a recipient; eight a number of the map; a header each."""
     study, header = numeric_study(p=5, h=7, r=30), 2**16 + 8
     assert most_anchor_bytes(study) == 9 * 30 * 7 + 2**16 + 512 * 5 + header
-    assert bound_result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.safetensors": 128 * 2**20}
+    assert result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.safetensors": 128 * 2**20}
     layout = SimpleNamespace(layout=SimpleNamespace(size=11))
-    sums: Any = SimpleNamespace(sums=layout, sum_scheme=layout, participants=study.participants, n_components=7)
-    assert bound_result_files(sums) == {"model.safetensors": 128 * 2**20}
+    sums: Any = SimpleNamespace(
+        mechanism_name="secure-sum", sum_scheme=layout, participants=study.participants, n_components=7
+    )
+    assert result_files(sums) == {"model.safetensors": 128 * 2**20}
     monkeypatch.setattr(sum_bundle, "sum_bundle_tensors", lambda _: {"a": TensorSpec("U8", (3, 5))})
     assert sum_bundle.most_sum_bundle_bytes(sums) == 15 + header
     sizes = {CONFIRMATION: 4 * 5 * (32 + 8), LIST: 5 * 2 * 32, SHARE: 8 * 11}

@@ -14,7 +14,7 @@ from mooring.protocol.messages.model import MODEL_FILE, read_model, read_signed_
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
 from tests.raising import raising
-from tests.sites import ANALYST, numeric_study
+from tests.sites import ANALYST, numeric_study, spec_of
 
 H = 6
 FIELDS = ("study", "source")
@@ -39,10 +39,10 @@ def test_what_is_written_is_read_back(kind: Kind, name: str, tmp_path: Path) -> 
     study, model = study_of(kind), trained(name, kind)
     rows = np.random.default_rng(1).standard_normal((500, H))
     digest = sign_model(tmp_path / MODEL_FILE, model, {"study": study.digest, "source": "a"}, ANALYST)
-    signed = read_signed_model(tmp_path / MODEL_FILE, study, fields=FIELDS)
+    signed = read_signed_model(tmp_path / MODEL_FILE, study, spec_of(study), fields=FIELDS)
     assert (signed.digest, signed.fields["source"]) == (digest, "a")
     kept = write_model(tmp_path / "kept", model)
-    again, found = read_model(tmp_path / "kept", study)
+    again, found = read_model(tmp_path / "kept", spec_of(study))
     assert kept == found
     for one in (signed.model, again):
         for expected, there in zip(
@@ -54,7 +54,7 @@ def test_what_is_written_is_read_back(kind: Kind, name: str, tmp_path: Path) -> 
 def test_a_file_that_nobody_signed_is_not_taken_as_a_result(tmp_path: Path) -> None:
     write_model(tmp_path / MODEL_FILE, trained("linear", "classes"))
     with raising(RefusedError, "the model file", reason="no manifest and signature"):
-        read_signed_model(tmp_path / MODEL_FILE, study_of("classes"), fields=FIELDS)
+        read_signed_model(tmp_path / MODEL_FILE, study_of("classes"), spec_of(study_of("classes")), fields=FIELDS)
 
 
 @pytest.mark.parametrize("at", range(0, 1200, 37))
@@ -68,18 +68,18 @@ def test_a_model_that_is_cut_or_changed_is_refused(at: int, tmp_path: Path) -> N
     for bad in (data[:at], bytes(changed)):
         (tmp_path / MODEL_FILE).write_bytes(bad)
         with pytest.raises(RefusedError):
-            read_signed_model(tmp_path / MODEL_FILE, study, fields=FIELDS)
+            read_signed_model(tmp_path / MODEL_FILE, study, spec_of(study), fields=FIELDS)
 
 
 def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
     write_model(tmp_path / "number", trained("linear", "number"))
     with raising(RefusedError, "the model", reason="outputs"):
-        read_model(tmp_path / "number", study_of("classes"))
+        read_model(tmp_path / "number", spec_of(study_of("classes")))
     write_model(tmp_path / "classes", trained("linear", "classes"))
     with raising(RefusedError, "the model", reason="outputs"):
-        read_model(tmp_path / "classes", study_of("number"))
+        read_model(tmp_path / "classes", spec_of(study_of("number")))
     with raising(RefusedError, "the model", reason="no label"):
-        read_model(tmp_path / "classes", replace(numeric_study(), label=Label()))
+        read_model(tmp_path / "classes", spec_of(replace(numeric_study(), label=Label())))
 
 
 def test_participants_take_as_many_boosted_trees_as_are_ever_trained(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_participants_take_as_many_boosted_trees_as_are_ever_trained(tmp_path: P
     model = Model(ModelSpec(H, 2), function, "softmax", np.arange(2, dtype=np.int32))
     write_model(tmp_path / "large", model)
     assert (tmp_path / "large").stat().st_size < messages.MOST_MODEL_BYTES
-    again, _ = read_model(tmp_path / "large", study_of("classes"))
+    again, _ = read_model(tmp_path / "large", spec_of(study_of("classes")))
     rows = rng.standard_normal((50, H))
     assert np.array_equal(again.predict(rows), model.predict(rows))
 

@@ -13,10 +13,11 @@ import pytest
 from mooring.attacks import REGISTRY
 from mooring.audit import AuditResult
 from mooring.audit.hazards import judge_leakage
-from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant import inspection
-from mooring.protocol.participant.inspection import Inspection, conclude, inspect
+from mooring.protocol.results import Inspection
+from mooring.protocol.rotation import inspection
+from mooring.protocol.rotation.inspection import conclude, inspect
+from mooring.protocol.rotation.projection import study_projection
 from mooring.report import draw_audit
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
@@ -264,7 +265,7 @@ def test_every_attack_is_tried_and_the_record_becomes_json_and_back() -> None:
 
 
 def test_the_halves_share_no_row_and_keep_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    import mooring.protocol.participant.inspection as inspection
+    import mooring.protocol.rotation.inspection as inspection
 
     seen = []
     run = inspection.run_audit
@@ -362,7 +363,7 @@ def test_rows_of_a_table_are_shown_in_words_and_the_most_exposed_first() -> None
 
 
 def test_wide_rows_leave_slow_attacks_out_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.protocol.participant.inspection._WIDEST", {"moments": 4})
+    monkeypatch.setattr("mooring.protocol.rotation.inspection._WIDEST", {"moments": 4})
     found = inspect(study(), encoded(gaussian(), classes()))
     assert "moments" not in {outcome.attack for outcome in found.self_attack.points[0].outcomes}
     assert "11 of 12" in found.self_attack.headline()

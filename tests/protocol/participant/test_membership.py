@@ -12,9 +12,11 @@ from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.keys import seal
-from mooring.protocol.messages.anchor import write_anchor
-from mooring.protocol.participant import prediction
-from mooring.protocol.participant.membership import deal_anchor, list_refusals, make_member, open_anchor, require_floors
+from mooring.protocol.exchange import exchange_of
+from mooring.protocol.participant.membership import make_member
+from mooring.protocol.rotation import result
+from mooring.protocol.rotation.anchor import write_anchor
+from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
 from mooring.protocol.storage.vault import Floors, Vault
 from tests.permissions import has_mode
 from tests.raising import raising
@@ -59,7 +61,7 @@ def test_an_anchor_file_that_is_not_there_is_a_storage_error(small_study):
 
 def test_an_anchor_is_opened_by_those_whom_it_is_sealed_to_and_by_nobody_else(small_study, good, monkeypatch):
     others = [one.sealing_key for one in small_study.study.participants if one.name != "hospital-1"]
-    monkeypatch.setattr("mooring.protocol.messages.anchor.seal", lambda plain, keys: seal(plain, others))
+    monkeypatch.setattr("mooring.protocol.rotation.anchor.seal", lambda plain, keys: seal(plain, others))
     path = forge(small_study, good)
     with raising(RefusedError, "the sealed file"):
         open_anchor(small_study.vaults[1], small_study.study, path)
@@ -159,24 +161,26 @@ def test_a_method_without_noise_is_shared_only_by_who_said_so(small_study):
 
 
 def test_nothing_is_predicted_before_rows_are_shared(small_study, monkeypatch):
-    monkeypatch.setattr(prediction, "read_result", lambda *_: None)
+    monkeypatch.setattr(result, "read_result", lambda *_: None)
     with raising(StorageError, "the vault", reason="does not know of an upload"):
-        prediction._read_model(small_study.vaults[0], small_study.study, small_study.folder)
+        result.open_mapped_model(small_study.vaults[0], small_study.study, small_study.folder)
 
 
 def test_limits_on_sums_hold_up_to_the_limit_itself():
     settings, persons = SumSettings(2.0, person="who", rows_per_person=3), PersonCounts()
-    study = SimpleNamespace(sums=settings, smallest_class=3)
-    plain = SimpleNamespace(sums=SumSettings(None, least_rows=40), smallest_class=3)
-    require_floors(study, Floors(most_epsilon=2.0))
+    study = SimpleNamespace(sum_settings=settings, smallest_class=3, mechanism_name="secure-sum")
+    plain = SimpleNamespace(
+        sum_settings=SumSettings(None, least_rows=40), smallest_class=3, mechanism_name="secure-sum"
+    )
+    exchange_of(study).require_floors(study, Floors(most_epsilon=2.0))
     for floors, one in ((Floors(most_epsilon=1.99), study), (Floors(), plain)):
         with raising(RefusedError, "the study"):
-            require_floors(one, floors)
-    assert [len(list_refusals(plain, n, {"a": n - 37, "b": 37})) for n in (40, 39)] == [0, 2]
-    (small,) = list_refusals(plain, 40, {"a": 1, "b": 39, "c": 0}, persons)
+            exchange_of(one).require_floors(one, floors)
+    assert [len(exchange_of(plain).list_refusals(plain, n, {"a": n - 37, "b": 37}, None)) for n in (40, 39)] == [0, 2]
+    (small,) = exchange_of(plain).list_refusals(plain, 40, {"a": 1, "b": 39, "c": 0}, persons)
     assert small.reason == "fewer than 3 rows have the label 'a', and such rows can be read in sums"
     persons.add(np.array([1.0, 1, 1, 2, 2, 2, 3]))
-    assert list_refusals(study, 7, {"a": 1}, persons) == []
+    assert exchange_of(study).list_refusals(study, 7, {"a": 1}, persons) == []
     persons.add(np.array([1.0, 1, 2]))
-    (refusal,) = list_refusals(study, 10, {"a": 1}, persons)
+    (refusal,) = exchange_of(study).list_refusals(study, 10, {"a": 1}, persons)
     assert refusal.got == "up to 5 (2 persons have more than 3)"

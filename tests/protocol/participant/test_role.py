@@ -19,20 +19,19 @@ from mooring.desk.steps import Desk
 from mooring.desk.workspace import Workspace
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
-from mooring.protocol.analyst.sum_total import LIST_FILE
+from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Predictions, predict_rows
-from mooring.protocol.participant.role import describe_share
-from mooring.protocol.participant.secure_sums import scale_labels
-from mooring.protocol.participant.upload import ShareResult
+from mooring.protocol.results import ShareResult
+from mooring.protocol.sums.contribution import scale_labels
 from mooring.report import collect_records, render_check, summarise
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.protocol.conftest import SmallStudy
 from tests.protocol.sum_studies import make_sum_study
 from tests.raising import raising
-from tests.sites import ANALYST, numeric_study
+from tests.sites import numeric_study
 
 NAMES = ("north", "south")
 AT = "memory://mooring-participant"
@@ -65,7 +64,7 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         [make_member(name, vault) for name, vault in vaults.items()], Member("analyst", analysts.signing_key.public)
     )
     people = {name: Participant(study, vault) for name, vault in vaults.items()}
-    people["north"].deal(tmp_path / "trial.anchor")
+    people["north"].take("deal", output=tmp_path / "trial.anchor")
     (tmp_path / "inbox").mkdir()
     for name, one in people.items():
         table = written(tmp_path / f"{name}.csv", rng, 30)
@@ -78,9 +77,9 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         frame = pd.read_csv(table).set_index("b", drop=False)  # the ledger knows the rows again
         assert one.share(frame, anchor=tmp_path / "trial.anchor", output=output, labels=True).reissued
     analyst = Analyst(study, tmp_path / "work", analysts.signing_key)
-    analyst.align(analyst.collect(f"local://{tmp_path}/inbox").bundles, certify=False)
+    analyst.gather(analyst.collect(f"local://{tmp_path}/inbox").bundles, certify=False)
     analyst.deliver(tmp_path / "maps")
-    with raising(InputError, "result", got="a map alone"):
+    with raising(InputError, "result", got="none"):
         people["south"].predict(tmp_path / "south.csv", result=tmp_path / "maps" / "south")
     analyst.train("linear")
     fresh = written(tmp_path / "new.csv", rng, 10)
@@ -145,7 +144,7 @@ def test_neither_another_seed_nor_another_table_undoes_a_check(
     one, output = Participant(given.study, given.vaults[0]), folder / "p0.bundle"
     for seed, i in enumerate(tables):
         found = one.check(table := given.table(i, 12), seed=seed)
-        monkeypatch.setattr("mooring.protocol.participant.sum_inspection._is_kept", lambda *_: True)
+        monkeypatch.setattr("mooring.protocol.sums.inspection._is_kept", lambda *_: True)
     if tables[0]:  # other rows: their check is not held against these, which need no override
         assert one.share(table, output=output, override="Dr. Ash: to be safe").override == ""
         return
@@ -241,13 +240,14 @@ def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:
     plain = replace(noisy, sums=replace(noisy.sums, epsilon=None))  # type: ignore[type-var]
     shared = ShareResult(1, "", False, epsilon=2.0)
     sums, noise = "sums over 1 row, sealed to 3 combiners, ", "with noise for epsilon = 2, delta = 1e-05 a row"
-    assert describe_share(plain, shared)[0] == f"{sums}without noise and without a guarantee"
-    assert describe_share(noisy, shared)[0] == sums + noise
+    assert exchange_of(plain).describe_share(plain, shared)[0] == f"{sums}without noise and without a guarantee"
+    assert exchange_of(noisy).describe_share(noisy, shared)[0] == sums + noise
     more = "; with earlier studies these rows have spent epsilon = 3.5 in all"
-    assert describe_share(noisy, replace(shared, spent=1.5))[0] == sums + noise + more
-    assert describe_share(numeric_study(), ShareResult(2, "", False))[0] == "2 rows, shuffled"
+    assert exchange_of(noisy).describe_share(noisy, replace(shared, spent=1.5))[0] == sums + noise + more
+    assert (
+        exchange_of(numeric_study()).describe_share(numeric_study(), ShareResult(2, "", False))[0] == "2 rows, shuffled"
+    )
     with raising(InputError, "study", got="none"):
         predict_rows(None, numeric_study(kind="none"), tmp_path, result=tmp_path)  # type: ignore[arg-type]
-    assert Analyst(plain, tmp_path, ANALYST).closing_list == tmp_path / LIST_FILE
     number = replace(noisy, label=Label("y", "number", low=-3, high=5))
     assert scale_labels(number, np.array([-3 - 1e-7, -3, 0, 1, 5, 5 + 1e-7])).tolist() == [-1, -1, -0.25, 0, 1, 1]

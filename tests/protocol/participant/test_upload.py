@@ -11,10 +11,11 @@ import pytest
 from mooring import RigidMap, Simulation, SimulationSettings, UploadNoise, simulate
 from mooring.atomic_io import write_atomically
 from mooring.errors import RefusedError
-from mooring.protocol.messages.bundle import Bundle, verify_bundle
-from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.participant import upload
-from mooring.protocol.participant.membership import Perturbation, list_refusals, open_anchor
+from mooring.protocol.exchange import exchange_of
+from mooring.protocol.rotation import upload
+from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
+from mooring.protocol.rotation.perturbation import Perturbation, open_anchor
+from mooring.protocol.rotation.projection import study_projection
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches
 from tests.permissions import has_mode
@@ -42,7 +43,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 class Sent:
     """One participant's bundle, and all that went into it: its encoded rows in the bundle's order, its map, its noise."""
 
-    bundle: Bundle
+    bundle: RowBundle
     records: np.ndarray
     secret: RigidMap
     noise: UploadNoise
@@ -158,6 +159,6 @@ def test_a_class_of_fewer_rows_than_the_study_allows_is_refused_and_an_empty_one
     small_study: SmallStudy, count: int
 ) -> None:
     strict = replace(small_study.study, smallest_class=3)
-    assert list_refusals(strict, 3, {"yes": 0, "no": 3}) == []
-    (refusal,) = list_refusals(strict, 3 + count, {"yes": count, "no": 3})
+    assert exchange_of(strict).list_refusals(strict, 3, {"yes": 0, "no": 3}, None) == []
+    (refusal,) = exchange_of(strict).list_refusals(strict, 3 + count, {"yes": count, "no": 3}, None)
     assert "the upload is refused: fewer than 3 rows have the label 'yes'" in str(refusal)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
-from mooring.protocol.messages.bundle import verify_bundle
+from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.storage.fingerprints import Fingerprinter, RowSummary, find_known_rows, summarise_rows
 from mooring.protocol.storage.ledger import Ledger, Spending, _entry
 from mooring.tables.schema import Column, Label
@@ -129,7 +129,7 @@ def test_a_backup_restored_from_before_the_share_gives_the_same_bytes(small_stud
     vault = small_study.vaults[1]
     if moment == "the intent":
         with monkeypatch.context() as patched:
-            patched.setattr("mooring.protocol.participant.upload._write", lambda *_: 1 / 0)
+            patched.setattr("mooring.protocol.rotation.upload._write", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 small_study.share(output=small_study.folder / "none.bundle")
         assert [entry.bundle for entry in Ledger(vault.folder).entries()] == [None]
@@ -177,7 +177,7 @@ def test_the_anchor_representation_is_the_same_whatever_the_rows(small_study):
 def test_an_intent_that_was_never_finished_gives_way(small_study, monkeypatch):
     """Nothing has left before the ledger says that the bundle is finished."""
     with monkeypatch.context() as patched:
-        patched.setattr("mooring.protocol.participant.upload._write", lambda *_: 1 / 0)
+        patched.setattr("mooring.protocol.rotation.upload._write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             small_study.share(output=small_study.folder / "none.bundle")
     output = small_study.folder / "out.bundle"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError, MissingExtraError, StorageError
-from mooring.protocol.analyst.alignment import align_bundles
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.messages.result import read_result
 from mooring.protocol.participant.prediction import fetch_result
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.result import read_result
 from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport.transfer import send_file
 from tests.permissions import has_mode

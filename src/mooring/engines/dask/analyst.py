@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from mooring.atomic_io import make_folder
 from mooring.engines.dask.cluster import SHARED_CURE, Client, Future, explain_dask_errors, require_seen, require_shared
@@ -14,11 +14,12 @@ from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers
 from mooring.errors import InputError
-from mooring.protocol.analyst.alignment import Aligned, AlignMode, Backend, align_bundles
 from mooring.protocol.analyst.intake import Intake
-from mooring.protocol.analyst.training import Training
+from mooring.protocol.exchange import GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment import Aligned, Backend, align_bundles
+from mooring.protocol.rotation.training import Training
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.typing import Progress
 
@@ -82,17 +83,7 @@ class DaskEngine:
         self.reduced = reduced
         return self._intake
 
-    def align(
-        self,
-        study: Study,
-        bundles: Sequence[Bundle],
-        folder: str | Path,
-        *,
-        mode: AlignMode = "first",
-        certify: bool = True,
-        command: str = "",
-        progress: Progress | None = None,
-    ) -> Aligned:
+    def gather(self, study: Study, bundles: Sequence[Bundle], folder: str | Path, options: GatherOptions) -> Aligned:
         """Align bundles that this engine collected, and map their rows on the workers."""
         folder = Path(folder).absolute()
         known = {bundle.digest for bundle in self._intake.bundles} if self._intake else set()
@@ -108,11 +99,27 @@ class DaskEngine:
         backend = Backend(AnchorsOnWorkers(self.client, self._stacks), table) if self.reduced else Backend(table=table)
         with explain_dask_errors():
             aligned = align_bundles(
-                study, bundles, folder, mode=mode, certify=certify, command=command, progress=progress, backend=backend
+                study,
+                cast(Sequence[RemoteBundle], bundles),
+                folder,
+                mode=options.mode,
+                certify=options.certify,
+                command=options.command,
+                progress=options.progress,
+                backend=backend,
             )
         self.parts_kept = table.kept
         return aligned
 
-    def train(self, study: Study, folder: str | Path, **options: Any) -> Training:
-        """Train in parts, with the options of `train_on_dask`."""
-        return train_on_dask(self.client, study, folder, passes=self.passes, **options)
+    def train(self, study: Study, folder: str | Path, options: TrainOptions) -> Training:
+        """Train in parts, as `train_on_dask` does."""
+        return train_on_dask(
+            self.client,
+            study,
+            folder,
+            passes=self.passes,
+            learner=options.learner if isinstance(options.learner, str) else options.learner.name,
+            seed=options.seed,
+            command=options.command,
+            progress=options.progress,
+        )

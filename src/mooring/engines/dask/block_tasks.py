@@ -16,8 +16,8 @@ from mooring.learners.conversion import convert_features
 from mooring.learners.fitted import FittedModel
 from mooring.learners.models import LinearFunction, Model, ModelSpec
 from mooring.learners.registry import LEARNERS, EstimatorLearner, LinearSettings
-from mooring.protocol.analyst.collaboration_matrix import decode_block, read_row_groups
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.collaboration_matrix import decode_block, read_row_groups
 from mooring.typing import Indices, Matrix
 
 _AT_ONCE = 8192

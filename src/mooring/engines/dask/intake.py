@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from mooring.engines.dask.cluster import Client, Future
-from mooring.protocol.analyst.anchor_source import centre_anchors, has_full_rank
 from mooring.protocol.analyst.intake import MOST_BYTES, RECEIVED, Intake, IntakeRecord, RejectedBundle, try_verify
-from mooring.protocol.messages.bundle import SUFFIX, Bundle
+from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.anchor_source import centre_anchors, has_full_rank
+from mooring.protocol.rotation.bundle import RowBundle
 from mooring.protocol.transport.addresses import is_url, local_path, make_printable
 from mooring.protocol.transport.inbox import Copy, hash_name, list_files, list_objects, listed_size
 from mooring.protocol.transport.object_stores import download, open_file_system
@@ -52,7 +53,7 @@ class BundleLocation:
 
 
 @dataclass(frozen=True, eq=False)
-class RemoteBundle(Bundle):
+class RemoteBundle(RowBundle):
     """A bundle that a worker verified. Its rows, and possibly its anchor representation, are not in this process."""
 
     place: BundleLocation
@@ -214,7 +215,7 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
     for place in places:
         with open_local_copy(place, most_bytes=most_bytes) as path:
             bundle = path if isinstance(path, str) else try_verify(path, study)
-        if not isinstance(bundle, Bundle):  # bundles of secure sums are small, and need no cluster
+        if not isinstance(bundle, RowBundle):  # bundles of secure sums are small, and need no cluster
             assert isinstance(bundle, str)
             verdicts += (
                 [] if place.kept else [RejectedBundle(place.shown, bundle)]

@@ -54,18 +54,18 @@ from mooring.learners import AUTO, choose_learner, require_learner
 from mooring.learners.boosted_trees import BoostingTask, find_cuts
 from mooring.learners.fitted import FittedModel
 from mooring.learners.fitting import choice_rows, draw_rows, group_folds, screening_rows
-from mooring.protocol.analyst.alignment_state import TRAINED_FILE, AlignmentState, keep_training, read_space
-from mooring.protocol.analyst.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
-from mooring.protocol.analyst.training import (
+from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
+from mooring.protocol.messages.model import write_model
+from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
+from mooring.protocol.rotation.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
+from mooring.protocol.rotation.training import (
     Screened,
     Steps,
     Training,
     convert_model,
-    require_label,
     score_participants,
 )
-from mooring.protocol.messages.model import write_model
-from mooring.protocol.messages.study import Study
 from mooring.typing import Indices, Matrix, Progress
 
 _CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23
@@ -148,7 +148,7 @@ def train_on_dask(
     folder : path
         The analyst's work folder, after `DaskEngine.align`, which every worker sees.
     learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
-        "auto" is chosen as by `mooring.protocol.analyst.training.train`; it does not try "xgboost".
+        "auto" is chosen as by `mooring.protocol.rotation.training.train`; it does not try "xgboost".
     passes : int, optional
         Passes over the rows, for classes; fewer the more rows there are unless told otherwise. Not with "xgboost".
     """

@@ -18,8 +18,11 @@ from mooring.atomic_io import PARTIAL, clear_partial_files, explain_os_errors, m
 from mooring.engines.dask.cluster import Client, run_throttled
 from mooring.engines.dask.intake import RemoteBundle, open_local_copy
 from mooring.errors import StorageError
-from mooring.protocol.analyst.alignment_state import AlignmentState
-from mooring.protocol.analyst.collaboration_matrix import (
+from mooring.protocol.analyst.intake import MOST_BYTES
+from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment_state import AlignmentState
+from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.collaboration_matrix import (
     PARTS_FOLDER,
     WHAT,
     PartFacts,
@@ -34,9 +37,6 @@ from mooring.protocol.analyst.collaboration_matrix import (
     read_tables,
     require_unchanged,
 )
-from mooring.protocol.analyst.intake import MOST_BYTES
-from mooring.protocol.messages.bundle import Bundle
-from mooring.protocol.messages.study import Study
 from mooring.typing import Progress
 
 _BLOCKS_A_PART = 16
@@ -90,7 +90,7 @@ class PartsOnWorkers:
         folder: Path,
         study: Study,
         space: AlignmentState,
-        bundles: Mapping[str, Bundle],
+        bundles: Mapping[str, RowBundle],
         progress: Progress | None,
     ) -> None:
         """Write the rows of all participants with a bundle; existing parts of the others are kept."""
@@ -169,7 +169,7 @@ def write_parts(study: Study, work: WriteTask) -> int:
 
 
 def _works(
-    folder: Path, space: AlignmentState, bundles: Mapping[str, Bundle], *, block: int, counts: dict[str, int]
+    folder: Path, space: AlignmentState, bundles: Mapping[str, RowBundle], *, block: int, counts: dict[str, int]
 ) -> Iterator[WriteTask]:
     for index, name in enumerate(space.names):
         if name not in bundles:

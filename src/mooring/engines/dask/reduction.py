@@ -23,9 +23,9 @@ from mooring.alignment.result import Termination
 from mooring.engines.dask.cluster import Client, Future, share_with_workers
 from mooring.engines.dask.intake import RemoteBundle
 from mooring.geometry.orthogonal import polar_factor
-from mooring.protocol.analyst.anchor_source import AnchorSolution, Newcomer, fit_newcomer
-from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_random_fit
-from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.rotation.anchor_source import AnchorSolution, Newcomer, fit_newcomer
+from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.outliers import Fits, measure_fit, measure_random_fit
 from mooring.typing import Matrix
 
 Stack = tuple[Matrix, Matrix]
@@ -75,12 +75,12 @@ class AnchorsOnWorkers:
     def __init__(self, client: Client, stacks: Sequence[Future]) -> None:
         self._client, self._stacks = client, stacks
 
-    def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
+    def check_rank(self, bundles: Sequence[RowBundle]) -> list[bool]:
         """Return whether each anchor representation has full rank."""
         return [cast(RemoteBundle, bundle).has_full_rank for bundle in bundles]
 
     def solve(
-        self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
+        self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
     ) -> AnchorSolution:
         """Align the bundles. `certify` has no effect: no proof is tried."""
         parts, order = self._parts(bundles)
@@ -115,7 +115,7 @@ class AnchorsOnWorkers:
             Fits(values, *measure_random_fit(reduced.total.sum)),
         )
 
-    def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+    def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
         """Fit each bundle to a template separately."""
         parts, order = self._parts(bundles)
         same = share_with_workers(self._client, template)
@@ -126,7 +126,7 @@ class AnchorsOnWorkers:
                 fitted[place] = newcomer
         return [newcomer for newcomer in fitted if newcomer is not None]
 
-    def _parts(self, bundles: Sequence[Bundle]) -> tuple[list[Part], list[list[int]]]:
+    def _parts(self, bundles: Sequence[RowBundle]) -> tuple[list[Part], list[list[int]]]:
         """Return the groups that hold these participants, and the positions of a group's participants among them."""
         by_group: dict[int, list[tuple[int, int]]] = {}
         for place, bundle in enumerate(cast(Sequence[RemoteBundle], bundles)):

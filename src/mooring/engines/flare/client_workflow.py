@@ -18,23 +18,14 @@ from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
 from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import SiteSettings, opened_vault
 from mooring.errors import InputError, StorageError
-from mooring.protocol.messages.anchor import most_anchor_bytes
+from mooring.protocol.exchange import exchange_of, required_result_file, result_files
 from mooring.protocol.messages.bundle import SUFFIX
-from mooring.protocol.messages.result import (
-    DeliveredModel,
-    bound_result_files,
-    read_delivered_model,
-    read_result,
-    result_file,
-)
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import CONFIRMATION, LIST, LIST_FILE, SHARE, SUFFIXES, most_answer_bytes
-from mooring.protocol.messages.sums.bundle import most_sum_bundle_bytes
-from mooring.protocol.participant.membership import Perturbation, open_anchor
-from mooring.protocol.participant.prediction import require_own_map
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.participant.upload import require_label_consent, used_anchor
-from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.rotation.anchor import most_anchor_bytes
+from mooring.protocol.rotation.upload import require_label_consent
+from mooring.protocol.sums.answers import CONFIRMATION, LIST, LIST_FILE, SHARE, SUFFIXES, most_answer_bytes
+from mooring.protocol.sums.bundle import most_sum_bundle_bytes
 from mooring.typing import Progress
 
 _COMMAND = "mooring flare"
@@ -93,7 +84,7 @@ class ClientWorkflow:
 
     def _deal(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{participant.study.name}.anchor"
-        participant.deal(path)
+        participant.take("deal", output=path)
         return {"digest": send_file(path, _ticket(message), ask)}
 
     def _share(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
@@ -122,7 +113,7 @@ class ClientWorkflow:
 
     def _confirm(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{self.name}{SUFFIXES[CONFIRMATION]}"
-        participant.confirm(self._fetched_bundles(participant.study, message, ask), output=path)
+        participant.take("confirm", output=path, bundles=self._fetched_bundles(participant.study, message, ask))
         return {"digest": send_file(path, _ticket(message), ask)}
 
     def _combine(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
@@ -138,9 +129,10 @@ class ClientWorkflow:
             what="the closing list",
         )
         bundles, path = self._fetched_bundles(study, message, ask), folder / f"{self.name}{SUFFIXES[SHARE]}"
-        participant.combine(bundles, closing, output=path, progress=_in_tenths("combined", self.tell))
+        progress = _in_tenths("combined", self.tell)
+        participant.take("combine", output=path, progress=progress, bundles=bundles, list=closing)
         digest = send_file(path, _ticket(message), ask)
-        shutil.rmtree(bundles, ignore_errors=True)  # no longer needed: the share is also in the vault
+        shutil.rmtree(bundles, ignore_errors=True)  # everybody's; whoever needs the share again has it in the vault
         return {"digest": digest}
 
     def _fetched_bundles(self, study: Study, message: Message, ask: Ask) -> Path:
@@ -171,24 +163,17 @@ class ClientWorkflow:
         study, vault = participant.study, participant.vault
         arriving = self.settings.folder / _ARRIVING
         make_folder(arriving, mode=0o700, what="the site's folder")
-        for name, most in bound_result_files(study).items():
+        for name, most in result_files(study).items():
             if f"{name}.size" in message:
                 announced = _announced(message, name)
                 fetch_file(name, arriving / name, _ticket(message), ask, **announced, most=most, what="the result")
-        if study.sums is not None:
-            answered = Ledger(vault.folder).find_answer(study.digest)
-            delivered: DeliveredModel | None = read_delivered_model(arriving, study, source=answered)
-        else:
-            result = read_result(arriving, study, participant.member)
-            anchor = open_anchor(vault, study, used_anchor(vault, study))
-            require_own_map(result, Perturbation(study, anchor, vault), vault)
-            delivered = result.delivered
+        digest = exchange_of(study).open_result(vault, study, arriving).model_digest
         make_folder(self.settings.result, mode=0o700, what="the folder of the result")
-        for name in bound_result_files(study):
-            if name == result_file(study) or delivered is not None:
+        for name in result_files(study):
+            if name == required_result_file(study) or digest:
                 copy_atomically(arriving / name, self.settings.result / name, what="the result")
         shutil.rmtree(arriving, ignore_errors=True)
-        return {"model": "" if delivered is None else delivered.digest}
+        return {"model": digest}
 
 
 @contextmanager

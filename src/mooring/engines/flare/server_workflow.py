@@ -13,27 +13,27 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mooring.atomic_io import LockHeldError, hash_file, hold_lock, make_folder, open_plain_file, write_atomically
 from mooring.engines.flare.chunks import FileExchange, IncomingFile
 from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import ServerSettings, opened_vault
 from mooring.errors import InputError, MooringError, RefusedError
-from mooring.protocol.analyst.alignment import align_bundles
-from mooring.protocol.analyst.alignment_state import STATE_FILE, TRAINING_FILE
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import MOST_BYTES, Intake, collect, try_verify
-from mooring.protocol.analyst.sum_total import close_list
-from mooring.protocol.analyst.sum_training import train_sums
-from mooring.protocol.analyst.training import train
+from mooring.protocol.analyst.trained_model import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.messages.anchor import FIELDS, KIND, most_anchor_bytes
+from mooring.protocol.exchange import result_files
 from mooring.protocol.messages.bundle import SUFFIX
-from mooring.protocol.messages.result import bound_result_files
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import (
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import STATE_FILE
+from mooring.protocol.rotation.anchor import FIELDS, KIND, most_anchor_bytes
+from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.training import train
+from mooring.protocol.sums.answers import (
     CONFIRMATION,
     LIST_FILE,
     SHARE,
@@ -43,7 +43,9 @@ from mooring.protocol.messages.sums.answers import (
     read_combined_share,
     read_confirmation,
 )
-from mooring.protocol.messages.sums.bundle import SumBundle, most_sum_bundle_bytes
+from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes
+from mooring.protocol.sums.total import close_list
+from mooring.protocol.sums.training import train_sums
 from mooring.protocol.transport.addresses import make_printable
 from mooring.protocol.transport.transfer import check_parcel
 from mooring.serialization import count_noun
@@ -178,9 +180,14 @@ class ServerWorkflow:
             self._ask(SHARE_TASK, sites, self.for_participant, ask)
         intake = self._collect(0 if is_closed else max(self.settings.least_sites, study.sum_scheme.quorum))
         if not is_closed:
-            self._confirm(combiners, intake.sum_bundles, ask)
+            self._confirm(combiners, cast(Sequence[SumBundle], intake.bundles), ask)
             closing = close_list(
-                study, intake.sum_bundles, folder, self.signing_key, confirmations=inbox, command=_COMMAND
+                study,
+                cast(Sequence[SumBundle], intake.bundles),
+                folder,
+                self.signing_key,
+                confirmations=inbox,
+                command=_COMMAND,
             )
             self.left_out.update(closing.left_out)
             for name, reason in closing.left_out.items():
@@ -189,7 +196,7 @@ class ServerWorkflow:
                 self.tell(f"the confirmation of {name} contradicts those of the other combiners")
         closed = read_closing_list(folder / LIST_FILE, study)
         listed = set(closed.digests.values())
-        bundles = [bundle for bundle in intake.sum_bundles if bundle.digest in listed]
+        bundles = [bundle for bundle in cast(Sequence[SumBundle], intake.bundles) if bundle.digest in listed]
         self.tell(f"the list is closed, with {len(listed)} bundles")
         missing = [name for name in combiners if not self.answer(name, SHARE).exists()]
         self._ask_combiners(COMBINE_TASK, missing, SHARE, {LIST_FILE: folder / LIST_FILE, **_by_sender(bundles)}, ask)
@@ -254,7 +261,7 @@ class ServerWorkflow:
     def for_result(self, name: str) -> TaskMessage:
         """Return the message of the task by which a participant fetches its result."""
         place = self.settings.folder / RESULTS / name
-        files = {file: place / file for file in bound_result_files(self.study) if (place / file).is_file()}
+        files = {file: place / file for file in result_files(self.study) if (place / file).is_file()}
         return self._hand_ticket(files) | _described(files)
 
     def _hand_ticket(self, files: Mapping[str, Path], arrival: IncomingFile | None = None) -> TaskMessage:
@@ -270,7 +277,9 @@ class ServerWorkflow:
         study, folder, settings = self.study, self.settings.folder, self.settings
         intake = self._collect(settings.least_sites)
         late = settings.late and (folder / STATE_FILE).is_file()
-        aligned = align_bundles(study, intake.row_bundles, folder, mode="late" if late else "again", command=_COMMAND)
+        aligned = align_bundles(
+            study, cast(Sequence[RowBundle], intake.bundles), folder, mode="late" if late else "again", command=_COMMAND
+        )
         self.left_out.update(dict.fromkeys(aligned.set_aside, _MISFIT))
         if late:
             self.tell(f"admitted late: {', '.join(aligned.newcomers) or 'nobody'}")

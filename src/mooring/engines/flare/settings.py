@@ -13,6 +13,7 @@ from typing import Any
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, StorageError
+from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import render_value
 from mooring.protocol.storage.vault import Vault
@@ -90,13 +91,7 @@ class ServerSettings:
 
     def require_learner(self, study: Study) -> None:
         """Raise an `InputError` for a learner that the study cannot train or deliver, before any work is done."""
-        # Not at module level: sites read their settings with this module and do not train.
-        from mooring.learners.registry import require_learner, resolve_sum_learner
-
-        if study.sums is None:
-            require_learner(self.learner, to_deliver=True)
-        elif study.label.kind != "none":
-            resolve_sum_learner(self.learner, study.label.kind)
+        exchange_of(study).require_learner(study, self.learner)
 
     def write(self, folder: Path) -> None:
         """Write the settings to a kit's local folder."""

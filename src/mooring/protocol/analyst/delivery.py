@@ -1,4 +1,4 @@
-"""`mooring deliver`: each participant's map and the model, signed by the analyst."""
+"""`mooring deliver`: each participant's result, signed by the analyst."""
 
 from __future__ import annotations
 
@@ -7,33 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from mooring.atomic_io import copy_atomically, make_folder, write_atomically
-from mooring.audit.release import ReleaseRisk
 from mooring.errors import RefusedError
-from mooring.learners.models import Model
-from mooring.protocol.analyst.alignment_state import (
-    DELIVERY_FILE,
-    TRAINING_FILE,
-    AlignmentState,
-    damaged_training,
-    read_space,
-    read_training,
-)
-from mooring.protocol.analyst.sum_total import read_list, require_analyst
+from mooring.protocol.analyst.trained_model import DELIVERY_FILE, require_analyst
 from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.exchange import exchange_of, result_files
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.result import (
-    MAP_FILE,
-    Release,
-    bound_result_files,
-    find_model_limit,
-    guaranteed_risk,
-    require_reasoned,
-    write_delivered_model,
-    write_map,
-)
+from mooring.protocol.messages.result import Release, find_model_limit, require_reasoned, write_delivered_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import open_folder, send_folder
@@ -59,7 +40,7 @@ def deliver(
     command: str = "",
     progress: Progress | None = None,
 ) -> Delivery:
-    """Write each aligned participant's result: its map, signed, and the model where there is one.
+    """Write each participant's result: the signed model where there is one, and what the mechanism adds for each.
 
     Parameters
     ----------
@@ -72,45 +53,28 @@ def deliver(
     folder = Path(folder)
     if is_url(output):
         open_folder(str(output))  # an address that cannot be used is said to be before any work
-    space, model = None, None
-    if study.sums is not None:
-        source, risk = read_list(study, folder).digest, guaranteed_risk(study)
-        model, _ = read_training(folder, study, list=source)
-        names = tuple(member.name for member in study.participants)  # who is not in the total has the model too
-    else:
-        space = read_space(folder, study)
-        source, names = space.space_digest, space.names
-        model, risk = _read_trained_model(folder, study, space)
-    release = _require_release(study, risk, override)
+    exchange = exchange_of(study)
+    ready = exchange.prepare_results(study, folder)
+    release = _require_release(study, ready.risk, override)
     with ExitStack() as stack:
         here = local_path(output) if not is_url(output) else Path(stack.enter_context(TemporaryDirectory()))
         signed, digest = Path(stack.enter_context(TemporaryDirectory())) / MODEL_FILE, ""
-        if model is not None:
-            digest = write_delivered_model(signed, study, model, source, signing_key, release)
-        for index, name in enumerate(names):
+        if ready.model is not None:
+            digest = write_delivered_model(signed, study, ready.model, ready.source, signing_key, release)
+        for index, name in enumerate(ready.names):
             place = here / name
             make_folder(place, mode=0o700, what="the folder of results")
-            if model is not None:
+            if ready.model is not None:
                 copy_atomically(signed, place / MODEL_FILE, what="the model")
-            if space is not None:
-                _write_map(place / MAP_FILE, study, space, index, digest, signing_key)
+            ready.write_own(place, index, digest, signing_key)
             if is_url(output):
-                send_folder(place, tuple(bound_result_files(study)), address=f"{str(output).rstrip('/')}/{name}")
+                send_folder(place, tuple(result_files(study)), address=f"{str(output).rstrip('/')}/{name}")
             if progress:
-                progress(index + 1, len(names))
-    delivery = Delivery(tuple(names), digest)
+                progress(index + 1, len(ready.names))
+    delivery = Delivery(ready.names, digest)
     record = {"command": command, **delivery.as_dict(), **Release.as_record(release)}
     write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return delivery
-
-
-def _write_map(
-    path: Path, study: Study, space: AlignmentState, index: int, digest: str, signing_key: SigningKey
-) -> None:
-    member, bundle = study.member(space.names[index]), space.record["participants"][index]["digest"]
-    fields = {"participant": member.name, "key": member.signing_key, "bundle": bundle, "model": digest}
-    arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
-    write_map(path, study, fields, arrays, signing_key)
 
 
 def _require_release(study: Study, risk: float, override: str) -> Release | None:
@@ -128,22 +92,3 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
             cure="Train another learner, or study with more noise; or give --override 'NAME: REASON', which is signed.",
         )
     return Release(risk, override)
-
-
-def _measured_risk(study: Study, record: dict[str, Any]) -> float:
-    """What was measured when the model was trained, at the worse end of its interval; 1 where nothing was."""
-    if not study.model_limit or record.get("release") is None:
-        return 1.0
-    figure = ReleaseRisk.from_dict(record["release"]).figures[find_model_limit(study).measure]
-    return figure.interval.high if figure.interval.known else figure.value
-
-
-def _read_trained_model(folder: Path, study: Study, space: AlignmentState) -> tuple[Model | None, float]:
-    """The trained model, if there is one and it belongs to this alignment, and its risk."""
-    if not (folder / TRAINING_FILE).is_file() or study.label.kind == "none":
-        return None, 0.0
-    model, record = read_training(folder, study, space=space.space_digest)
-    try:
-        return model, _measured_risk(study, record)
-    except (ValueError, KeyError, TypeError):
-        raise damaged_training() from None

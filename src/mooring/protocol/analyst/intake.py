@@ -11,9 +11,9 @@ from typing import Any
 
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
-from mooring.protocol.messages.bundle import SUFFIX, Bundle, verify_bundle
+from mooring.protocol.exchange import exchange_of
+from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.bundle import SumBundle, verify_sum_bundle
 from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
 from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
 from mooring.serialization import Record
@@ -22,7 +22,6 @@ from mooring.typing import Progress
 INTAKE_FILE, RECEIVED = "intake.json", "received"
 MOST_BYTES = 200 * 10**9
 _MOST_MEMORY, _MOST_RECORDED = 2**28, 10_000
-AnyBundle = Bundle | SumBundle
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class RejectedBundle(Record):
 class Intake:
     """What came."""
 
-    bundles: tuple[AnyBundle, ...]
+    bundles: tuple[Bundle, ...]
     """One a participant, verified, in the roster's order."""
     set_aside: tuple[RejectedBundle, ...]
     missing: tuple[str, ...]
@@ -45,22 +44,12 @@ class Intake:
     gone: tuple[str, ...] = ()
     """Those of them whose bundle was accepted before, and whose file is not there any more."""
 
-    @property
-    def row_bundles(self) -> tuple[Bundle, ...]:
-        """The bundles that hold rows: all, or none of secure sums."""
-        return tuple(bundle for bundle in self.bundles if isinstance(bundle, Bundle))
-
-    @property
-    def sum_bundles(self) -> tuple[SumBundle, ...]:
-        """The bundles of secure sums."""
-        return tuple(bundle for bundle in self.bundles if isinstance(bundle, SumBundle))
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
             "accepted": [
                 {"name": bundle.member.name, "digest": bundle.digest}
-                | ({"rows": bundle.n_rows} if isinstance(bundle, Bundle) else {})
+                | ({} if bundle.n_rows is None else {"rows": bundle.n_rows})
                 for bundle in self.bundles
             ],
             "set_aside": [entry.as_dict() for entry in self.set_aside],
@@ -95,7 +84,7 @@ def collect(
     folder = Path(folder)
     make_folder(folder, mode=0o700, what="the work folder")
     record = IntakeRecord.read(folder, study)
-    valid: list[tuple[str, AnyBundle]] = []
+    valid: list[tuple[str, Bundle]] = []
     origins: dict[Path, tuple[str, str]] = {}
     aside: list[RejectedBundle] = []
     for candidate in _list_candidates(source, folder, record.copies, most_bytes, progress):
@@ -104,12 +93,14 @@ def collect(
             taken = try_verify(candidate.found, study)
             if candidate.origin:
                 origins[candidate.found] = candidate.origin
-        if isinstance(taken, AnyBundle):
-            valid.append((file, taken))
-        else:
+        if taken is None or isinstance(taken, str):
             aside.append(RejectedBundle(file, taken or str(candidate.found)))
+            digest = ""
+        else:
+            valid.append((file, taken))
+            digest = taken.digest
         for kept in (try_verify(path, study) for path in candidate.kept):
-            if isinstance(kept, AnyBundle) and not (isinstance(taken, AnyBundle) and kept.digest == taken.digest):
+            if not isinstance(kept, str) and kept.digest != digest:
                 valid.append((file, kept))
     intake = record.settle(valid, aside)
     record.copies = _list_copies(intake.bundles, origins, record.copies)
@@ -155,12 +146,12 @@ class IntakeRecord:
             )
         return cls(folder, study, remembered, _read_copies(plain, remembered))
 
-    def settle(self, valid: Iterable[tuple[str, AnyBundle]], aside: Sequence[RejectedBundle]) -> Intake:
+    def settle(self, valid: Iterable[tuple[str, Bundle]], aside: Sequence[RejectedBundle]) -> Intake:
         """Take one bundle a participant, of files and their verified bundles, and remember it; `aside` does not hold up."""
-        theirs: dict[str, list[tuple[str, AnyBundle]]] = {member.name: [] for member in self.study.participants}
+        theirs: dict[str, list[tuple[str, Bundle]]] = {member.name: [] for member in self.study.participants}
         for file, bundle in valid:
             theirs[bundle.member.name].append((file, bundle))
-        bundles: list[AnyBundle] = []
+        bundles: list[Bundle] = []
         refused = [*aside]
         for name, own in theirs.items():
             taken, others = _choose_bundle(own, name, self.remembered.get(name))
@@ -187,10 +178,10 @@ class IntakeRecord:
 
 
 def _choose_bundle(
-    theirs: list[tuple[str, AnyBundle]], name: str, accepted_before: str | None
-) -> tuple[AnyBundle | None, list[RejectedBundle]]:
+    theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
+) -> tuple[Bundle | None, list[RejectedBundle]]:
     """The one bundle of a participant that counts, and why the others do not."""
-    kept: dict[str, tuple[str, AnyBundle]] = {}
+    kept: dict[str, tuple[str, Bundle]] = {}
     aside: list[RejectedBundle] = []
     # A file of the participant's own name goes first: who wrote over another's file is to be named, not the owner.
     for file, bundle in sorted(theirs, key=lambda own: own[0] != f"{name}{SUFFIX}"):
@@ -210,10 +201,10 @@ def _choose_bundle(
     return next((bundle for _, bundle in kept.values()), None), aside
 
 
-def try_verify(path: Path, study: Study) -> AnyBundle | str:
+def try_verify(path: Path, study: Study) -> Bundle | str:
     """A bundle that holds up, or the reason why it does not."""
     try:
-        return verify_bundle(path, study) if study.sums is None else verify_sum_bundle(path, study)
+        return exchange_of(study).verify_bundle(path, study)
     except (RefusedError, StorageError) as problem:
         return problem.reason
     except (MooringError, OSError, MemoryError):
@@ -221,7 +212,7 @@ def try_verify(path: Path, study: Study) -> AnyBundle | str:
 
 
 def _list_copies(
-    bundles: Sequence[AnyBundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
+    bundles: Sequence[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
 ) -> dict[str, Copy]:
     """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
     taken = {bundle.path: bundle.digest for bundle in bundles}

@@ -7,7 +7,8 @@ from pathlib import Path
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.learners.onnx_export import to_onnx
-from mooring.protocol.analyst.alignment_state import read_training
+from mooring.protocol.analyst.trained_model import read_training
+from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
 
@@ -30,9 +31,10 @@ def export_model(
     if path.exists() and not force:
         expected, cure = "a file that is not there", "Pass --force to overwrite."
         raise InputError("output", expected=expected, got="one that is", cure=cure)
+    spec = exchange_of(study).specify_model(study)
     if result is not None:
-        model = read_delivered_model(result, study).model
+        model = read_delivered_model(result, study, spec).model
     else:
-        model, _ = read_training(Path(folder), study)
+        model, _ = read_training(Path(folder), study, spec)
     write_atomically(path, to_onnx(model), mode=0o600, what="the model")
     return path

@@ -9,57 +9,55 @@ from typing import Protocol
 
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
-from mooring.protocol.analyst.alignment import Aligned, AlignMode, align_bundles
-from mooring.protocol.analyst.collaboration_matrix import export
 from mooring.protocol.analyst.delivery import Delivery, deliver
 from mooring.protocol.analyst.intake import Intake, collect
-from mooring.protocol.analyst.sum_total import Closing, close_list
-from mooring.protocol.analyst.sum_training import SumTraining, train_sums
-from mooring.protocol.analyst.training import Training, train
 from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.exchange import AlignMode, Gathered, GatherOptions, Trained, TrainOptions, exchange_of
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import LIST_FILE
-from mooring.protocol.messages.sums.bundle import SumBundle
 from mooring.typing import Progress
 
 
 class Engine(Protocol):
-    """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same maps."""
+    """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same results."""
 
     @property
     def collect(self) -> Callable[..., Intake]:
         """Take the bundles at an address that hold up: `mooring.protocol.analyst.intake.collect`."""
 
-    @property
-    def align(self) -> Callable[..., Aligned]:
-        """Bring what this engine collected into one space: `mooring.protocol.analyst.alignment.align_bundles`."""
+    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Gathered:
+        """Make what is trained on of bundles that this engine collected: `Exchange.gather`."""
 
-    @property
-    def train(self) -> Callable[..., Training]:
-        """Train on the collaboration matrix, and score: `mooring.protocol.analyst.training.train`."""
+    def train(self, study: Study, folder: Path, options: TrainOptions) -> Trained:
+        """Train on what was gathered: `Exchange.train`."""
 
 
 class LocalEngine:
     """This process does everything itself."""
 
     collect = staticmethod(collect)
-    align = staticmethod(align_bundles)
-    train = staticmethod(train)
+
+    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Gathered:
+        """Make what is trained on of verified bundles, as the study's mechanism does."""
+        return exchange_of(study).gather(study, bundles, folder, options)
+
+    def train(self, study: Study, folder: Path, options: TrainOptions) -> Trained:
+        """Train on what was gathered, as the study's mechanism does."""
+        return exchange_of(study).train(study, folder, options)
 
 
 @dataclass(frozen=True)
 class Analyst:
-    """Who collects, aligns, trains and delivers, and never sees a raw row, an anchor or a secret.
+    """Who collects, gathers, trains and delivers, and never sees a raw row, an anchor or a secret.
 
     Parameters
     ----------
     study : Study
         With its roster.
     signing_key : SigningKey, optional
-        Needed to deliver, and to close the list of secure sums.
+        Needed to deliver, and to gather secure sums.
     engine : Engine, optional
-        Who collects, aligns and trains; this process unless told otherwise.
+        Who collects, gathers and trains; this process by default.
     """
 
     study: Study
@@ -71,49 +69,55 @@ class Analyst:
         """Take the bundles at `source` that hold up; see `mooring.protocol.analyst.intake.collect`."""
         return self.engine.collect(self.study, source, self.folder, progress=progress)
 
-    def align(
+    def gather(
         self,
         bundles: Sequence[Bundle],
         *,
         mode: AlignMode = "first",
         certify: bool = True,
+        confirmations: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> Aligned:
-        """Bring bundles, from `collect`, into one space.
+    ) -> Gathered:
+        """Make what is trained on of bundles: rows in one space, or the signed list of contributions to a total.
 
         Parameters
         ----------
-        bundles, mode, certify, progress
-            As for `mooring.protocol.analyst.alignment.align_bundles`.
+        bundles : sequence of Bundle
+            From `collect`.
+        mode, certify
+            As for `mooring.protocol.rotation.alignment.align_bundles`; secure sums have no use for them.
+        confirmations : path, optional
+            The folder of the combiners' confirmations; rotation has none.
         """
-        return self.engine.align(self.study, bundles, self.folder, mode=mode, certify=certify, progress=progress)
+        folder = None if confirmations is None else Path(confirmations)
+        options = GatherOptions(mode, certify, folder, self.signing_key, progress=progress)
+        return self.engine.gather(self.study, bundles, self.folder, options)
 
-    def train(self, learner: LearnerLike = "auto", *, seed: int = 0, progress: Progress | None = None) -> Training:
-        """Train and score.
+    def train(
+        self,
+        learner: LearnerLike = "auto",
+        *,
+        seed: int = 0,
+        shares: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Trained:
+        """Train on what was gathered.
 
         Parameters
         ----------
-        learner, seed, progress
-            As for `mooring.protocol.analyst.training.train`.
+        learner : str or Learner, default "auto"
+            One of those that the study's mechanism trains; rotation also takes a learner of one's own.
+        seed : int, default 0
+            For what is random in the learner, and in how it is scored.
+        shares : path, optional
+            The folder of the combiners' shares of the total; rotation has none.
         """
-        return self.engine.train(self.study, self.folder, learner=learner, seed=seed, progress=progress)
-
-    def close(self, bundles: Sequence[SumBundle], *, confirmations: str | Path | None = None) -> Closing:
-        """Close the list of secure sums; see `mooring.protocol.analyst.sum_total.close_list`."""
-        return close_list(self.study, bundles, self.folder, self._key, confirmations=confirmations)
-
-    @property
-    def closing_list(self) -> Path:
-        """The signed list that `close` wrote, which combiners need."""
-        return self.folder / LIST_FILE
-
-    def train_sums(self, shares: str | Path, learner: str = "auto") -> SumTraining:
-        """Open the total and train on it; see `mooring.protocol.analyst.sum_training.train_sums`."""
-        return train_sums(self.study, self.folder, shares, learner=learner)
+        options = TrainOptions(learner, seed, None if shares is None else Path(shares), progress=progress)
+        return self.engine.train(self.study, self.folder, options)
 
     def export(self, path: str | Path, *, force: bool = False) -> Path:
-        """Copy the collaboration matrix; see `mooring.protocol.analyst.collaboration_matrix.export`."""
-        return export(self.folder, path, force=force)
+        """Copy what was gathered to a file that other tools read, such as the collaboration matrix of rotation."""
+        return exchange_of(self.study).export(self.folder, Path(path), force=force)
 
     def deliver(self, output: str | Path, *, override: str = "") -> Delivery:
         """Write everybody's result.

@@ -16,7 +16,7 @@ from mooring.mechanisms.rotation.projection import public_svd_projection
 from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
 from mooring.mechanisms.sums.settings import SECURE_SUM, make_features
 from mooring.protocol.messages.card import read_card
-from mooring.protocol.messages.projection import projection_file_name
+from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, read_text, render_member
 from mooring.tables.encoder import encoded_batches
@@ -108,7 +108,7 @@ def project_study(
         projected = replace(study, sums=replace(study.sums, features_digest=digest))
     else:
         projected = replace(study, projection="public-svd", projection_digest=digest)
-    write_atomically(path.parent / projection_file_name(study), content, what="the projection's file")
+    write_atomically(path.parent / public_file_name(study), content, what="the projection's file")
     projected.write(path)
     return projected
 

@@ -19,7 +19,6 @@ from mooring.atomic_io import open_plain_file, write_atomically
 from mooring.errors import InputError
 from mooring.learners.models import FUNCTIONS, MOST_TREES, Link, Model, ModelSpec, refuse_model
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
     Fields,
@@ -54,32 +53,22 @@ class SignedModel:
     """SHA-256 of the file."""
 
 
-def specify_model(study: Study) -> ModelSpec:
-    """Return what the models of a study take and predict; refuse a study without a label."""
-    if study.label.kind == "none":
-        raise refuse_model("the study has no label to predict")
-    n_classes = len(study.label.classes) if study.label.kind == "classes" else 0
-    if study.sums is None:
-        return ModelSpec(study.n_components, n_classes)
-    bounds = None if n_classes else (study.label.low, study.label.high)
-    return ModelSpec(study.n_features, n_classes, study_features(study), bounds)
-
-
 def sign_model(path: Path, model: Model, fields: Fields, signer: SigningKey) -> str:
     """Write a model as a signed file, and return the SHA-256 of it."""
     described = {**fields, **_describe(model)}
     return write_signed(path, kind=KIND, fields=described, arrays=_list_arrays(model), signer=signer)
 
 
-def read_signed_model(path: Path, study: Study, *, fields: tuple[str, ...]) -> SignedModel:
+def read_signed_model(path: Path, study: Study, spec: ModelSpec, *, fields: tuple[str, ...]) -> SignedModel:
     """Read a model that the study's analyst signed, or refuse it with a reason.
 
     Parameters
     ----------
+    spec : ModelSpec
+        What the study's models take and predict.
     fields : tuple of str
         What the manifest must say besides what the arrays are.
     """
-    spec = specify_model(study)
     signed = read_signed(
         path,
         kind=KIND,
@@ -107,9 +96,8 @@ def write_model(path: Path, model: Model) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_model(path: Path, study: Study) -> tuple[Model, str]:
+def read_model(path: Path, spec: ModelSpec) -> tuple[Model, str]:
     """Read back what `write_model` wrote: the model and the SHA-256 of its file."""
-    spec = specify_model(study)
     with open_plain_file(path, what=_WHAT) as file:
         header = read_header(file, what=_WHAT)
         if list(header.metadata) != list(_FIELDS):

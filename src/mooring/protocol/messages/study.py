@@ -129,16 +129,27 @@ class Study:
         """The method as data; not of secure sums, which have neither map nor anchor."""
         return get_method(self.method)
 
-    @cached_property
-    def sum_scheme(self) -> SumScheme:
-        """What the settings of secure sums mean for these columns and this roster."""
+    @property
+    def mechanism_name(self) -> str:
+        """The name of the mechanism."""
+        return "rotation" if self.sums is None else SECURE_SUM
+
+    @property
+    def sum_settings(self) -> SumSettings:
+        """The settings of secure sums; a study of another mechanism is refused."""
         if self.sums is None:
             got = f"one of the method {self.method}"
             raise InputError("study", expected="one of secure sums", got=got, cure="Check --study.")
+        return self.sums
+
+    @cached_property
+    def sum_scheme(self) -> SumScheme:
+        """What the settings of secure sums mean for these columns and this roster."""
+        settings = self.sum_settings
         self.require_roster()
-        features = make_features(self.sums, self.schema, self.image_shape)
-        layout = make_layout(self.sums, self.schema, features)
-        return make_scheme(self.sums, layout, features, [member.name for member in self.participants])
+        features = make_features(settings, self.schema, self.image_shape)
+        layout = make_layout(settings, self.schema, features)
+        return make_scheme(settings, layout, features, [member.name for member in self.participants])
 
     def require_rows(self) -> None:
         """Refuse a study of secure sums, where a step needs everybody's rows."""

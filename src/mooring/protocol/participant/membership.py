@@ -1,36 +1,20 @@
-"""A vault's place in a study: its owner, the floors that protect it, the anchor that it deals or opens, and its secrets.
-
-A participant's map, its anchor noise, its private-data noise and the order of its rows follow from the vault's secret and
-from what they are for. The map and the anchor's noise do not depend on the rows, so nothing about rows can make a second,
-different anchor representation; the rows' noise and order depend on the rows, in whatever order the file has them.
-"""
+"""A vault's place in a study: its owner, what it checked, and what it may share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from mooring.atomic_io import hash_file, open_plain_file, write_atomically
+from mooring.atomic_io import clear_partial_copies, copy_atomically, write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.mechanisms.rotation.anchors import anchor_from_gaussian
-from mooring.mechanisms.rotation.kernel import represent_anchor
-from mooring.mechanisms.sums.sums import PersonCounts
-from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
-from mooring.protocol.crypto.keys import SealingKey, Secret
-from mooring.protocol.messages.anchor import Anchor, read_anchor, write_anchor
+from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.card import Member, combining_text, require_name, write_card
 from mooring.protocol.messages.study import Study
+from mooring.protocol.results import ShareResult
 from mooring.protocol.storage.ledger import Ledger
-from mooring.protocol.storage.vault import Floors, Vault
-from mooring.serialization import count_noun
-
-_KEPT = "dealt.anchor"
+from mooring.protocol.storage.vault import Vault
 
 
 def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
@@ -68,7 +52,7 @@ def find_membership(vault: Vault, study: Study) -> Member:
     """The entry of a vault's owner in the study's roster."""
     study.require_roster()
     member = study.member_with_key(vault.signing_key.public)
-    if member is None or _find_sealing_key(vault, member) is None:
+    if member is None:
         reason = "the keys of this vault are not in its roster"
         cure = "Have your card enrolled, or open the vault that you joined with."
         if study.analyst is not None and study.analyst.signing_key == vault.signing_key.public:
@@ -78,81 +62,15 @@ def find_membership(vault: Vault, study: Study) -> Member:
     return member
 
 
-def _find_sealing_key(vault: Vault, member: Member) -> SealingKey | None:
-    """The key that a roster names; vaults of 0.2.0 hold one that is not their signing key's, for the studies of then."""
-    keys = (SealingKey.of(vault.signing_key), vault.sealing_key)
-    return next((key for key in keys if key.public == member.sealing_key), None)
-
-
-def require_floors(study: Study, floors: Floors) -> None:
-    """Refuse a study whose noise is below a participant's floors."""
-    if study.sums is not None:
-        _require_epsilon(study.sums.epsilon, floors)
-        return
-    method = study.method_described
-    cure = "Ask the study's designer why; your own floors are set when you join."
-    if not (method.data_noise or method.anchor_noise) and not floors.without_noise:
-        raise RefusedError("the study", reason=f"its method, {study.method}, adds no noise at all", cure=cure)
-    for used, scale, floor, name in (
-        (method.anchor_noise, study.anchor_noise_scale, floors.anchor_noise, "anchor noise"),
-        (method.data_noise, study.data_noise_scale, floors.data_noise, "private-data noise"),
-    ):
-        if used and scale < floor:
-            reason = f"its {name} of {scale:g} is below your floor of {floor:g}"
-            raise RefusedError("the study", reason=reason, cure=cure)
-
-
-def list_refusals(
-    study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None = None
-) -> list[InputError | RefusedError]:
-    """Why `share` takes no such rows, whatever attackers make of them; empty where it does.
-
-    Parameters
-    ----------
-    n_rows, class_counts, persons
-        Of the whole table.
-    """
-    settings, found = study.sums, list[InputError | RefusedError]()
-    is_noisy = settings is not None and settings.epsilon is not None  # beside noise, a class may be small
-    why = (
-        "labels are visible to the analyst: such rows stand out"
-        if settings is None
-        else "such rows can be read in sums"
-    )
-    small = [] if is_noisy else [k for k, n in (class_counts or {}).items() if 0 < n < study.smallest_class]
-    for name in small:
-        reason = f"fewer than {study.smallest_class} rows have the label {name!r}, and {why}"
-        cure = "Leave those rows out, or gather more of them; the study's smallest_class says how many."
-        found.append(RefusedError("the upload", reason=reason, cure=cure))
-    if settings is None:
-        return found
-    if not is_noisy and n_rows < settings.least_rows:
-        expected, cure = f"{settings.least_rows} or more, as the study says", "Gather more, or stay out of this study."
-        found.append(InputError("rows", expected=expected, got=str(n_rows), cure=cure))
-    if persons is None or not settings.person:
-        return found
-    most = settings.rows_per_person
-    if most == "mean" and persons.has_nameless:
-        expected, cure = "a person's name in each", "Leave those rows out, or give each of these persons a name."
-        found.append(InputError("rows of a person", expected=expected, got="rows without one", cure=cure))
-    elif most != "mean" and persons.most > most:
-        above = count_noun(persons.count_above(most), "person has", "persons have")
-        got = f"up to {persons.most} ({above} more than {most})"
-        cure = (
-            "Keep the study's number of rows of each person, chosen without looking at the label (rows without a person "
-            "count as one person's); or ask for rows_per_person = 'mean', which adds each person's mean."
-        )
-        found.append(InputError("rows of a person", expected=f"{most} at most, as the study says", got=got, cure=cure))
-    return found
-
-
-def _require_epsilon(epsilon: float | None, floors: Floors) -> None:
-    cure = "Ask the study's designer why; your own limits are set when you join."
-    if epsilon is None and not floors.without_noise:
-        raise RefusedError("the study", reason="its sums carry no noise, and it gives no guarantee", cure=cure)
-    if epsilon is not None and epsilon > floors.most_epsilon:
-        reason = f"its epsilon of {epsilon:g} is above your limit of {floors.most_epsilon:g}"
-        raise RefusedError("the study", reason=reason, cure=cure)
+def refuse_small_classes(
+    study: Study, class_counts: Mapping[str, int] | None, why: str
+) -> Iterator[InputError | RefusedError]:
+    """A refusal for each class with fewer rows than the study's smallest; `why` says what is wrong with such rows."""
+    for name, count in (class_counts or {}).items():
+        if 0 < count < study.smallest_class:
+            reason = f"fewer than {study.smallest_class} rows have the label {name!r}, and {why}"
+            cure = "Leave those rows out, or gather more of them; the study's smallest_class says how many."
+            yield RefusedError("the upload", reason=reason, cure=cure)
 
 
 def read_check(vault: Vault, study: Study) -> dict[str, Any]:
@@ -201,86 +119,18 @@ def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) 
     raise RefusedError("the upload", reason=f"{asks}, and {reason}", cure=cure)
 
 
-def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
-    """Make the study's anchor and write it, sealed and signed. Returns the file's SHA-256.
-
-    The anchor follows from the dealer's secret and the study, and the sealed file is kept: dealing again gives the same.
+def hand_out(shared: ShareResult, kept: Path, output: Path, command: str) -> ShareResult:
+    """Copy a bundle out of the vault; before it can leave, the record beside it says what was shared, by whose override.
 
     Parameters
     ----------
-    vault : Vault
-        The dealer's.
+    kept, output : Path
+        The bundle in the vault, and where it goes.
+    command : str
+        As in `Consent`.
     """
-    study.require_rows()
-    member = find_membership(vault, study)
-    if member != study.dealing_member:
-        expected, got = f"{study.dealing_member.name!r}, as the study says", repr(member.name)
-        raise InputError("dealer", expected=expected, got=got, cure="Let that participant deal the anchor.")
-    with vault.lock():
-        kept = vault.study_folder(study.folder_name) / _KEPT
-        if not kept.exists():
-            shape = (study.n_anchor_rows, study.n_components)
-            known = {"study": study.digest, "shape": list(shape)}
-            key = derive(vault.master, "anchor", known, version=study.format)
-            matrix = anchor_from_gaussian(Stream(key, study.format).normals(0, shape[0] * shape[1]).reshape(shape))
-            write_anchor(kept, study, matrix, vault.signing_key)
-        with open_plain_file(kept, what="the anchor file") as file:
-            write_atomically(path, file.read(), mode=0o600, what="the anchor file")
-    return hash_file(path, what="the anchor file")
-
-
-def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
-    """Open a dealt anchor, or refuse it with a reason.
-
-    Parameters
-    ----------
-    vault : Vault
-        A participant's.
-    """
-    study.require_rows()
-    key = _find_sealing_key(vault, find_membership(vault, study))
-    assert key is not None
-    return read_anchor(path, study, key)
-
-
-@dataclass(frozen=True, eq=False)
-class Perturbation:
-    """What a participant does to its rows and to the anchor in one study."""
-
-    study: Study
-    anchor: Anchor
-    vault: Vault = field(repr=False)
-
-    @property
-    def map(self) -> SecretMap:
-        """(O_i, Ψ_i)."""
-        key = self._key("transform", {"components": self.study.n_components})
-        return SecretMap.derive(key, n_components=self.study.n_components, version=self.study.format)
-
-    @property
-    def anchor_noise(self) -> Stream:
-        """W' of the anchor's representation."""
-        scale, shape = self.study.anchor_noise_scale, self.anchor.matrix.shape
-        return self._noise("anchor noise", scale, shape, self.anchor.digest)
-
-    def data_noise(self, n_rows: int, rows_digest: str) -> Stream:
-        """W of the rows' representation, row after row of the bundle."""
-        shape = (n_rows, self.study.n_components)
-        return self._noise("data noise", self.study.data_noise_scale, shape, rows_digest)
-
-    def anchor_representation(self) -> npt.NDArray[np.float32]:
-        """B_i, as it is uploaded."""
-        scale = self.study.anchor_noise_scale
-        return np.asarray(represent_anchor(self.anchor.matrix, self.map, scale, self.anchor_noise, precision="float32"))
-
-    def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
-        """A secret, uniformly random order of the rows."""
-        return Stream(self._key("order", {"rows": n_rows, "added_to": rows_digest})).permutation(n_rows)
-
-    def _noise(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Stream:
-        circumstances = {"scale": float(scale).hex(), "shape": list(shape), "added_to": added_to}
-        return Stream(self._key(purpose, circumstances), self.study.format)
-
-    def _key(self, purpose: str, circumstances: Mapping[str, object]) -> Secret:
-        known: dict[str, object] = {"study": self.study.digest, "anchor": self.anchor.digest}
-        return derive(self.vault.master, purpose, {**known, **circumstances}, version=self.study.format)
+    record = json.dumps({"command": command, **shared.as_dict()}).encode()
+    write_atomically(kept.with_name("share.json"), record, mode=0o600, what="the vault")
+    clear_partial_copies(output)
+    copy_atomically(kept, output, mode=0o600, what="the bundle")
+    return shared

@@ -1,4 +1,4 @@
-"""New rows scored where they are: preprocessing, projection, secret map, alignment map, model; and no noise."""
+"""New rows scored where they are, with the model that the analyst delivered."""
 
 from __future__ import annotations
 
@@ -17,24 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mooring.atomic_io import write_atomically
-from mooring.errors import InputError, RefusedError, StorageError
+from mooring.errors import InputError, StorageError
 from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_learner
 from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
 from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.learners.models import Predicted
-from mooring.mechanisms.rotation.kernel import map_rows
-from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.result import (
-    Release,
-    Result,
-    bound_result_files,
-    read_delivered_model,
-    read_result,
-    result_file,
-)
+from mooring.protocol.exchange import exchange_of, required_result_file, result_files
+from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import Perturbation, find_membership, open_anchor
-from mooring.protocol.participant.upload import used_anchor
 from mooring.protocol.storage.fingerprints import Fingerprinter, Words
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -45,7 +35,6 @@ from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.tables.files import is_parquet
 from mooring.typing import Matrix, Progress, TableSource
 
-_MEAN_TOLERANCE = 1e-4
 _Predict = Callable[[Matrix], Predicted]
 
 
@@ -213,10 +202,14 @@ def predict_rows(
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
-    schema, asked = study.schema, tuple(ignore)
-    if study.sums is not None and study.sums.person and study.sums.person not in (*study.ids, *ignore):
-        schema, ignore = replace(schema, ids=(study.sums.person, *study.ids)), (*ignore, study.sums.person)
-    predict, release = _read_model(vault, study, result)
+    schema, asked, exchange = study.schema, tuple(ignore), exchange_of(study)
+    person = exchange.person_column(study)
+    if person and person not in (*study.ids, *ignore):
+        schema, ignore = replace(schema, ids=(person, *study.ids)), (*ignore, person)
+    opened = exchange.open_result(vault, study, result)
+    if not opened.model_digest:
+        raise InputError("result", expected="one with a model", got="none", cure="Ask the analyst to train.")
+    predict, release = opened.predict, opened.release
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
     found, shares, truth, rows = [], [], [], []
     ids: dict[str, list[str]] = {}
@@ -299,40 +292,15 @@ def _adjust(
     return replace(fitted, recalibration=Recalibration.fit(labels.astype(np.int64), probabilities))
 
 
-def _read_model(vault: Vault, study: Study, result: Path) -> tuple[_Predict, Release | None]:
-    """What the delivered model says of encoded rows: through map and alignment, or directly for secure sums."""
-    member = find_membership(vault, study)
-    if study.sums is not None:
-        answered = Ledger(vault.folder).find_answer(study.digest)
-        released = read_delivered_model(result, study, source=answered)
-        return released.model.predict_with_probabilities, released.release
-    aligned = read_result(result, study, member)
-    anchor = used_anchor(vault, study)
-    if not anchor.exists():
-        raise _not_shared()
-    perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
-    require_own_map(aligned, perturbation, vault)
-    delivered = aligned.delivered
-    if delivered is None:
-        raise InputError("result", expected="one with a model", got="a map alone", cure="Ask the analyst to train.")
-    projection, secret = study_projection(study), perturbation.map
-
-    def predict(rows: Matrix) -> Predicted:
-        moved = aligned.apply(np.asarray(map_rows(projection.encode(rows), secret)))
-        return delivered.model.predict_with_probabilities(moved)
-
-    return predict, delivered.release
-
-
 @contextmanager
 def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
     """A local folder with a participant's result: the one that is named, or a temporary one with what is at a URL.
 
-    Nothing is checked here but names and sizes: `read_result` does that. A temporary folder is readable by its owner only,
-    and removed.
+    Nothing is checked here but names and sizes: `Exchange.open_result` does that. A temporary folder is readable by its
+    owner only, and removed.
     """
     if not is_url(address):
-        place, signed = local_path(address), result_file(study)
+        place, signed = local_path(address), required_result_file(study)
         if not (place / signed).is_file():
             raise InputError(
                 "result",
@@ -344,12 +312,12 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
         return
     system, root = open_folder(str(address))
     with TemporaryDirectory(prefix="mooring-result-") as name:
-        for file, most in bound_result_files(study).items():
+        for file, most in result_files(study).items():
             size = read_size(system, f"{root}/{file}")
             reason = download(
                 system, f"{root}/{file}", Path(name) / file, size=size, most_bytes=most, what="the temporary folder"
             )
-            is_needed = file == result_file(study) or reason != NOT_THERE  # some results have no model
+            is_needed = file == required_result_file(study) or reason != NOT_THERE  # some results have no model
             if reason is not None and is_needed:
                 raise StorageError(
                     "the result",
@@ -358,36 +326,6 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
                     cure="Check the address (it ends in your name) and your access, or ask the analyst.",
                 )
         yield Path(name)
-
-
-def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault) -> None:
-    """Refuse a map that is not for this participant's own upload.
-
-    The mean that the map subtracts must be that of the participant's own anchor representation: a map with another one would
-    have been made from something else, or shift every row to where the analyst wants it.
-
-    Parameters
-    ----------
-    perturbation : Perturbation
-        The participant's own.
-    """
-    entry = Ledger(vault.folder).entry(perturbation.study.digest)
-    if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is
-        raise _not_shared()
-    if delivered.bundle_digest != entry.bundle:
-        raise RefusedError(
-            "the map", reason="it was made from another bundle than yours", cure="Ask the analyst again."
-        )
-    own = perturbation.anchor_representation().astype(np.float64).mean(axis=0)
-    if not np.abs(delivered.mean - own).max() <= _MEAN_TOLERANCE:
-        raise RefusedError(
-            "the map", reason="its mean is not that of your own anchor representation", cure="Ask the analyst again."
-        )
-
-
-def _not_shared() -> StorageError:
-    cure = "Run 'mooring share' on the rows that you shared: it writes the same bytes again, and remembers."
-    return StorageError("the vault", reason="it does not know of an upload in this study", cure=cure)
 
 
 def _rng() -> np.random.Generator:

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.atomic_io import write_atomically
-from mooring.errors import InputError
 from mooring.mechanisms.sums.sums import PersonCounts
-from mooring.protocol.messages.anchor import Anchor
+from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import require_reasoned
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import (
-    deal_anchor,
-    find_membership,
-    list_refusals,
-    open_anchor,
-    read_check,
-    require_floors,
-)
-from mooring.protocol.participant.secure_sums import CombineResult, combine_shares, confirm_bundles, share_sums
-from mooring.protocol.participant.upload import Consent, ShareResult, share_rows
+from mooring.protocol.participant.membership import find_membership, read_check
+from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.serialization import count_noun
 from mooring.tables import TableFit, check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
-    from mooring.protocol.participant.inspection import Inspection
     from mooring.protocol.participant.prediction import Predictions, Scoring
 
 
@@ -75,13 +64,21 @@ class Participant:
         """Who this is in the roster."""
         return find_membership(self.vault, self.study)
 
-    def deal(self, path: Path) -> str:
-        """Deal the anchor, sealed to every participant; the dealer only. Returns the file's SHA-256."""
-        return deal_anchor(self.vault, self.study, path)
+    def take(self, step: str, *, output: Path, progress: Progress | None = None, **files: str | Path) -> StepResult:
+        """Take a step that only the study's mechanism has, and write its file.
 
-    def open_anchor(self, path: Path) -> Anchor:
-        """Open and check a dealt anchor."""
-        return open_anchor(self.vault, self.study, path)
+        Parameters
+        ----------
+        step : str
+            Rotation has "deal"; secure sums have "confirm" and "combine", for combiners.
+        output : Path
+            The file to write.
+        **files : str or Path
+            What the step needs: "confirm" and "combine" the folder or URL of all `bundles`, "combine" also the analyst's
+            closing `list`.
+        """
+        exchange = exchange_of(self.study)
+        return exchange.take_step(step, self.vault, self.study, output=output, files=files, progress=progress)
 
     def check(
         self, data: TableSource, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
@@ -98,17 +95,14 @@ class Participant:
         seed : int
             Of the sample and the self-attack.
         """
-        from mooring.protocol.participant.inspection import conclude, inspect
-        from mooring.protocol.participant.sum_inspection import inspect_sums
-
-        require_floors(self.study, self.vault.floors)
-        person = self.study.sums.person if self.study.sums else ""
+        exchange = exchange_of(self.study)
+        exchange.require_floors(self.study, self.vault.floors)
+        person = exchange.person_column(self.study)
         collector = RowCollector(self.vault.ledger_key, self.study.schema)
         sample = sample_rows(self.study.schema, data, ignore=ignore, person=person, seed=seed, each=collector.add)
-        look: Callable[..., Inspection] = inspect if self.study.sums is None else inspect_sums
         counts: dict[str, Any] = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
-        found = look(self.study, sample.encoded, **counts, seed=seed, progress=progress)
-        refusals = list_refusals(self.study, **counts, persons=collector.persons)
+        found = exchange.inspect(self.study, sample.encoded, **counts, seed=seed, progress=progress)
+        refusals = exchange.list_refusals(self.study, **counts, persons=collector.persons)
         found = replace(
             found,
             rows_digest=collector.finish()[0].digest,
@@ -117,7 +111,7 @@ class Participant:
         )
         earlier = read_check(self.vault, self.study).get("exceeded_by_rows", {}).get(found.rows_digest, ())
         exceeded = tuple(dict.fromkeys([*earlier, *found.exceeded]))
-        found = conclude(self.study, replace(found, exceeded=exceeded))
+        found = exchange.conclude(self.study, replace(found, exceeded=exceeded))
         self.keep_record("check", found.as_dict(), command="")
         return found
 
@@ -149,22 +143,6 @@ class Participant:
             write_atomically(path, json.dumps(record).encode(), mode=0o600, what="the vault")
         return record
 
-    def confirm(self, bundles: str | Path, *, output: Path) -> CombineResult:
-        """Write a combiner's confirmation, before the list is closed; see `confirm_bundles`."""
-        return confirm_bundles(self.vault, self.study, bundles, output=output)
-
-    def combine(
-        self, bundles: str | Path, closing_list: Path, *, output: Path, progress: Progress | None = None
-    ) -> CombineResult:
-        """Write a combiner's share of the total.
-
-        Parameters
-        ----------
-        bundles, closing_list, output, progress
-            As for `combine_shares`.
-        """
-        return combine_shares(self.vault, self.study, bundles, closing_list, output=output, progress=progress)
-
     def share(
         self,
         data: TableSource,
@@ -194,14 +172,16 @@ class Participant:
             How the step was asked for, for that record.
         """
         require_reasoned(override)
-        way: dict[str, Any] = {"output": output, "ignore": ignore, "progress": progress}
-        if self.study.sums is not None:
-            return share_sums(self.vault, self.study, data, override=override, command=command, **way)
-        if anchor is None:
-            cure = "Give the file that the dealer sent."
-            raise InputError("anchor", expected="given, to share rows", got="none", cure=cure)
-        consent = Consent(labels, override, command)
-        return share_rows(self.vault, self.study, data, anchor=anchor, consent=consent, **way)
+        return exchange_of(self.study).share(
+            self.vault,
+            self.study,
+            data,
+            output=output,
+            consent=Consent(labels, override, command),
+            anchor=anchor,
+            ignore=ignore,
+            progress=progress,
+        )
 
     def recall_check(self) -> str:
         """What the last check said of the rows that were shared."""
@@ -255,26 +235,8 @@ def check_table_fit(
     study, data, ignore, progress
         As for `Participant.check`.
     """
-    person, persons = study.sums.person if study.sums else "", PersonCounts()
-    way: dict[str, Any] = {"ignore": ignore, "person": person, "progress": progress}
+    exchange, persons = exchange_of(study), PersonCounts()
+    way: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(study), "progress": progress}
     fit = check_fit(study.schema, data, each=lambda block: persons.add(block.persons), **way)
-    refusals = list_refusals(study, fit.n_rows, fit.class_counts, persons) if fit.fits else []
+    refusals = exchange.list_refusals(study, fit.n_rows, fit.class_counts, persons) if fit.fits else []
     return fit, [f"'mooring share' refuses such a table: {one}" for one in refusals]
-
-
-def describe_share(study: Study, shared: ShareResult) -> tuple[str, str]:
-    """What a bundle holds, in words, and whom to send it to."""
-    if study.sums is None:
-        to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
-        return f"{count_noun(shared.n_rows, 'row')}, shuffled", to_whom
-    settings, in_all = study.sum_scheme.settings, shared.epsilon_in_all or 0.0
-    sums = f"sums over {count_noun(shared.n_rows, 'row')}, sealed to {len(study.sum_scheme.combiners)} combiners, "
-    if settings.epsilon is None:
-        return sums + "without noise and without a guarantee", "Send it to the analyst."
-    spent = (
-        ""
-        if in_all <= settings.epsilon
-        else f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
-    )
-    noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}{spent}"
-    return sums + noise, "Send it to the analyst."

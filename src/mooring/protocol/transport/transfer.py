@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.messages import anchor, bundle
+from mooring.protocol.exchange import SendableFile, list_sendable_files
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.transport.addresses import (
     is_presigned,
@@ -43,8 +43,6 @@ from mooring.protocol.transport.presigned_upload import MD5, Answer, put_file
 from mooring.serialization import Record
 from mooring.typing import Progress
 
-_KINDS = {bundle.KIND: bundle.FIELDS, anchor.KIND: anchor.FIELDS}
-_SUFFIXES = {bundle.KIND: bundle.SUFFIX, anchor.KIND: anchor.SUFFIX}
 _UNPROTECTED = ("ftp", "hdfs", "arrow_hdfs", "webhdfs", "jupyter", "jlab", "smb")
 _BLOCK = 2**20
 _AGAIN = "Run the same command again: it sends the same bytes."
@@ -57,8 +55,7 @@ class Parcel:
     path: Path
     file: BinaryIO
     """The open file that was checked."""
-    kind: str
-    """Either "bundle" or "anchor"."""
+    form: SendableFile
     size: int
     digest: str
     """SHA-256 of the file."""
@@ -68,18 +65,18 @@ class Parcel:
     @property
     def name(self) -> str:
         """The file's name in a folder, with the suffix of its kind."""
-        suffix = _SUFFIXES[self.kind]
+        suffix = self.form.suffix
         return self.path.name if self.path.name.endswith(suffix) else f"{self.path.name}{suffix}"
 
     def is_named_by(self, address: str) -> bool:
         """Return whether an address names a file of this kind; all other addresses are folders, existing or not."""
-        suffix = _SUFFIXES[self.kind]
+        suffix = self.form.suffix
         return address.endswith(suffix) and address.rsplit("/", 1)[-1] != suffix
 
     @property
     def description(self) -> tuple[str, int, str]:
         """Kind, size and digest, for a result."""
-        return self.kind, self.size, self.digest
+        return self.form.kind, self.size, self.digest
 
 
 @dataclass(frozen=True)
@@ -101,16 +98,16 @@ class SendResult(Record):
 
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
     """Return a file that may be sent, or raise a `RefusedError` unless it is an intact bundle or anchor file."""
-    what, parcel_kind = "the file", None
-    for kind, fields in _KINDS.items():
+    what, parcel_form = "the file", None
+    for form in list_sendable_files():
         file.seek(0)
         try:
-            header, manifest = read_signed_header(file, kind=kind, fields=fields, what=what)
+            header, manifest = read_signed_header(file, kind=form.kind, fields=form.fields, what=what)
         except RefusedError:
             continue
-        parcel_kind = kind
+        parcel_form = form
         break
-    if parcel_kind is None:
+    if parcel_form is None:
         raise _refuse_other_files()
     whole, data = hashlib.sha256(header.raw), hashlib.sha256()
     checksum, size = hashlib.md5(header.raw, usedforsecurity=False), len(header.raw)
@@ -122,7 +119,7 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
     if data.hexdigest() != manifest["data"]:
         reason = "it is incomplete, or its content was changed after signing"
         raise RefusedError(what, reason=reason, cure="Run 'mooring share' again: it writes the same bytes as before.")
-    return Parcel(path, file, parcel_kind, size, whole.hexdigest(), checksum.hexdigest())
+    return Parcel(path, file, parcel_form, size, whole.hexdigest(), checksum.hexdigest())
 
 
 def _refuse_other_files() -> RefusedError:
@@ -157,7 +154,7 @@ def send_file(
         parcel = check_parcel(path, file)
         if digest is not None and parcel.digest != digest:
             raise StorageError("the file", reason="it changed before it was sent", cure="Run the same command again.")
-        allow_http = allow_http or parcel.kind == anchor.KIND
+        allow_http = allow_http or parcel.form.is_sealed
         if is_presigned(to):
             return _put(parcel, str(to), allow_http, waits, progress)
         if not is_url(to):

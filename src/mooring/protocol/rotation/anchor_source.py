@@ -12,8 +12,8 @@ from mooring.alignment import align, align_to_reference
 from mooring.alignment.certificate import Certificate
 from mooring.alignment.problem import have_full_rank
 from mooring.geometry.orthogonal import polar_factor
-from mooring.protocol.analyst.outliers import Fits, measure_fit, measure_fits
-from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.outliers import Fits, measure_fit, measure_fits
 from mooring.typing import Matrix
 
 
@@ -53,11 +53,11 @@ class AnchorSource(Protocol):
 
     can_certify: bool
 
-    def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
+    def check_rank(self, bundles: Sequence[RowBundle]) -> list[bool]:
         """Whether each spans all directions; one that does not would stop everybody's alignment."""
 
     def solve(
-        self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
+        self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
     ) -> AnchorSolution:
         """Align these, in this order.
 
@@ -69,7 +69,7 @@ class AnchorSource(Protocol):
             Whether to try to prove that no better alignment exists; not with a reference.
         """
 
-    def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+    def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
 
 
@@ -78,12 +78,12 @@ class LocalAnchors:
 
     can_certify = True
 
-    def check_rank(self, bundles: Sequence[Bundle]) -> list[bool]:
+    def check_rank(self, bundles: Sequence[RowBundle]) -> list[bool]:
         """Whether each spans all directions."""
         return [has_full_rank(bundle.anchor_representation) for bundle in bundles]
 
     def solve(
-        self, bundles: Sequence[Bundle], *, reference: int | None = None, certify: bool = False
+        self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
     ) -> AnchorSolution:
         """Align these.
 
@@ -113,7 +113,7 @@ class LocalAnchors:
             fits=measure_fits([own @ R for (own, _), R in zip(centred, orthogonals, strict=True)]),
         )
 
-    def fit_to_template(self, template: Matrix, bundles: Sequence[Bundle]) -> list[Newcomer]:
+    def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
         """Fit each by itself to a template."""
         return [fit_newcomer(template, *centre_anchors(bundle.anchor_representation)) for bundle in bundles]
 

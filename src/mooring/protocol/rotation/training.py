@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.audit.release import N_MODELS, ReleaseRisk, measure_trained_release
-from mooring.errors import InputError, RefusedError
+from mooring.errors import RefusedError
 from mooring.learners import (
     AUTO,
     Fitted,
@@ -34,11 +34,12 @@ from mooring.learners.fitting import (
     row_folds,
     screening_rows,
 )
-from mooring.protocol.analyst.alignment_state import TRAINED_FILE, AlignmentState, keep_training, read_space
-from mooring.protocol.analyst.collaboration_matrix import read_blocks
-from mooring.protocol.analyst.outliers import find_disagreeing
+from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
+from mooring.protocol.rotation.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.outliers import find_disagreeing
 from mooring.serialization import Rows, render_html
 from mooring.typing import Indices, Matrix, Progress
 
@@ -75,6 +76,15 @@ class Training:
     (`find_disagreeing`), and the model's score on up to 500 of their rows."""
     release: ReleaseRisk | None = None
     """What the model gives away, where the study limits it and there are rows enough to tell."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody's rows were left out."""
+        return not self.left_out
+
+    def list_tables(self) -> dict[str, Rows]:
+        """The score on each participant's rows."""
+        return {f"{self.score.metric.capitalize()} on each participant's rows": self.list_scores()}
 
     def list_scores(self) -> Rows:
         """A line a participant: the score on its upload of a model of the others' uploads, and of its own upload alone."""
@@ -259,14 +269,6 @@ def score_participants(
         if (mine := owners == place).any()
     )
     return overall, each
-
-
-def require_label(study: Study) -> Kind:
-    """What the study predicts; one without a label is refused."""
-    if study.label.kind == "none":
-        cure = "There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool."
-        raise InputError("study", expected="one with a label", got="one without", cure=cure)
-    return study.label.kind
 
 
 class Steps:

@@ -23,10 +23,9 @@ import pyarrow.parquet as pq
 
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.analyst.alignment_state import STATE_FILE, AlignmentState, decode_record
-from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import LIST_FILE
+from mooring.protocol.rotation.alignment_state import STATE_FILE, AlignmentState, decode_record
+from mooring.protocol.rotation.bundle import RowBundle
 from mooring.typing import Progress
 
 TABLE_FILE, PARTS_FOLDER = "collaboration.parquet", "collaboration"
@@ -49,7 +48,7 @@ class TableWriter(Protocol):
         folder: Path,
         study: Study,
         space: AlignmentState,
-        bundles: Mapping[str, Bundle],
+        bundles: Mapping[str, RowBundle],
         progress: Progress | None,
     ) -> None:
         """Write everybody's rows; of participants without a bundle, those that are there stay.
@@ -77,7 +76,7 @@ class OneFile:
         folder: Path,
         study: Study,
         space: AlignmentState,
-        bundles: Mapping[str, Bundle],
+        bundles: Mapping[str, RowBundle],
         progress: Progress | None,
     ) -> None:
         """Write everybody's rows.
@@ -101,7 +100,7 @@ class OneFile:
 
     @staticmethod
     def _tables(
-        folder: Path, study: Study, space: AlignmentState, bundles: Mapping[str, Bundle], schema: pa.Schema
+        folder: Path, study: Study, space: AlignmentState, bundles: Mapping[str, RowBundle], schema: pa.Schema
     ) -> Iterator[pa.Table]:
         kept = [name for name in space.names if name not in bundles]
         for table in read_tables(folder, space, kept) if kept else ():
@@ -330,11 +329,10 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
         Whether a file that is there may be overwritten.
     """
     folder, path = Path(folder), Path(path)
-    if (folder / LIST_FILE).is_file():
-        got, cure = "one of secure sums", "Nobody's rows arrive in it, so there is nothing to export."
-        raise InputError("study", expected="one in which rows are shared", got=got, cure=cure)
     if not (folder / TABLE_FILE).is_file() and not (folder / PARTS_FOLDER).is_dir():
-        raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
+        raise StorageError(
+            WHAT, reason="there is none in this folder", cure="Run 'mooring align' first; secure sums have none."
+        )
     if path.exists() and not force:
         expected, cure = "a file that is not there", "Pass --force to overwrite."
         raise InputError("output", expected=expected, got="one that is", cure=cure)

@@ -8,14 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from mooring.learners import LearnerLike
 from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.mechanisms.sums.feature_map import TableFeatures
-from mooring.protocol.analyst.alignment_state import TRAINED_FILE, keep_training
-from mooring.protocol.analyst.sum_total import Total, open_total, read_list
-from mooring.protocol.analyst.training import require_label
-from mooring.protocol.messages.model import specify_model, write_model
+from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
+from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.result import specify_sum_model
+from mooring.protocol.sums.total import Total, open_total, read_list
 from mooring.serialization import Record, Rows, render_html
 
 
@@ -39,6 +40,20 @@ class SumTraining(Record):
     checked: bool
     coefficients: tuple[Coefficient, ...] = ()
     """Of least squares, where features are the columns themselves and there are two classes or a number."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every share fits, and the total is plausible."""
+        return not (self.wrong or self.remarks)
+
+    def state_scores(self) -> list[str]:
+        """A sentence on who scores the model: the analyst has no rows."""
+        return ["Each participant scores the model on its own rows."]
+
+    def list_tables(self) -> dict[str, Rows]:
+        """The coefficients, where there are such."""
+        title = "What the prediction changes by, all else equal (ridge regression: shrunk toward 0)"
+        return {title: self.list_coefficients()} if self.coefficients else {}
 
     def list_coefficients(self) -> Rows:
         """A line a feature."""
@@ -69,7 +84,7 @@ class SumTraining(Record):
 
 
 def train_sums(
-    study: Study, folder: str | Path, shares: str | Path, *, learner: str = AUTO, command: str = ""
+    study: Study, folder: str | Path, shares: str | Path, *, learner: LearnerLike = AUTO, command: str = ""
 ) -> SumTraining:
     """Open the total, train on it, and write the model.
 
@@ -87,7 +102,7 @@ def train_sums(
     chosen = resolve_sum_learner(learner, kind)
     total = open_total(study, folder, shares)
     fitted = chosen.fit(total.sums, shrink=scheme.settings.features == "columns")
-    digest = write_model(folder / TRAINED_FILE, fitted.to_model(specify_model(study)))
+    digest = write_model(folder / TRAINED_FILE, fitted.to_model(specify_sum_model(study)))
     settings = scheme.settings
     found = SumTraining(
         chosen.name,

@@ -21,9 +21,11 @@ from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, check_sums
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.sums.secret_sharing import find_wrong, find_wrong_values, recombine
+from mooring.protocol.analyst.trained_model import read_training, require_analyst
 from mooring.protocol.crypto.keys import Secret, SigningKey
+from mooring.protocol.exchange import Deliverable
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import (
+from mooring.protocol.sums.answers import (
     CONFIRMATION,
     LIST_FILE,
     SHARE,
@@ -36,7 +38,9 @@ from mooring.protocol.messages.sums.answers import (
     read_confirmation,
     write_closing_list,
 )
-from mooring.protocol.messages.sums.bundle import SumBundle, words_of
+from mooring.protocol.sums.bundle import SumBundle, words_of
+from mooring.protocol.sums.result import guaranteed_risk, specify_sum_model
+from mooring.serialization import Rows, count_noun
 
 CLOSING_FILE = "closing.json"
 
@@ -55,6 +59,27 @@ class Closing:
     """Combiners who confirmed; without any, bad shares show only when the total is opened."""
     digest: str
     """SHA-256 of the list."""
+    next_step: str = ""
+    """What the combiners do with it."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every bundle is on the list and every combiner agrees."""
+        return not (self.left_out or self.doubted)
+
+    def describe(self) -> list[str]:
+        """Sentences on who confirmed, and what comes next."""
+        by = f"confirmed by {', '.join(self.confirmed_by)}" if self.confirmed_by else "not confirmed by combiners"
+        return [f"Closed with {count_noun(len(self.participants), 'contribution')}, {by}.", self.next_step]
+
+    def list_contributions(self) -> Rows:
+        """A line a participant or combiner, headings first."""
+        return [
+            ("contribution", "state"),
+            *((name, "in the total") for name in self.participants),
+            *((name, f"left out: {reason}") for name, reason in self.left_out.items()),
+            *((name, "as a combiner it contradicts the others, and is not heard") for name in self.doubted),
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -109,7 +134,9 @@ def close_list(
     digest = write_closing_list(path, study, digests, signing_key)
     names = tuple(bundle.member.name for bundle in kept)
     confirmed_by = tuple(one.member.name for one in given)
-    closing = Closing(names, left_out, doubted, confirmed_by, digest)
+    who_combines = f"{', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total"
+    next_step = f"Send {LIST_FILE} and all bundles to the combiners ({who_combines})."
+    closing = Closing(names, left_out, doubted, confirmed_by, digest, next_step)
     record = {"command": command, "study": study.digest, **closing.as_dict()}
     write_atomically(folder / CLOSING_FILE, json.dumps(record, indent=2).encode(), what="the record")
     return closing
@@ -209,20 +236,24 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     return Total(sums, names, wrong, tuple(check_sums(sums)), checked)
 
 
-def require_analyst(study: Study, signing_key: SigningKey) -> None:
-    """Refuse a key that is not the study's analyst's: nobody would take what it signs."""
-    study.require_roster()
-    if study.analyst is None or signing_key.public != study.analyst.signing_key:
-        reason = "this key is not that of the study's analyst, and others would refuse what it signs"
-        raise RefusedError("the signature", reason=reason, cure="Open the vault that the analyst joined with.")
-
-
 def read_list(study: Study, folder: Path) -> ClosingList:
     """The closing list of a work folder."""
     path = folder / LIST_FILE
     if not path.exists():
         raise StorageError("the closing list", reason="there is none", cure="Run 'mooring align' first.")
     return read_closing_list(path, study)
+
+
+def prepare_sum_model(study: Study, folder: Path) -> Deliverable:
+    """The model of the total; who is not in the total has it too."""
+    source = read_list(study, folder).digest
+    model, _ = read_training(folder, study, specify_sum_model(study), list=source)
+    names = tuple(member.name for member in study.participants)
+
+    def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:
+        """Write nothing: the model is all that everybody gets."""
+
+    return Deliverable(names, model, source, guaranteed_risk(study), write_own)
 
 
 def _read_all(folder: str | Path, kind: str, study: Study, read: Any) -> list[Any]:

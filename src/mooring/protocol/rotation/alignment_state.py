@@ -1,11 +1,11 @@
-"""What the analyst keeps: the alignment as one file, so that no crash can part maps and record; and the trained model."""
+"""What the analyst keeps of an alignment: one file, so that no crash can part maps and record."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.atomic_io import open_plain_file, write_atomically
-from mooring.errors import InputError, RefusedError, StorageError
-from mooring.learners.models import Model
-from mooring.protocol.messages.model import read_model
+from mooring.errors import RefusedError, StorageError
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
-STATE_FILE, RECORD_FILE, DELIVERY_FILE = "alignment.safetensors", "alignment.json", "delivery.json"
-TRAINING_FILE, TRAINED_FILE = "training.json", "training.safetensors"
+STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
 _WHAT = "the alignment"
 _MOST_RECORD_BYTES = 2**28  # a million participants
 _ALIGN_AGAIN = "Run 'mooring align' again."
@@ -164,40 +161,3 @@ def _tensors(p: int, r: int, h: int, record_bytes: int) -> dict[str, TensorSpec]
         "origin": TensorSpec("F64", (h,)),
         "record": TensorSpec("U8", (record_bytes,)),
     }
-
-
-def keep_training(folder: Path, record: Mapping[str, Any], *, command: str, **made_of: str) -> None:
-    """Write the record that 'mooring deliver' compares the model with.
-
-    Parameters
-    ----------
-    record : mapping
-        The training in plain values: scores, and the digest that `mooring.protocol.messages.model.write_model` returned.
-    command : str
-        For the record.
-    **made_of : str
-        Digests of what it was trained on: the study, and the alignment's space or the closing list.
-    """
-    plain = {"command": command, **record, **made_of}
-    write_atomically(folder / TRAINING_FILE, json.dumps(plain, indent=2, allow_nan=False).encode(), what="the record")
-
-
-def read_training(folder: Path, study: Study, **made_of: str) -> tuple[Model, dict[str, Any]]:
-    """The model that was trained for this study, if it was made of just this, and its record."""
-    made_of["study"] = study.digest
-    try:
-        record = json.loads((folder / TRAINING_FILE).read_bytes())
-        expected, known = record["model_digest"], {name: record[name] for name in made_of}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise damaged_training() from None
-    model, digest = read_model(folder / TRAINED_FILE, study)
-    if known != made_of or digest != expected:
-        expected, cure = "one that was trained on this alignment or list", "Run 'mooring train' again, then deliver."
-        raise InputError("model", expected=expected, got="one that was trained on an earlier state", cure=cure)
-    return model, record
-
-
-def damaged_training() -> StorageError:
-    """The error of a record of a training that cannot be used."""
-    reason, cure = "training.json cannot be read", "Run 'mooring train' again, then deliver."
-    return StorageError("the record", reason=reason, cure=cure)

@@ -12,13 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumResult, SumSpec
-from mooring.audit.decision import state_promise
+from mooring.audit.decision import decide_upload, select_sums, state_promise, weigh_sums
 from mooring.audit.hazards import state_sums
 from mooring.audit.sums import SumAuditor
-from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.inspection import Inspection, measure_local_only
-from mooring.protocol.participant.secure_sums import scale_labels
+from mooring.protocol.participant.local_model import measure_local_only
+from mooring.protocol.results import Inspection
+from mooring.protocol.sums.contribution import scale_labels
+from mooring.protocol.sums.features import study_features
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -65,6 +66,14 @@ def inspect_sums(
     )
     verdict = _verdict(study, audit)
     return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, sums=audit)
+
+
+def conclude_sums(study: Study, found: Inspection) -> Inspection:
+    """The same with its decision: the one that its page leads with."""
+    settings = study.sum_scheme.settings
+    tried: list[SumResult | None] = [*select_sums([found.sums], settings)] or [None]
+    weighed = [weigh_sums(one, settings.epsilon, settings.delta, study.upload_limits) for one in tried]
+    return replace(found, decision=decide_upload("sums over these rows", weighed, {"check": found.as_dict()}))
 
 
 def _is_kept(limit: LeakageLimit, epsilon: float | None, tried: SumResult | None) -> bool:

@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,17 +28,22 @@ from mooring.mechanisms.sums.settings import SumScheme
 from mooring.mechanisms.sums.sums import Integers, PersonCounts, SumAccumulator
 from mooring.protocol.crypto.derivation import derive
 from mooring.protocol.crypto.keys import SealingKey
+from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.projection import study_features
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.sums.answers import (
+from mooring.protocol.participant.membership import find_membership, hand_out, require_limits
+from mooring.protocol.results import Consent, ShareResult, StepResult
+from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
+from mooring.protocol.storage.ledger import Ledger, Spending
+from mooring.protocol.storage.vault import Vault
+from mooring.protocol.sums.answers import (
     combiner_point,
     read_closing_list,
     write_combined_share,
     write_confirmation,
 )
-from mooring.protocol.messages.sums.bundle import (
+from mooring.protocol.sums.bundle import (
     SumBundle,
     check_share,
     most_sum_bundle_bytes,
@@ -48,20 +52,17 @@ from mooring.protocol.messages.sums.bundle import (
     words_of,
     write_sum_bundle,
 )
-from mooring.protocol.participant.membership import find_membership, list_refusals, require_floors, require_limits
-from mooring.protocol.participant.upload import ShareResult, hand_out
-from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
-from mooring.protocol.storage.ledger import Ledger, Spending
-from mooring.protocol.storage.vault import Vault
+from mooring.protocol.sums.features import study_features
 from mooring.protocol.transport.addresses import is_url
 from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_files
-from mooring.serialization import Record
+from mooring.serialization import count_noun
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.reader import THREADS
 from mooring.typing import Progress, TableSource
 
 _KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
+_NO_OVERRIDE = Consent()
 _ROWS_AT_ONCE, _ROWS_A_TASK = 2**14, 2**12
 
 
@@ -71,9 +72,8 @@ def share_sums(
     data: TableSource,
     *,
     output: Path,
-    override: str = "",
+    consent: Consent = _NO_OVERRIDE,
     ignore: Collection[str] = (),
-    command: str = "",
     progress: Progress | None = None,
 ) -> ShareResult:
     """Write the one bundle of these rows' sums in this study, or the same bytes again.
@@ -82,20 +82,20 @@ def share_sums(
     ----------
     study : Study
         Of secure sums.
-    override, command : str
-        As in `Consent`.
+    consent : Consent
+        Labels stay at home, so that no consent for them is needed.
     """
     scheme = study.sum_scheme
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
     member = find_membership(vault, study)
-    require_floors(study, vault.floors)
+    exchange_of(study).require_floors(study, vault.floors)
     settings, noise = scheme.settings, scheme.noise
     with vault.lock():
         vector, rows = _sum_rows(vault, study, data, ignore, progress)
         kept, ledger = vault.study_folder(study.folder_name) / _KEPT, Ledger(vault.folder)
         names, limit = hash_names(column.name for column in study.columns), vault.floors.most_epsilon
         spending = Spending(settings.epsilon, bool(settings.person), names, member.combining_key, limit)
-        decided = require_limits(vault, study, rows.digest, override)
+        decided = require_limits(vault, study, rows.digest, consent.override)
         entry = ledger.record_intent(
             study.digest, study.name, rows, owner=member.name, spending=spending, decided=decided
         )
@@ -114,7 +114,7 @@ def share_sums(
             entry = ledger.entry(study.digest) or entry
         spent = ledger.spent_epsilon(study.digest, rows, spending)
         shared = ShareResult.of(entry, reissued=reissued, epsilon=settings.epsilon, spent=spent)
-        return hand_out(shared, kept, output, command)
+        return hand_out(shared, kept, output, consent.command)
 
 
 def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:
@@ -162,7 +162,7 @@ def _sum_rows(
     if sums.n_rows > scheme.most_rows:
         expected, cure = f"{scheme.most_rows} at most", "Share fewer rows."
         raise InputError("rows", expected=expected, got=str(sums.n_rows), cure=cure)
-    for refusal in list_refusals(study, sums.n_rows, collector.by_class, collector.persons):
+    for refusal in exchange_of(study).list_refusals(study, sums.n_rows, collector.by_class, collector.persons):
         raise refusal
     if by_mean:
         counted.require_same(collector.persons)
@@ -177,16 +177,7 @@ def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.clip((2 * labels - low - high) / (high - low), -1.0, 1.0)
 
 
-@dataclass(frozen=True)
-class CombineResult(Record):
-    """How many bundles a combiner's confirmation, or its share of the total, is about."""
-
-    bundles: int
-    unopened: tuple[str, ...] = ()
-    """Of a confirmation: whose box in them does not hold up."""
-
-
-def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> CombineResult:
+def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> StepResult:
     """Write a combiner's confirmation: of each bundle, a value that shows whether its shares fit.
 
     Parameters
@@ -210,7 +201,9 @@ def confirm_bundles(vault: Vault, study: Study, bundles: str | Path, *, output: 
     if not values:
         raise StorageError("the bundles", reason="there is none of this study", cure="Check --bundles.")
     write_confirmation(output, study, values, combiner=point, signer=vault.signing_key)
-    return CombineResult(len(values), tuple(unopened))
+    wrote = f"Wrote {output.name}, about {count_noun(len(values), 'bundle')}. Send it to the analyst."
+    bad = (f"Your share in the bundle of {name} cannot be opened, or does not belong there." for name in unopened)
+    return StepResult(str(output), hash_file(output, what="the confirmation"), (wrote, *bad), not unopened)
 
 
 def combine_shares(
@@ -221,7 +214,7 @@ def combine_shares(
     *,
     output: Path,
     progress: Progress | None = None,
-) -> CombineResult:
+) -> StepResult:
     """Write a combiner's share of the total of a closing list: once, and for the same list the same bytes again.
 
     Parameters
@@ -259,7 +252,10 @@ def combine_shares(
         vault.destroy_combining_key(member.combining_key)
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the share")
-    return CombineResult(len(closed.digests))
+    listed_count = count_noun(len(closed.digests), "contribution")
+    wrote = f"Wrote {output.name}, your share of the total of {listed_count}. Send it to the analyst."
+    destroyed = "Your combining key of this study is destroyed; remove copies of the vault that still hold it."
+    return StepResult(str(output), hash_file(output, what="the share"), (wrote, destroyed))
 
 
 def _add_shares(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from mooring.atomic_io import make_folder
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.analyst.alignment_state import (
-    DELIVERY_FILE,
+from mooring.protocol.analyst.trained_model import DELIVERY_FILE
+from mooring.protocol.exchange import AlignMode
+from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.alignment_state import (
     STATE_FILE,
     AlignmentState,
     add_newcomers,
@@ -20,15 +22,14 @@ from mooring.protocol.analyst.alignment_state import (
     read_space,
     write_space,
 )
-from mooring.protocol.analyst.anchor_source import AnchorSolution, AnchorSource, LocalAnchors
-from mooring.protocol.analyst.collaboration_matrix import OneFile, TableWriter, remove_other_forms
-from mooring.protocol.analyst.outliers import Fits, measure_fits, measure_honest_spread
-from mooring.protocol.messages.bundle import Bundle
-from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.anchor_source import AnchorSolution, AnchorSource, LocalAnchors
+from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.collaboration_matrix import OneFile, TableWriter, remove_other_forms
+from mooring.protocol.rotation.outliers import Fits, measure_fits, measure_honest_spread
+from mooring.serialization import Rows, count_noun
 from mooring.theory import transition_scale
 from mooring.typing import Matrix, Progress
 
-AlignMode = Literal["first", "late", "again"]
 _SAME_FIT = 1e-6  # far above what rounding to float32 changes
 _NOT_CHECKED = (
     "At this noise, or with so few components, an honest anchor representation fits the others hardly better than garbage "
@@ -47,6 +48,45 @@ class Aligned:
     """Participants whose anchor representation does not fit the others', or cannot be aligned at all."""
     newcomers: tuple[str, ...] = ()
     """Those who were admitted late, this time."""
+    is_late: bool = False
+    """Whether only newcomers were admitted."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every bundle was aligned."""
+        return not self.set_aside
+
+    def describe(self) -> list[str]:
+        """Sentences on how well the participants fit each other, and where the rows are."""
+        record, lines = self.space.record, list[str]()
+        entries = record["participants"]
+        if self.is_late:
+            admitted = f"Admitted {', '.join(self.newcomers)}" if self.newcomers else "Nobody new was admitted"
+            lines.append(f"{admitted}; everybody else keeps its map, byte for byte.")
+        worst = min(entries, key=lambda entry: entry["fit"])
+        n_rows = sum(entry["rows"] for entry in entries)
+        lines.append(
+            f"Aligned {count_noun(len(entries), 'participant')}, {n_rows:,} rows. The lowest correlation with the others' "
+            f"anchor is {worst['fit']:.2f} ({worst['name']}); 1 is perfect, and noise lowers it for everybody alike."
+        )
+        if record["anchor_noise_scale"]:
+            v, transition = record["anchor_noise_scale"], record["transition_scale"]
+            side = "below" if v < transition else "above"
+            near = f"is {side} {transition:.3g}, near which the best alignment gets hard to find"
+            lines.append(f"The anchor noise, {v:g}, {near}. {record['termination']}")
+        lines += [] if record["certificate"] is None else [record["certificate"]["words"]]
+        lines += [f"Note: {record['note']}"] if record["note"] else []
+        return [*lines, f"The collaboration matrix is {record['table']}, in the work folder."]
+
+    def list_contributions(self) -> Rows:
+        """A line a participant, headings first."""
+        entries = self.space.record["participants"]
+        misfit = "no better than random numbers: ask whether it used the study's anchor"
+        return [
+            ("participant", "rows", "correlation with the others' anchor"),
+            *((entry["name"], f"{entry['rows']:,}", f"{entry['fit']:.2f}") for entry in entries),
+            *((name, "set aside", misfit) for name in self.set_aside),
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """The record, for JSON."""
@@ -63,7 +103,7 @@ class Backend:
 
 def align_bundles(
     study: Study,
-    bundles: Sequence[Bundle],
+    bundles: Sequence[RowBundle],
     folder: str | Path,
     *,
     mode: AlignMode = "first",
@@ -76,7 +116,7 @@ def align_bundles(
 
     Parameters
     ----------
-    bundles : sequence of Bundle
+    bundles : sequence of RowBundle
         One a participant, each verified.
     mode : {"first", "late", "again"}
         "late" keeps the maps of everybody who is aligned already, and only admits those who are new. "again" makes a new
@@ -143,8 +183,8 @@ def choose_reference(fits: Sequence[float]) -> int:
 
 
 def _set_outliers_aside(
-    study: Study, bundles: Sequence[Bundle], first: AnchorSolution, anchors: AnchorSource
-) -> tuple[list[Bundle], str]:
+    study: Study, bundles: Sequence[RowBundle], first: AnchorSolution, anchors: AnchorSource
+) -> tuple[list[RowBundle], str]:
     """Those who fit each other, and a note where that could not be told."""
     low = _find_low(study, first.fits, first.template, first.fits.values.tolist())
     if low is None:
@@ -174,7 +214,7 @@ def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float
 
 
 def _admit(
-    study: Study, bundles: Sequence[Bundle], folder: Path, backend: Backend, command: str, progress: Progress | None
+    study: Study, bundles: Sequence[RowBundle], folder: Path, backend: Backend, command: str, progress: Progress | None
 ) -> Aligned:
     anchors, table = backend.anchors, backend.table
     space = read_space(folder, study)
@@ -198,21 +238,21 @@ def _admit(
         entries.append(_entry(bundle, own.fit, late=True))
         admitted[bundle.member.name] = bundle
     if not admitted:
-        return Aligned(space, tuple(aside))
+        return Aligned(space, tuple(aside), is_late=True)
     joined = add_newcomers(space, entries, maps, note)
     joined.record["command"] = command
     table.write(folder, study, joined, admitted, progress)
     joined.record["table"] = table.name
     write_space(folder, joined)
     remove_other_forms(folder, table.name)
-    return Aligned(joined, tuple(aside), tuple(admitted))
+    return Aligned(joined, tuple(aside), tuple(admitted), is_late=True)
 
 
 def _record(
     study: Study,
     solved: AnchorSolution,
-    left: Sequence[Bundle],
-    aside: Sequence[Bundle],
+    left: Sequence[RowBundle],
+    aside: Sequence[RowBundle],
     fits: dict[str, float],
     *,
     command: str,
@@ -240,7 +280,7 @@ def _record(
     }
 
 
-def _entry(bundle: Bundle, fit: float, *, late: bool) -> dict[str, Any]:
+def _entry(bundle: RowBundle, fit: float, *, late: bool) -> dict[str, Any]:
     return {
         "name": bundle.member.name,
         "rows": bundle.n_rows,
@@ -251,12 +291,12 @@ def _entry(bundle: Bundle, fit: float, *, late: bool) -> dict[str, Any]:
     }
 
 
-def _leave_out(bundles: Sequence[Bundle], some: Collection[Bundle]) -> list[Bundle]:
+def _leave_out(bundles: Sequence[RowBundle], some: Collection[RowBundle]) -> list[RowBundle]:
     names = {bundle.member.name for bundle in some}
     return [bundle for bundle in bundles if bundle.member.name not in names]
 
 
-def _note_anchor_files(bundles: Sequence[Bundle]) -> str:
+def _note_anchor_files(bundles: Sequence[RowBundle]) -> str:
     if len({bundle.anchor_digest for bundle in bundles}) < 2:
         return ""
     return "Not everybody used the same file of the anchor: ask the dealer whether it was dealt twice."

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections import deque
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -23,8 +22,6 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from mooring.atomic_io import (
-    clear_partial_copies,
-    copy_atomically,
     hash_file,
     open_atomically,
     open_scratch,
@@ -35,28 +32,24 @@ from mooring.atomic_io import (
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.rotation.kernel import add_noise, map_rows
 from mooring.protocol.crypto.derivation import Stream
-from mooring.protocol.messages.anchor import most_anchor_bytes
-from mooring.protocol.messages.bundle import (
+from mooring.protocol.exchange import exchange_of
+from mooring.protocol.messages.bundle import SUFFIX
+from mooring.protocol.messages.signed_file import encode_signed_header
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import find_membership, hand_out, require_limits
+from mooring.protocol.results import Consent, ShareResult
+from mooring.protocol.rotation.anchor import most_anchor_bytes
+from mooring.protocol.rotation.bundle import (
     KIND,
-    SUFFIX,
     bundle_fields,
     bundle_tensors,
     find_data_start,
     read_bundle_header,
 )
-from mooring.protocol.messages.projection import study_projection
-from mooring.protocol.messages.signed_file import encode_signed_header
-from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import (
-    Perturbation,
-    find_membership,
-    list_refusals,
-    open_anchor,
-    require_floors,
-    require_limits,
-)
+from mooring.protocol.rotation.perturbation import Perturbation, open_anchor, used_anchor
+from mooring.protocol.rotation.projection import study_projection
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
-from mooring.protocol.storage.ledger import Entry, Ledger
+from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.tables import encoded_batches, read_ahead
 from mooring.tables.reader import THREADS
@@ -65,65 +58,7 @@ from mooring.typing import Progress, TableSource
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
 _NUMBERS_AT_ONCE = 2**16  # that get noise: as many as the processor's cache holds
-_KEPT, _USED_ANCHOR = "upload" + SUFFIX, "used.anchor"
-
-
-@dataclass(frozen=True)
-class Consent:
-    """What the owner of rows decides when sharing them."""
-
-    labels: bool = False
-    """Whether the analyst may see the label of every row as it is. A study with a label is refused without it."""
-    override: str = ""
-    """'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept."""
-    command: str = ""
-    """How the step was asked for, for the record."""
-
-
-@dataclass(frozen=True)
-class ShareResult:
-    """What was shared; of secure sums, none of it but the digest leaves."""
-
-    n_rows: int
-    bundle_digest: str
-    reissued: bool
-    """Whether this is a bundle that was made before."""
-    class_counts: dict[str, int] | None = None
-    """Rows a class, where rows are shared; the analyst sees them too."""
-    epsilon: float | None = None
-    """Of a study of secure sums; None without noise."""
-    spent: float = 0.0
-    """What these rows have spent in other studies of secure sums."""
-    rows_digest: str = field(default="", repr=False)
-    """Keyed: by it the report knows whether these very rows were checked. It stays in the vault."""
-    override: str = ""
-    exceeded: tuple[str, ...] = ()
-    """Who shared, and why, although these limits of the study were not shown to be kept."""
-
-    @classmethod
-    def of(cls, entry: Entry, **rest: Any) -> ShareResult:
-        """What the ledger says of an upload, and the rest."""
-        rest |= {"rows_digest": entry.rows_digest, "override": entry.override, "exceeded": entry.exceeded}
-        return cls(entry.n_rows, entry.bundle or "", **rest)
-
-    @property
-    def epsilon_in_all(self) -> float | None:
-        """What these rows have spent in all studies of secure sums; None without a guarantee."""
-        return None if self.epsilon is None or np.isinf(self.spent) else self.epsilon + self.spent
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for the record in the vault."""
-        return {
-            "rows": self.n_rows,
-            "class_counts": self.class_counts,
-            "bundle_digest": self.bundle_digest,
-            "reissued": self.reissued,
-            "epsilon": self.epsilon,
-            "epsilon_in_all": self.epsilon_in_all,
-            "rows_digest": self.rows_digest,
-            "override": self.override,
-            "exceeded": list(self.exceeded),
-        }
+_KEPT = "upload" + SUFFIX
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +104,7 @@ def share_rows(
     require_writable(output, what="the bundle", inputs=(data, anchor))
     member = find_membership(vault, study)
     _require_current_format(study)
-    require_floors(study, vault.floors)
+    exchange_of(study).require_floors(study, vault.floors)
     dealt = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total, what="": None)
     perturbation = Perturbation(study, dealt, vault)
@@ -177,7 +112,7 @@ def share_rows(
         kept = vault.study_folder(study.folder_name) / _KEPT
         with open_scratch(kept.parent, what="the bundle") as mapped:
             surveyed, rows = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
-            for refusal in list_refusals(study, surveyed.order.size, surveyed.class_counts):
+            for refusal in exchange_of(study).list_refusals(study, surveyed.order.size, surveyed.class_counts, None):
                 raise refusal
             ledger = Ledger(vault.folder)
             decided = require_limits(vault, study, rows.digest, consent.override)
@@ -206,28 +141,6 @@ def share_rows(
             )
         _keep_anchor(study, used_anchor(vault, study), anchor, dealt.file_digest)
         return hand_out(ShareResult.of(entry, reissued=reissued, class_counts=counts), kept, output, consent.command)
-
-
-def hand_out(shared: ShareResult, kept: Path, output: Path, command: str) -> ShareResult:
-    """Copy a bundle out of the vault; before it can leave, the record beside it says what was shared, by whose override.
-
-    Parameters
-    ----------
-    kept, output : Path
-        The bundle in the vault, and where it goes.
-    command : str
-        As in `Consent`.
-    """
-    record = json.dumps({"command": command, **shared.as_dict()}).encode()
-    write_atomically(kept.with_name("share.json"), record, mode=0o600, what="the vault")
-    clear_partial_copies(output)
-    copy_atomically(kept, output, mode=0o600, what="the bundle")
-    return shared
-
-
-def used_anchor(vault: Vault, study: Study) -> Path:
-    """The anchor file that was used to share in this study."""
-    return vault.study_folder(study.folder_name) / _USED_ANCHOR
 
 
 def _survey(

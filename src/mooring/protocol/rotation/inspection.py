@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,19 +19,13 @@ from mooring.audit import (
     OperatingPoint,
     PointResult,
     References,
-    SumAudit,
-    SumResult,
     root_mean_square,
     run_audit,
 )
 from mooring.audit.decision import (
-    Decision,
     decide_upload,
-    select_sums,
-    state_alone,
     state_leakage,
     weigh_audit,
-    weigh_sums,
 )
 from mooring.audit.hazards import (
     hazards_of_columns,
@@ -40,12 +34,12 @@ from mooring.audit.hazards import (
     judge_leakage,
     rows_of_rare_values,
 )
-from mooring.learners import Score, choose_learner, cross_validate, score
-from mooring.learners.fitting import ROW_FOLDS, row_folds
 from mooring.mechanisms.rotation.projection import Projection
-from mooring.protocol.messages.projection import study_projection
 from mooring.protocol.messages.study import Study
-from mooring.serialization import count_noun, render_html
+from mooring.protocol.participant.local_model import measure_local_only
+from mooring.protocol.results import Inspection
+from mooring.protocol.rotation.projection import study_projection
+from mooring.serialization import count_noun
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -59,78 +53,9 @@ _OF_A_SAMPLE = (
 _PARTS = ("a part of your rows", "another part")
 _HELD_OUT = 0.2  # of the rows attacked, where there are no others: non-members
 _FEWEST_ROWS = 4
-_MOST_ROWS_ALONE = 5000
 _WIDEST = {"moments": 400, "joint-moments": 400}  # components up to which these take a minute at most
 PIXELS = (-1.0, 1.0)
 """Black and white of an encoded image: numbers lie between the ends of their declared range."""
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What was found."""
-
-    n_rows: int
-    class_counts: dict[str, int] | None
-    """Rows of each class of the study."""
-    hazards: tuple[str, ...]
-    """What in these rows makes the transform easy to break."""
-    warnings: tuple[str, ...]
-    """What holds whatever the rows are, and what could not be done."""
-    local_only: Score | None
-    """A model of one's own, on the rows as they are, cross-validated: what joining has to beat."""
-    verdict: str
-    exceeded: tuple[str, ...] = ()
-    """Limits of the study that these rows do not keep."""
-    data_noise_scale: float = 0.0
-    anchor_noise_scale: float = 0.0
-    """σ and v of the study."""
-    rms: float = 0.0
-    """s, the root mean square of the projected rows."""
-    self_attack: AuditResult | None = None
-    """A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
-    in. Without points where it could not be run; None in a study of secure sums."""
-    sums: SumAudit | None = None
-    """Of secure sums, membership with the study's noise and without any; None where it could not be run."""
-    rows_digest: str = ""
-    """Keyed: by it `share` knows these very rows again."""
-    refused: tuple[str, ...] = ()
-    """Why `share` takes no such rows, whatever attackers make of them; what helps is among the hazards."""
-    decision: Decision = field(default_factory=dict)
-    """The question, the answer (share, do not share, or cannot tell), its reasons, and all of these in words."""
-
-    @property
-    def level(self) -> float | None:
-        """σ / s: private-data noise in units of the rows; None where the rows are zero throughout."""
-        return self.data_noise_scale / self.rms if self.rms > 0 else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for the record that a report reads. Of shared rows it holds a few, original beside rebuilt."""
-        noise = {name: getattr(self, name) for name in ("data_noise_scale", "rms", "level", "anchor_noise_scale")}
-        return {
-            "rows": self.n_rows,
-            "class_counts": self.class_counts,
-            "hazards": list(self.hazards),
-            "warnings": list(self.warnings),
-            "local_only": None if self.local_only is None else self.local_only.as_dict(),
-            "noise": None if self.self_attack is None else noise,
-            "self_attack": None if self.self_attack is None else self.self_attack.as_dict(),
-            "sums": None if self.sums is None else self.sums.as_dict(),
-            "verdict": self.verdict,
-            "exceeded": list(self.exceeded),
-            "refused": list(self.refused),
-            "decision": self.decision.get("words", ""),
-            "rows_digest": self.rows_digest,
-        }
-
-    def _repr_html_(self) -> str:
-        rows = [] if self.self_attack is None else [self.self_attack.list_points()]
-        tables = rows if self.sums is None else [self.sums.list_results()]
-        fits = count_noun(self.n_rows, "row fits", "rows fit")
-        alone = "" if self.local_only is None else state_alone(self.local_only)
-        said = [] if self.self_attack is None else state_leakage(self.self_attack)
-        rest = self.verdict.removeprefix(" ".join(said)).strip()
-        first = self.decision.get("words", ""), *said, rest, alone, f"{fits}."
-        return render_html(*first, *self.hazards, *self.warnings, tables=tables)
 
 
 def inspect(
@@ -190,14 +115,8 @@ def inspect(
 
 def conclude(study: Study, found: Inspection) -> Inspection:
     """The same with its decision: the one that its page leads with."""
-    what, limits = "these rows" if study.sums is None else "sums over these rows", study.upload_limits
-    if found.self_attack is not None:
-        weighed = [weigh_audit(found.self_attack, limits)]
-    else:
-        settings = study.sum_scheme.settings
-        tried: list[SumResult | None] = [*select_sums([found.sums], settings)] or [None]
-        weighed = [weigh_sums(one, settings.epsilon, settings.delta, limits) for one in tried]
-    return replace(found, decision=decide_upload(what, weighed, {"check": found.as_dict()}))
+    weighed = [] if found.self_attack is None else [weigh_audit(found.self_attack, study.upload_limits)]
+    return replace(found, decision=decide_upload("these rows", weighed, {"check": found.as_dict()}))
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
@@ -334,29 +253,6 @@ def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
         "attacks": [],
     }
     return AuditResult(description, References(None, None, 0), (), (f"The self-attack could not be run: {reason}.",))
-
-
-def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
-    """Score a model of the rows as they are, by five-fold cross-validation; None where there is too little to learn from.
-
-    Parameters
-    ----------
-    rows : array of shape (n, m)
-    labels : array of shape (n,) or None
-    """
-    if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
-        return None
-    if np.unique(labels).size < 2:
-        return None  # one class, or one number: there is nothing to tell apart
-    kind, rng = study.label.kind, np.random.default_rng([seed, 13])
-    if rows.shape[0] > _MOST_ROWS_ALONE:
-        chosen, _ = split_stratified(
-            np.arange(rows.shape[0]), make_strata(labels, rows.shape[0]), _MOST_ROWS_ALONE, rng=rng
-        )
-        rows, labels = rows[chosen], labels[chosen]
-    learner = choose_learner(rows, labels, kind=kind, seed=seed)
-    predicted = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)
-    return score(labels, predicted, kind=kind, rng=rng)
 
 
 def _verdict(result: AuditResult) -> str:

@@ -1,1 +1,0 @@
-"""What travels in a study of secure sums: settings, sealed bundles, confirmations, closing lists, combined shares."""

@@ -1,0 +1,39 @@
+"""A model of a participant's own rows alone: what joining has to beat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.learners import Score, choose_learner, cross_validate, score
+from mooring.learners.fitting import ROW_FOLDS, row_folds
+from mooring.protocol.messages.study import Study
+from mooring.tables.sampling import make_strata, split_stratified
+from mooring.typing import Matrix
+
+_MOST_ROWS_ALONE = 5000
+
+
+def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
+    """Score a model of the rows as they are, by five-fold cross-validation; None where there is too little to learn from.
+
+    Parameters
+    ----------
+    rows : array of shape (n, m)
+    labels : array of shape (n,) or None
+    """
+    if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
+        return None
+    if np.unique(labels).size < 2:
+        return None  # one class, or one number: there is nothing to tell apart
+    kind, rng = study.label.kind, np.random.default_rng([seed, 13])
+    if rows.shape[0] > _MOST_ROWS_ALONE:
+        chosen, _ = split_stratified(
+            np.arange(rows.shape[0]), make_strata(labels, rows.shape[0]), _MOST_ROWS_ALONE, rng=rng
+        )
+        rows, labels = rows[chosen], labels[chosen]
+    learner = choose_learner(rows, labels, kind=kind, seed=seed)
+    predicted = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)
+    return score(labels, predicted, kind=kind, rng=rng)

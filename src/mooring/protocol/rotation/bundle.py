@@ -1,0 +1,351 @@
+"""A participant's upload as a file: representation, noisy anchor representation, labels, and nothing else.
+
+Every number is float32, whatever it was before, and the manifest says only which study, whose key, how many rows, and which
+anchor file was used. The analyst verifies before it touches an array: length, names, types and shapes from the study,
+signature, roster; then, block by block, digest, finiteness, labels, and whether anchor representation and rows can be those
+of an honest participant: bounds follow from the laws that they are drawn by.
+
+    B = A O + 1 Ψᵀ + v W',        Y = X O + 1 Ψᵀ + σ W.
+
+Legend: A the anchor (r × h, centred, orthonormal columns), O orthogonal, Ψ and W standard normal, X encoded rows (of d
+numbers between −1 and 1 each, projected on h orthonormal directions); b the mean row of B; n = r − 1.
+
+An honest participant is beyond an end of one of these bounds with a probability of 1e-9 at most, each:
+
+- b is Ψ + v w̄ with w̄ of variance 1/r: ‖b‖² / (1 + v²/r) is χ² with h degrees of freedom.
+- ‖B − 1bᵀ‖² / v² is noncentral χ² with nh degrees of freedom and noncentrality h/v²; its tails are bounded as by Birgé
+  (2001, Lemma 8.1).
+- The singular values of B − 1bᵀ are those of (I 0)ᵀ + v G with G normal, n × h. Between the edges of their law for large h
+  they lie but for fluctuations, and each is v-Lipschitz in G: it is off its mean by v t with probability exp(−t²/2) at most.
+- A row of Y − 1bᵀ is an encoded row, no longer than √d, with noise: σ w − v w̄.
+
+Where v is so large that a direction may vanish in noise, a rank-poor anchor representation passes these bounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import chdtri
+
+from mooring.atomic_io import open_plain_file
+from mooring.errors import RefusedError
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.signed_file import (
+    Fields,
+    Header,
+    TensorSpec,
+    measure_signed_header,
+    read_signed_header,
+    require_header,
+    write_signed,
+)
+from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.projection import study_projection
+from mooring.typing import Matrix
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+KIND = "bundle"
+FIELDS = ("study", "nonce", "rows", "anchor")
+_WHAT = "the bundle"
+_MOST_ROWS = 2**40
+_BLOCK_BYTES = 2**24
+
+FALSE_REFUSAL = 1e-9
+"""Probability at which each end of a bound refuses an honest upload, at most."""
+_ROUNDING = 1e-3  # float32, and a projection that is orthonormal up to rounding
+_GRID = 4001
+_ASK_AGAIN = "Ask the participant to send its bundle again."
+Single = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class RowBundle:
+    """An upload that was verified."""
+
+    member: Member
+    """Who signed it."""
+    digest: str
+    """SHA-256 of the file."""
+    n_rows: int
+    anchor_digest: str
+    """Of the sealed anchor file that was used: the same for all, or somebody was dealt another anchor."""
+    anchor_representation: npt.NDArray[np.float64]
+    """Of shape (r, h): B_i, in float64."""
+    path: Path
+    _offsets: Mapping[str, int]
+    _n_components: int
+    _label_kind: str
+
+    def blocks(
+        self, rows_at_once: int = 65_536, *, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Single, npt.NDArray[Any] | None]]:
+        """Rows `start` to `stop`, and their labels where the study has them, a block at a time.
+
+        Parameters
+        ----------
+        stop : int, optional
+            Default: the end.
+        """
+        stop = self.n_rows if stop is None else stop
+        for first in range(start, stop, rows_at_once):
+            count = min(rows_at_once, stop - first)
+            rows = self._read("representation", first * self._n_components, count * self._n_components)
+            labels = None
+            if self._label_kind != "none":
+                dtype = np.int64 if self._label_kind == "classes" else np.float64
+                labels = self._read("labels", first, count).astype(dtype)
+            yield rows.reshape(count, self._n_components), labels
+
+    def representation(self) -> Single:
+        """All rows: Y_i."""
+        return next(self.blocks(self.n_rows))[0]
+
+    def labels(self) -> npt.NDArray[Any] | None:
+        """All labels: class numbers (int64), numbers (float64), or None."""
+        return next(self.blocks(self.n_rows))[1]
+
+    def _read(self, name: str, start: int, count: int) -> Single:
+        with open_plain_file(self.path, what=_WHAT) as file:
+            found = np.fromfile(file, dtype="<f4", count=count, offset=self._offsets[name] + 4 * start)
+        if found.size < count:
+            raise _refuse("it became shorter while it was read")
+        return found.astype(np.float32)
+
+
+def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
+    """Exactly the arrays of a bundle of so many rows."""
+    h = study.n_components
+    tensors = {
+        "anchor_representation": TensorSpec("F32", (study.n_anchor_rows, h)),
+        "representation": TensorSpec("F32", (n_rows, h)),
+    }
+    return tensors if study.label.kind == "none" else tensors | {"labels": TensorSpec("F32", (n_rows,))}
+
+
+def bundle_fields(study: Study, *, n_rows: int, anchor_digest: str) -> dict[str, str | int]:
+    """Exactly what the manifest of a bundle says, besides kind, format, signer and digest.
+
+    Parameters
+    ----------
+    anchor_digest : str
+        Of the sealed anchor file.
+    """
+    return {"study": study.digest, "nonce": study.nonce, "rows": n_rows, "anchor": anchor_digest}
+
+
+def _find_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]:
+    """Where each array begins in the file."""
+    offsets, position = {}, data_start
+    for name, spec in bundle_tensors(study, n_rows).items():
+        offsets[name] = position
+        position += spec.n_bytes
+    return offsets
+
+
+def find_data_start(study: Study, *, n_rows: int) -> int:
+    """Where the arrays of a bundle of so many rows begin."""
+    fields = bundle_fields(study, n_rows=n_rows, anchor_digest="0" * 64)
+    return measure_signed_header(KIND, fields, bundle_tensors(study, n_rows))
+
+
+def write_bundle(
+    path: Path,
+    study: Study,
+    *,
+    representation: npt.NDArray[Any],
+    anchor_representation: npt.NDArray[Any],
+    labels: npt.NDArray[Any] | None,
+    signer: SigningKey,
+    anchor_digest: str = "0" * 64,
+) -> str:
+    """Write a bundle from arrays in memory, and return its SHA-256: for simulations and tests; rows are not shuffled.
+
+    Parameters
+    ----------
+    representation : array of shape (n, h)
+    anchor_representation : array of shape (r, h)
+    labels : array of shape (n,) or None
+    anchor_digest : str
+        Of the sealed anchor file.
+    """
+    given = {"anchor_representation": anchor_representation, "representation": representation, "labels": labels}
+    n_rows = representation.shape[0]
+    specs = bundle_tensors(study, n_rows)
+    arrays = {name: np.asarray(given[name], dtype=np.float32).reshape(spec.shape) for name, spec in specs.items()}
+    fields = bundle_fields(study, n_rows=n_rows, anchor_digest=anchor_digest)
+    return write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
+
+
+def verify_bundle(path: Path, study: Study) -> RowBundle:
+    """Read a bundle from somebody who is not trusted, or refuse it with a reason.
+
+    Memory does not grow with what the file claims: its claims are compared with its length first, and its arrays are read
+    a block at a time.
+    """
+    with open_plain_file(path, what=_WHAT) as file:
+        header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
+        member, n_rows = study.require_signer(fields, what=_WHAT), fields["rows"]
+        if not (isinstance(fields["anchor"], str) and len(fields["anchor"]) == 64):
+            raise _refuse("it does not say which anchor was used")
+        if not isinstance(n_rows, int) or not 1 <= n_rows <= _MOST_ROWS:
+            raise _refuse("it has no rows, or claims more than there can be")
+        tensors = bundle_tensors(study, n_rows)
+        require_header(header, tensors, what=_WHAT)
+        hashes = whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
+        # In the order of the file: a bad anchor representation is refused before gigabytes of rows are read.
+        anchor = np.concatenate([*_read_checked(file, tensors["anchor_representation"], hashes)]).astype(np.float64)
+        _require_anchor(anchor, study)
+        mean, farthest = anchor.mean(axis=0).astype(np.float32), bound_row(study, n_rows)
+        for rows in _read_checked(file, tensors["representation"], hashes):
+            _require_rows(rows, mean, farthest)
+        if "labels" in tensors:
+            for labels in _read_checked(file, tensors["labels"], hashes):
+                _require_labels(labels, study)
+    if arrays.hexdigest() != fields["data"]:
+        raise _refuse("its arrays are not those that were signed")
+    return RowBundle(
+        member,
+        whole.hexdigest(),
+        n_rows,
+        str(fields["anchor"]),
+        anchor,
+        path,
+        _find_offsets(study, n_rows, header.data_start),
+        study.n_components,
+        study.label.kind,
+    )
+
+
+def read_bundle_header(path: Path) -> tuple[Header, Fields]:
+    """The header of a bundle, its signature checked; no study is needed, and no array is touched."""
+    with open_plain_file(path, what=_WHAT) as file:
+        return read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
+
+
+def _read_checked(file: BinaryIO, spec: TensorSpec, hashes: Iterable[_Hash]) -> Iterator[Single]:
+    """The rows of an array, finite, some at a time; an array of one dimension as one of rows of one number."""
+    width = spec.shape[1] if len(spec.shape) == 2 else 1
+    step = 4 * width * max(1, _BLOCK_BYTES // (4 * width))
+    for start in range(0, spec.n_bytes, step):
+        block = file.read(wanted := min(step, spec.n_bytes - start))
+        if len(block) < wanted:
+            raise _refuse("it became shorter while it was read")
+        for each in hashes:
+            each.update(block)
+        values = np.frombuffer(block, dtype="<f4").reshape(-1, width)
+        if not np.isfinite(values).all():
+            raise _refuse("it holds numbers that are not finite")
+        yield values
+
+
+def _require_labels(values: Single, study: Study) -> None:
+    if study.label.kind == "classes":
+        fine = bool(((values >= 0) & (values < len(study.label.classes)) & (values == np.rint(values))).all())
+    else:
+        slack = 1e-6 * (study.label.high - study.label.low)
+        fine = bool(((values >= study.label.low - slack) & (values <= study.label.high + slack)).all())
+    if not fine:
+        raise _refuse("it holds labels that the study does not declare")
+
+
+def _require_rows(rows: Single, mean: Single, farthest: float) -> None:
+    with np.errstate(over="ignore"):
+        moved = rows - mean
+        squares = np.einsum("ij,ij->i", moved, moved)
+    if not squares.max() <= farthest**2:
+        raise _refuse("it holds rows that lie farther from its anchor representation than any row of the study does")
+
+
+def _require_anchor(representation: npt.NDArray[np.float64], study: Study) -> None:
+    """One that is moved, scaled or poor in rank would misplace its participant's rows, or pull everybody's maps."""
+    reason = explain_anchor(representation, study)
+    if reason is not None:
+        raise RefusedError(
+            _WHAT, reason=reason, cure="Ask the participant whether it used the study's anchor and noise."
+        )
+
+
+def _refuse(reason: str) -> RefusedError:
+    return RefusedError(_WHAT, reason=reason, cure=_ASK_AGAIN)
+
+
+def explain_anchor(representation: Matrix, study: Study) -> str | None:
+    """Why an anchor representation cannot be one of this study's; None where it can."""
+    r, h, v = study.n_anchor_rows, study.n_components, study.anchor_noise_scale
+    mean = representation.mean(axis=0)
+    centred = representation - mean
+    found, expected = float((centred**2).sum()), h * (1 + v**2 * (r - 1))
+    low, high = bound_norm(r, h, v)
+    if not low <= found <= high:
+        return f"its anchor representation is {math.sqrt(found / expected):.3g} times as large as the study makes it"
+    distance, farthest = float(np.linalg.norm(mean)), math.sqrt((1 + v**2 / r) * float(chdtri(h, FALSE_REFUSAL)))
+    if not distance <= farthest:
+        return f"its anchor representation lies {distance:.3g} from the origin, where a map moves it {farthest:.3g} at most"
+    values = np.sqrt(np.maximum(np.linalg.eigvalsh(centred.T @ centred)[[0, -1]], 0.0))
+    least, most = bound_singular_values(r, h, v)
+    if not (least <= values[0] and values[1] <= most):
+        return (
+            f"its anchor representation is {values[0]:.3g} to {values[1]:.3g} long by direction, "
+            f"where the study's is {least:.3g} to {most:.3g}"
+        )
+    return None
+
+
+def bound_norm(n_rows: int, n_components: int, noise_scale: float) -> tuple[float, float]:
+    """Bounds on the squared norm of a centred anchor representation.
+
+    Parameters
+    ----------
+    n_rows, n_components : int
+    noise_scale : float
+    """
+    r, h, v = n_rows, n_components, noise_scale
+    mean, x = h * (1 + v**2 * (r - 1)), -math.log(FALSE_REFUSAL)
+    spread = 2 * math.sqrt(((r - 1) * h * v**4 + 2 * h * v**2) * x)
+    return (1 - _ROUNDING) * mean - spread, (1 + _ROUNDING) * mean + spread + 2 * v**2 * x
+
+
+def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) -> tuple[float, float]:
+    """Bounds on the singular values of a centred anchor representation.
+
+    Parameters
+    ----------
+    n_rows, n_components : int
+    noise_scale : float
+
+    Notes
+    -----
+    The edges are the extremes of z(x), the inverse of the Stieltjes transform of the squared singular values' law
+    (Dozier and Silverstein, 2007), above zero for the lower edge and between −1 and 0 for the upper.
+    """
+    n, h, v = n_rows - 1, n_components, noise_scale
+    bulk, share = v**2 * (n - h), v**2 * h
+    above, below = np.geomspace(1e-7, 1e4, _GRID), -np.geomspace(1e-7, 1 - 1e-7, _GRID)
+
+    def z(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.asarray((1 / (1 + x) + bulk - share / x) / (1 + x))
+
+    slack = v * math.sqrt(-2 * math.log(FALSE_REFUSAL)) + _ROUNDING
+    return math.sqrt(max(0.0, float(z(above).max()))) - slack, math.sqrt(float(z(below).min())) + slack
+
+
+def bound_row(study: Study, n_rows: int) -> float:
+    """The longest distance of one of so many rows from the mean row of the anchor representation."""
+    reach = math.sqrt(study.n_features)
+    if study.projection == "gaussian" and study.format == 1:
+        reach = float(np.linalg.norm(np.abs(study_projection(study).matrix).sum(axis=0)))
+    h = study.n_components
+    noise = study.data_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL / n_rows)))
+    of_mean = study.anchor_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL)) / study.n_anchor_rows)
+    return (1 + _ROUNDING) * reach + noise + of_mean

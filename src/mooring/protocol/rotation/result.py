@@ -1,0 +1,206 @@
+"""A participant's alignment map, signed by the analyst, and the model behind it, as they apply to its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.geometry.rigid import RigidMap
+from mooring.learners.models import ModelSpec, refuse_model
+from mooring.mechanisms.rotation.kernel import map_rows
+from mooring.mechanisms.rotation.projection import Projection
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.result import DeliveredModel, Release, read_delivered_model, refuse_result
+from mooring.protocol.messages.signed_file import MOST_HEADER_BYTES, TensorSpec, read_signed, write_signed
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import find_membership
+from mooring.protocol.rotation.perturbation import Perturbation, open_anchor, used_anchor
+from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.storage.vault import Vault
+from mooring.typing import Matrix, Vector
+
+if TYPE_CHECKING:
+    from mooring.learners.models import Predicted
+
+MAP_FILE = "map.safetensors"
+_KIND = "map"
+_FIELDS = ("study", "participant", "key", "bundle", "model")
+_LARGEST = 1e6
+_MEAN_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A participant's result, checked."""
+
+    member: Member
+    """Whose it is."""
+    bundle_digest: str
+    """The bundle that the analyst aligned; it must be the participant's own."""
+    mean: Vector
+    """Of shape (h,): the mean row of the participant's anchor representation; it must be the participant's own."""
+    origin: Vector
+    """Of shape (h,)."""
+    alignment_map: RigidMap
+    """T ↦ (T − mean) R + origin."""
+    delivered: DeliveredModel | None
+    """The model, where there is one."""
+
+    @property
+    def orthogonal(self) -> npt.NDArray[np.float64]:
+        """R."""
+        return np.asarray(self.alignment_map.orthogonal)
+
+    def apply(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Bring the participant's transformed rows into the common space."""
+        return np.asarray(self.alignment_map.apply(rows))
+
+
+def map_tensors(study: Study) -> dict[str, TensorSpec]:
+    """The arrays of a map."""
+    h = study.n_components
+    return {"orthogonal": TensorSpec("F64", (h, h)), "mean": TensorSpec("F64", (h,)), "origin": TensorSpec("F64", (h,))}
+
+
+def bound_map_bytes(study: Study) -> int:
+    """The most bytes that a map can have."""
+    return sum(spec.n_bytes for spec in map_tensors(study).values()) + MOST_HEADER_BYTES + 8
+
+
+def specify_model(study: Study) -> ModelSpec:
+    """What the models of a study take and predict: aligned rows, and the label. One without a label is refused."""
+    if study.label.kind == "none":
+        raise refuse_model("the study has no label to predict")
+    return ModelSpec(study.n_components, len(study.label.classes) if study.label.kind == "classes" else 0)
+
+
+def write_map(
+    path: Path,
+    study: Study,
+    fields: Mapping[str, str],
+    arrays: Mapping[str, npt.NDArray[np.float64]],
+    signer: SigningKey,
+) -> None:
+    """Write a participant's map, signed by the analyst.
+
+    Parameters
+    ----------
+    fields : mapping
+        "participant", "key", "bundle" and "model", which is its file's digest, or empty where there is none.
+    arrays : mapping
+        "orthogonal" of shape (h, h), "mean" and "origin" of shape (h,), in this order.
+    """
+    write_signed(path, kind=_KIND, fields={"study": study.digest, **fields}, arrays=arrays, signer=signer)
+
+
+def read_result(folder: str | Path, study: Study, member: Member) -> Result:
+    """Read a delivered result with a map, or refuse it with a reason.
+
+    Parameters
+    ----------
+    folder : path
+        With map.safetensors, and model.safetensors where there is a model.
+    member : Member
+        The participant who reads.
+
+    Notes
+    -----
+    The caller must still compare `mean` and `bundle_digest` with its own: only the participant knows them.
+    """
+    folder, tensors = Path(folder), map_tensors(study)
+    path, signers = folder / MAP_FILE, {study.analysts_key}
+    found = read_signed(path, kind=_KIND, signed_by=signers, fields=_FIELDS, tensors=lambda _: tensors)
+    study.require_same(found.fields, what="the map")
+    if (found.fields["participant"], found.fields["key"]) != (member.name, member.signing_key):
+        raise refuse_result("the map", "it is another participant's")
+    R, mean, origin = (found.arrays[name] for name in tensors)
+    if max(float(np.abs(array).max()) for array in found.arrays.values()) > _LARGEST:
+        raise refuse_result("the map", "it moves rows further than any map of mooring's")
+    try:
+        alignment_map = RigidMap.from_centre(R, mean, origin)
+    except InputError:
+        raise refuse_result("the map", "it is not orthogonal, and would distort rows") from None
+    delivered = read_delivered_model(folder, study, specify_model(study)) if found.fields["model"] != "" else None
+    if delivered is not None and delivered.digest != found.fields["model"]:
+        raise refuse_result("the model", "it is not the one that the map is for")
+    return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, delivered)
+
+
+@dataclass(frozen=True, eq=False)
+class MappedModel:
+    """A delivered model as it applies to a participant's encoded rows, through its secret map and the alignment."""
+
+    result: Result
+    perturbation: Perturbation
+    projection: Projection
+
+    @property
+    def release(self) -> Release | None:
+        """What may be told of the rows behind the model, where the study limits it."""
+        return None if self.result.delivered is None else self.result.delivered.release
+
+    @property
+    def model_digest(self) -> str:
+        """SHA-256 of the model; empty where the result is a map alone."""
+        return "" if self.result.delivered is None else self.result.delivered.digest
+
+    def predict(self, rows: Matrix) -> Predicted:
+        """Values and, where there are such, probabilities; no noise is added."""
+        assert self.result.delivered is not None
+        mapped = np.asarray(map_rows(self.projection.encode(rows), self.perturbation.map))
+        return self.result.delivered.model.predict_with_probabilities(self.result.apply(mapped))
+
+
+def open_mapped_model(vault: Vault, study: Study, folder: Path) -> MappedModel:
+    """Read a participant's own map and the model, or refuse them with a reason.
+
+    Parameters
+    ----------
+    folder : Path
+        That the analyst delivered.
+    """
+    delivered = read_result(folder, study, find_membership(vault, study))
+    anchor = used_anchor(vault, study)
+    if not anchor.exists():
+        raise _not_shared()
+    perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
+    require_own_map(delivered, perturbation, vault)
+    return MappedModel(delivered, perturbation, study_projection(study))
+
+
+def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault) -> None:
+    """Refuse a map that is not for this participant's own upload.
+
+    The mean that the map subtracts must be that of the participant's own anchor representation: a map with another one would
+    have been made from something else, or shift every row to where the analyst wants it.
+
+    Parameters
+    ----------
+    perturbation : Perturbation
+        The participant's own.
+    """
+    entry = Ledger(vault.folder).entry(perturbation.study.digest)
+    if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is
+        raise _not_shared()
+    if delivered.bundle_digest != entry.bundle:
+        raise RefusedError(
+            "the map", reason="it was made from another bundle than yours", cure="Ask the analyst again."
+        )
+    own = perturbation.anchor_representation().astype(np.float64).mean(axis=0)
+    if not np.abs(delivered.mean - own).max() <= _MEAN_TOLERANCE:
+        raise RefusedError(
+            "the map", reason="its mean is not that of your own anchor representation", cure="Ask the analyst again."
+        )
+
+
+def _not_shared() -> StorageError:
+    cure = "Run 'mooring share' on the rows that you shared: it writes the same bytes again, and remembers."
+    return StorageError("the vault", reason="it does not know of an upload in this study", cure=cure)

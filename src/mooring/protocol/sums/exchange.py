@@ -1,0 +1,232 @@
+"""The exchange of secure sums: sealed shares leave, a list of them is closed, and one model of their total comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from mooring.errors import InputError, RefusedError, require_choice
+from mooring.learners import LearnerLike
+from mooring.learners.models import ModelSpec
+from mooring.mechanisms.sums.settings import SECURE_SUM
+from mooring.mechanisms.sums.sums import PersonCounts
+from mooring.protocol.exchange import Deliverable, Exchange, GatherOptions, SendableFile, TrainOptions
+from mooring.protocol.messages.bundle import SUFFIX, Bundle
+from mooring.protocol.messages.study import Study
+from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
+from mooring.protocol.storage.vault import Floors, Vault
+from mooring.protocol.sums import bundle
+from mooring.protocol.sums.bundle import SumBundle, verify_sum_bundle
+from mooring.protocol.sums.result import SumResultModel, open_sum_model, specify_sum_model
+from mooring.serialization import count_noun
+from mooring.tables.encoder import EncodedRows
+from mooring.typing import Progress, TableSource
+
+if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
+    from mooring.protocol.sums.total import Closing
+    from mooring.protocol.sums.training import SumTraining
+
+
+@dataclass(frozen=True)
+class SumExchange:
+    """What the protocol asks of secure sums."""
+
+    name: str = SECURE_SUM
+    shows_labels: bool = False
+    uses_anchor: bool = False
+    sendable: tuple[SendableFile, ...] = (SendableFile(bundle.KIND, bundle.FIELDS, SUFFIX, is_sealed=True),)
+    needs_shares: bool = True
+    gathers_signed: bool = True
+    gather_record: str = "closing"
+
+    def describe_study(self, study: Study) -> list[tuple[str, str]]:
+        """What a study's settings mean, as pairs of a heading and a sentence."""
+        settings = study.sum_settings
+        noise = "no noise and no guarantee" if settings.epsilon is None else f"noise for epsilon = {settings.epsilon:g}"
+        return [("Method", f"It shares sums over {settings.features}, sealed, with {noise}.")]
+
+    def list_warnings(self, study: Study) -> list[str]:
+        """A sentence where no combiner is to spare."""
+        spare = study.sum_settings.state_spare(len(study.sum_scheme.combiners)) if study.is_complete else ""
+        return [spare] if spare else []
+
+    def person_column(self, study: Study) -> str:
+        """The column that names persons and stays at home."""
+        return study.sum_settings.person
+
+    def require_floors(self, study: Study, floors: Floors) -> None:
+        """Refuse a study without noise, or with more ε than a participant accepts."""
+        epsilon, cure = (
+            study.sum_settings.epsilon,
+            "Ask the study's designer why; your own limits are set when you join.",
+        )
+        if epsilon is None and not floors.without_noise:
+            raise RefusedError("the study", reason="its sums carry no noise, and it gives no guarantee", cure=cure)
+        if epsilon is not None and epsilon > floors.most_epsilon:
+            reason = f"its epsilon of {epsilon:g} is above your limit of {floors.most_epsilon:g}"
+            raise RefusedError("the study", reason=reason, cure=cure)
+
+    def list_refusals(
+        self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None
+    ) -> list[InputError | RefusedError]:
+        """Few rows or small classes are refused without noise, and persons with more rows than the study allows."""
+        from mooring.protocol.participant.membership import refuse_small_classes
+
+        settings, refusals = study.sum_settings, list[InputError | RefusedError]()
+        if settings.epsilon is None:  # beside noise, a class may be small
+            refusals += refuse_small_classes(study, class_counts, "such rows can be read in sums")
+            if n_rows < settings.least_rows:
+                expected = f"{settings.least_rows} or more, as the study says"
+                cure = "Gather more, or stay out of this study."
+                refusals.append(InputError("rows", expected=expected, got=str(n_rows), cure=cure))
+        if persons is None or not settings.person:
+            return refusals
+        most = settings.rows_per_person
+        if most == "mean" and persons.has_nameless:
+            expected, cure = "a person's name in each", "Leave those rows out, or give each of these persons a name."
+            refusals.append(InputError("rows of a person", expected=expected, got="rows without one", cure=cure))
+        elif most != "mean" and persons.most > most:
+            above = count_noun(persons.count_above(most), "person has", "persons have")
+            got, expected = f"up to {persons.most} ({above} more than {most})", f"{most} at most, as the study says"
+            cure = (
+                "Keep the study's number of rows of each person, chosen without looking at the label (rows without a "
+                "person count as one person's); or ask for rows_per_person = 'mean', which adds each person's mean."
+            )
+            refusals.append(InputError("rows of a person", expected=expected, got=got, cure=cure))
+        return refusals
+
+    def inspect(
+        self,
+        study: Study,
+        encoded: EncodedRows,
+        *,
+        n_rows: int,
+        class_counts: dict[str, int] | None,
+        seed: int,
+        progress: Progress | None,
+    ) -> Inspection:
+        """Attack the rows' own sums; see `mooring.protocol.sums.inspection.inspect_sums`."""
+        from mooring.protocol.sums.inspection import inspect_sums
+
+        return inspect_sums(study, encoded, n_rows=n_rows, class_counts=class_counts, seed=seed, progress=progress)
+
+    def conclude(self, study: Study, inspection: Inspection) -> Inspection:
+        """The same inspection with its decision."""
+        from mooring.protocol.sums.inspection import conclude_sums
+
+        return conclude_sums(study, inspection)
+
+    def share(
+        self,
+        vault: Vault,
+        study: Study,
+        data: TableSource,
+        *,
+        output: Path,
+        consent: Consent,
+        anchor: Path | None,
+        ignore: Collection[str],
+        progress: Progress | None,
+    ) -> ShareResult:
+        """Write the bundle of these rows' sums; see `mooring.protocol.sums.contribution.share_sums`."""
+        from mooring.protocol.sums.contribution import share_sums
+
+        return share_sums(vault, study, data, output=output, consent=consent, ignore=ignore, progress=progress)
+
+    def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
+        """What a bundle holds, in words, and whom to send it to."""
+        settings, in_all = study.sum_scheme.settings, shared.epsilon_in_all or 0.0
+        sums = f"sums over {count_noun(shared.n_rows, 'row')}, sealed to {len(study.sum_scheme.combiners)} combiners, "
+        if settings.epsilon is None:
+            return sums + "without noise and without a guarantee", "Send it to the analyst."
+        noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}"
+        if in_all > settings.epsilon:
+            noise += f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
+        return sums + noise, "Send it to the analyst."
+
+    def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
+        """Refuse any anchor: sums have none."""
+        raise InputError("anchor", expected="left out of a study of secure sums", got="one", cure="Leave it out.")
+
+    def take_step(
+        self,
+        step: str,
+        vault: Vault,
+        study: Study,
+        *,
+        output: Path,
+        files: Mapping[str, str | Path],
+        progress: Progress | None,
+    ) -> StepResult:
+        """Confirm bundles before the list is closed, or combine one's shares of the listed bundles; combiners only."""
+        from mooring.protocol.sums.contribution import combine_shares, confirm_bundles
+
+        require_choice("step", step, ("confirm", "combine"))
+        if step == "confirm":
+            return confirm_bundles(vault, study, files["bundles"], output=output)
+        return combine_shares(vault, study, files["bundles"], Path(files["list"]), output=output, progress=progress)
+
+    def verify_bundle(self, path: Path, study: Study) -> SumBundle:
+        """Read a bundle of sealed shares, or refuse it with a reason."""
+        return verify_sum_bundle(path, study)
+
+    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Closing:
+        """Close the list of bundles; see `mooring.protocol.sums.total.close_list`."""
+        from mooring.protocol.sums.total import close_list
+
+        if options.signing_key is None:
+            cure = "Open the vault that the analyst joined with."
+            raise InputError("signing_key", expected="the analyst's, to close the list", got="none", cure=cure)
+        given, command = cast(Sequence[SumBundle], bundles), options.command
+        key, confirmations = options.signing_key, options.confirmations
+        return close_list(study, given, folder, key, confirmations=confirmations, command=command)
+
+    def export(self, folder: Path, path: Path, *, force: bool) -> Path:
+        """Refuse: nobody's rows arrive, so there is nothing to export."""
+        cure = "Nobody's rows arrive in secure sums, so there is nothing to export."
+        raise InputError("study", expected="one in which rows are shared", got="one of secure sums", cure=cure)
+
+    def list_learners(self, study: Study) -> tuple[str, ...]:
+        """Learners of sums, "auto" first."""
+        from mooring.learners.registry import AUTO, SUM_LEARNERS
+
+        return (AUTO, *(name for name, learner in SUM_LEARNERS.items() if study.label.kind in learner.kinds))
+
+    def require_learner(self, study: Study, learner: LearnerLike) -> None:
+        """Refuse a learner that sums do not train."""
+        from mooring.learners.registry import resolve_sum_learner
+
+        if study.label.kind != "none":
+            resolve_sum_learner(learner, study.label.kind)
+
+    def train(self, study: Study, folder: Path, options: TrainOptions) -> SumTraining:
+        """Open the total and train on it; see `mooring.protocol.sums.training.train_sums`."""
+        from mooring.protocol.sums.training import train_sums
+
+        if options.shares is None:
+            expected = "the folder of the combiners' shares"
+            raise InputError("--shares", expected=expected, got="none", cure="They come of 'mooring combine'.")
+        return train_sums(study, folder, options.shares, learner=options.learner, command=options.command)
+
+    def prepare_results(self, study: Study, folder: Path) -> Deliverable:
+        """The model of the total, for everybody."""
+        from mooring.protocol.sums.total import prepare_sum_model
+
+        return prepare_sum_model(study, folder)
+
+    def specify_model(self, study: Study) -> ModelSpec:
+        """Encoded rows, through the study's features, and the label."""
+        return specify_sum_model(study)
+
+    def own_result_files(self, study: Study) -> dict[str, int]:
+        """None: the model is all that everybody gets."""
+        return {}
+
+    def open_result(self, vault: Vault, study: Study, folder: Path) -> SumResultModel:
+        """Read the delivered model of the total, or refuse it with a reason."""
+        return open_sum_model(vault, study, folder)
+
+
+EXCHANGE: Exchange = SumExchange()
