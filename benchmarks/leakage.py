@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.machine import described
 from mooring import (
     Projection,
-    Simulation,
+    RowSimulation,
     SimulationSettings,
     attacks,
     gaussian_projection,
@@ -131,7 +131,7 @@ def _attacked(setting: Setting, seed: int, device: str) -> Iterator[dict[str, An
             }
 
 
-def _simulated(setting: Setting, v: float | None, seed: int, device: str) -> Simulation:
+def _simulated(setting: Setting, v: float | None, seed: int, device: str) -> RowSimulation:
     rows, known = list[Any](setting.partition.train), setting.public_rows
     if device != "cpu":
         import torch

@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
-from mooring import AuditSettings, EvaluationSpec, OperatingPoint, Plan, plan_study, run_audit
+from mooring import AuditSettings, EvaluationSpec, Plan, RotationPoint, plan_study, run_audit
 from mooring.audit import PointResult
 from mooring.tables import Partition, Records, partition, read_images
 
@@ -117,7 +117,7 @@ def audit_afresh(deal: Deal, point: dict[str, Any], n_seeds: int, folder: Path |
     """Audits of one point, its noise relative to the rows, on deals that no search has seen."""
     found = []
     for seed in range(FIRST_FRESH_SEED, FIRST_FRESH_SEED + n_seeds):
-        result = run_audit(deal(seed, 1), points=[OperatingPoint(**point)], settings=_settings(seed, folder))
+        result = run_audit(deal(seed, 1), points=[RotationPoint(**point)], settings=_settings(seed, folder))
         found.append({"seed": seed, **summarise_point(result.points[0]), "alone": result.references.as_dict()})
         print(found[-1], flush=True)
     return found

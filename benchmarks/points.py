@@ -28,7 +28,7 @@ from sklearn.datasets import load_digits
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import described
 from benchmarks.plans import deal_images
-from mooring import AuditSettings, EvaluationSpec, OperatingPoint, no_projection, public_svd_projection, run_audit
+from mooring import AuditSettings, EvaluationSpec, RotationPoint, no_projection, public_svd_projection, run_audit
 from mooring.audit import root_mean_square
 from mooring.tables import Column, Partition, Records, Schema, encode_table, partition, read_images
 
@@ -159,7 +159,7 @@ def _audited(point: EarlierPoint, seed: int) -> Iterator[dict[str, Any]]:
     level = point.level
     if point.sigma is not None:
         level = point.sigma / root_mean_square([projection.encode(np.concatenate(parts.train))])
-    at = OperatingPoint("aa-i-gdp-data-noise", n_components=h, n_anchor_rows=4 * h, data_noise_level=level)
+    at = RotationPoint("aa-i-gdp-data-noise", n_components=h, n_anchor_rows=4 * h, data_noise_level=level)
     evaluation = EvaluationSpec(n_examples=0, columns=columns)
     targets = (1, 2, 3) if parts.n_participants == 4 else None  # every other hospital
     settings = AuditSettings(targets=targets, evaluation=evaluation, projection=projection, learner="linear", seed=seed)

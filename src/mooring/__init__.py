@@ -20,10 +20,13 @@ if TYPE_CHECKING:
         OperatingPoint,
         Plan,
         PointGrid,
+        RotationPoint,
+        SumPoint,
         plan_study,
         run_audit,
     )
-    from mooring.audit.simulation import Simulation, SimulationSettings, simulate
+    from mooring.audit.simulation import RowSimulation, SimulationSettings, simulate, simulate_rows
+    from mooring.audit.sums.simulation import SumSimulation, simulate_sums
     from mooring.geometry import RigidMap
     from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
     from mooring.mechanisms.rotation.anchors import check_anchor, make_anchor
@@ -63,10 +66,13 @@ _HOMES = {
         "OperatingPoint",
         "Plan",
         "PointGrid",
+        "RotationPoint",
+        "SumPoint",
         "plan_study",
         "run_audit",
     ),
-    "audit.simulation": ("Simulation", "SimulationSettings", "simulate"),
+    "audit.simulation": ("RowSimulation", "SimulationSettings", "simulate", "simulate_rows"),
+    "audit.sums.simulation": ("SumSimulation", "simulate_sums"),
     "geometry": ("RigidMap",),
     "mechanisms.accounting": ("Guarantee", "NeighboringRelation", "clip_rows", "calibrate_gaussian"),
     "mechanisms.rotation.anchors": ("check_anchor", "make_anchor"),
@@ -114,13 +120,16 @@ __all__ = [
     "Projection",
     "RefusedError",
     "RigidMap",
+    "RotationPoint",
+    "RowSimulation",
     "Scoring",
-    "Simulation",
     "SimulationSettings",
     "StorageError",
     "Streams",
     "Study",
+    "SumPoint",
     "SumSettings",
+    "SumSimulation",
     "Termination",
     "Upload",
     "UploadNoise",
@@ -147,6 +156,8 @@ __all__ = [
     "represent",
     "run_audit",
     "simulate",
+    "simulate_rows",
+    "simulate_sums",
     "theory",
 ]
 

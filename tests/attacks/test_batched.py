@@ -19,7 +19,7 @@ from mooring.attacks.procrustes import procrustes_estimate
 from mooring.attacks.pseudoinverse import least_squares_estimate, pseudoinverses
 from mooring.attacks.reconstruction import centred_anchor_pair
 from mooring.attacks.view import PublicRows
-from mooring.audit.simulation import Simulation, simulate
+from mooring.audit.simulation import RowSimulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor
@@ -42,7 +42,7 @@ def simulated(method: str = "aa-i-gdp-anchor-noise", *, on: Callable = np.asarra
 
 
 def draws_of(
-    simulation: Simulation, scales: tuple[float, ...] = SCALES, *, on: Callable = np.asarray, **options: Any
+    simulation: RowSimulation, scales: tuple[float, ...] = SCALES, *, on: Callable = np.asarray, **options: Any
 ) -> list[CollusionView]:
     """Views that differ in the target's anchor noise alone."""
     view, rng = simulation.view(**options), np.random.default_rng(2)

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from mooring import METHODS, Method, Streams
-from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, Reconstruction, run
-from mooring.audit.simulation import Simulation, simulate
+from mooring.attacks import ATTACKS, DENOISERS, CollusionView, DoesNotApply, Reconstruction, run
+from mooring.audit.simulation import RowSimulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error
 from tests.auditing import class_rows
@@ -58,7 +58,7 @@ IN_PAPER = ("known-secret", "known-anchor", "pseudoinverse", "procrustes", "alig
 
 
 @cache
-def simulated(method: str, *, library: str = "numpy", seed: int = 1, width: int = WIDTH) -> Simulation:
+def simulated(method: str, *, library: str = "numpy", seed: int = 1, width: int = WIDTH) -> RowSimulation:
     rows, labels = class_rows(N_PARTICIPANTS, N_ROWS, width)
     if library == "torch":
         torch = pytest.importorskip("torch")
@@ -127,10 +127,10 @@ def check_rows(found: Reconstruction, view: CollusionView) -> None:
 
 
 def test_every_attack_is_under_this_contract() -> None:
-    assert list(CONTRACT) == list(REGISTRY)
+    assert list(CONTRACT) == list(ATTACKS)
     assert len(CONTRACT) == 12
-    assert tuple(name for name, attack in REGISTRY.items() if attack.in_paper) == IN_PAPER
-    for name, attack in REGISTRY.items():
+    assert tuple(name for name, attack in ATTACKS.items() if attack.in_paper) == IN_PAPER
+    for name, attack in ATTACKS.items():
         assert attack.name == name
         assert attack.summary
 
@@ -345,7 +345,7 @@ def holds(array: np.ndarray, secret: np.ndarray) -> bool:
     return False
 
 
-def secrets_of(simulation: Simulation, target: int) -> dict[str, np.ndarray]:
+def secrets_of(simulation: RowSimulation, target: int) -> dict[str, np.ndarray]:
     """All that the target keeps to itself. Under a common map the colluder knows that too: it is no secret then."""
     upload, own = simulation.uploads[target], simulation.secrets[target]
     rows = simulation.private_data[target]
@@ -361,10 +361,10 @@ def secrets_of(simulation: Simulation, target: int) -> dict[str, np.ndarray]:
     return {name: to_numpy(secret) for name, secret in secrets.items()}
 
 
-def leaks(view: CollusionView, simulation: Simulation) -> set[str]:
+def leaks(view: CollusionView, simulation: RowSimulation) -> set[str]:
     """The names of all secrets that can be reached from a view."""
     found = list(reachable(view))
-    keepers = (Simulation, Streams, np.random.Generator)
+    keepers = (RowSimulation, Streams, np.random.Generator)
     names = {type(item).__name__ for item in found if isinstance(item, keepers)}
     arrays = [to_numpy(item) for item in found if is_array(item)]
     assert len(arrays) >= N_PARTICIPANTS
@@ -409,7 +409,7 @@ def test_no_secret_of_the_target_can_be_reached_from_slices_of_one_table(library
     assert leaks(simulation.view(), simulation) == set()
 
 
-PLANTED: dict[str, tuple[Callable[[CollusionView, Simulation], CollusionView], set[str]]] = {
+PLANTED: dict[str, tuple[Callable[[CollusionView, RowSimulation], CollusionView], set[str]]] = {
     "the rows themselves": (lambda v, s: replace(v, known_rows=s.private_data[1]), {"private rows", "records"}),
     "a copy of the rows": (lambda v, s: replace(v, known_rows=s.private_data[1] + 0.0), {"private rows", "records"}),
     "one column of the rows": (lambda v, s: replace(v, labels=(*v.labels[:3], s.records[1][:, 2])), {"records"}),
@@ -442,7 +442,7 @@ PLANTED: dict[str, tuple[Callable[[CollusionView, Simulation], CollusionView], s
     ),
     "the simulation": (
         lambda v, s: replace(v, labels=(*v.labels[:3], s)),
-        {"Simulation", "Streams", "private rows", "records", "orthogonal", "translation"},
+        {"RowSimulation", "Streams", "private rows", "records", "orthogonal", "translation"},
     ),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_digits
 
-from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, PublicRows, run
+from mooring.attacks import ATTACKS, DENOISERS, CollusionView, DoesNotApply, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising import grid, kernel, latent_classes
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
@@ -18,7 +18,7 @@ from mooring.attacks.denoising.gaussian import Population, class_priors, fit_pop
 from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.attacks.denoising.mixtures import Atoms, Neighbourhoods, find_neighbourhoods, mix_atoms, mix_neighbourhoods
 from mooring.audit import SimulationSettings, leakage
-from mooring.audit.simulation import Simulation, simulate
+from mooring.audit.simulation import RowSimulation, simulate
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
 from mooring.metrics.likelihood import Densities
@@ -172,7 +172,7 @@ def test_kernels_stay_where_they_are_for_a_target_with_other_shares_of_the_same_
     assert errors[0] < 0.8 * errors[1]
 
 
-def rings(*, public: bool, gaussian: bool = False, sigma: float = 0.5) -> Simulation:
+def rings(*, public: bool, gaussian: bool = False, sigma: float = 0.5) -> RowSimulation:
     """Rows of two classes on rings about different centres, or of Gaussians."""
     rng = np.random.default_rng(3)
 
@@ -314,7 +314,9 @@ def drawn_table(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     return encode_table(TABLE, pa.table(columns)), labels
 
 
-def table_simulation(h: int | None, *, library: str = "numpy", n_public: int = 0) -> tuple[Simulation, CollusionView]:
+def table_simulation(
+    h: int | None, *, library: str = "numpy", n_public: int = 0
+) -> tuple[RowSimulation, CollusionView]:
     rng = np.random.default_rng(5)
     rows, labels = zip(*(drawn_table(60, rng) for _ in range(4)), strict=True)
     m = TABLE.n_features
@@ -521,7 +523,7 @@ def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.M
         ["procrustes + counted"] * 2,
     ]
     assert len(found["known-secret"]) == 1
-    assert set(names) < set(REGISTRY)
+    assert set(names) < set(ATTACKS)
     zero = replace(asked[0], rows=0 * asked[0].rows, row_error=None)
     assert leakage._are_alike(zero, zero)
 

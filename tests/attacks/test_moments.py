@@ -14,7 +14,7 @@ from mooring.attacks import DoesNotApply, run
 from mooring.attacks.class_moments import ClassMoments, third_moments
 from mooring.attacks.moment_matching import _UNTRUSTED, AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _with_better_signs, minimise
-from mooring.audit.simulation import Simulation, simulate
+from mooring.audit.simulation import RowSimulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error
@@ -39,7 +39,7 @@ def gaussian_classes(
 
 
 @cache
-def large(method: str, seed: int) -> Simulation:
+def large(method: str, seed: int) -> RowSimulation:
     """Four participants of 600 rows, where the anchor noise is so strong that the anchor says next to nothing."""
     rows, labels = gaussian_classes(4, 600, H, seed=seed)
     v = 0.5 if method == "aa-i-gdp-anchor-noise" else 0.0
@@ -47,7 +47,7 @@ def large(method: str, seed: int) -> Simulation:
 
 
 @cache  # tests compare with the same attacks
-def error(attack: str, simulation: Simulation, **options: Any) -> float:
+def error(attack: str, simulation: RowSimulation, **options: Any) -> float:
     rebuilt = run(attack, simulation.view(**options), rng=np.random.default_rng(0))
     return centred_error(simulation.private_data[1], rebuilt.rows)
 

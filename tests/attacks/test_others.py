@@ -13,7 +13,7 @@ from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.inversion import _list_values
 from mooring.attacks.view import CollusionView
-from mooring.audit.simulation import Simulation, simulate
+from mooring.audit.simulation import RowSimulation, simulate
 from mooring.geometry import sample_orthogonal
 from mooring.mechanisms.rotation.kernel import Upload
 from mooring.metrics import centred_error
@@ -22,7 +22,7 @@ H = 6
 NOISELESS = [name for name, method in METHODS.items() if not method.data_noise]
 
 
-def simulated(method: str, *, seed: int = 0, n_rows: int = 50, v: float = 0.3, sigma: float = 0.3) -> Simulation:
+def simulated(method: str, *, seed: int = 0, n_rows: int = 50, v: float = 0.3, sigma: float = 0.3) -> RowSimulation:
     rng = np.random.default_rng(seed)
     rows = [rng.gamma(2.0, 1.0, (n_rows, H)) * np.linspace(2, 0.5, H) for _ in range(3)]
     return simulate(
@@ -39,7 +39,7 @@ def attacked(name: str, view: CollusionView, **options: Any) -> Reconstruction:
     return run(name, view, rng=np.random.default_rng(0), **options)
 
 
-def error(name: str, simulation: Simulation, **options: Any) -> float:
+def error(name: str, simulation: RowSimulation, **options: Any) -> float:
     return centred_error(simulation.private_data[1], attacked(name, simulation.view(**options)).rows)
 
 
@@ -114,7 +114,7 @@ def test_known_rows_that_repeat_do_not_stop_the_attack() -> None:
 # ----------------------------------------------------------------------------------------------------- repeated uploads
 
 
-def by_the_anchor_alone(simulation: Simulation, n_repeated_uploads: int) -> float:
+def by_the_anchor_alone(simulation: RowSimulation, n_repeated_uploads: int) -> float:
     """The error where the colluder has but one row, so that moments have nothing to say."""
     view = simulation.view(n_repeated_uploads=n_repeated_uploads)
     colluder = view.colluders[0]
@@ -225,7 +225,7 @@ def test_more_uploads_of_few_rows_are_never_weaker_than_one(n_rows: int, sigma: 
 # ------------------------------------------------------------------------- principal axes and independent components
 
 
-def skewed(n_rows: int, scales: list[float], *, seed: int) -> Simulation:
+def skewed(n_rows: int, scales: list[float], *, seed: int) -> RowSimulation:
     rng = np.random.default_rng(seed)
     rows = [(rng.gamma(1.0, 1.0, (n_rows, len(scales))) - 1) * scales for _ in range(2)]
     return simulate(rows, method="i-gdp", n_components=len(scales), rng=rng)
@@ -321,7 +321,7 @@ def test_values_of_a_column_are_listed_or_cut_into_fifths() -> None:
 # ------------------------------------------------------------------------------------------------------------ denoising
 
 
-def gaussian(sigma: float, *, n_known: int = 20_000) -> tuple[Simulation, np.ndarray, np.ndarray]:
+def gaussian(sigma: float, *, n_known: int = 20_000) -> tuple[RowSimulation, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(5)
     mixing = sample_orthogonal(3, rng=rng) * [2.0, 1.0, 0.4]
     mean = np.array([3.0, -1.0, 0.5])
@@ -357,7 +357,7 @@ def test_a_population_learnt_from_noisy_rows_is_a_prior_without_their_noise(sigm
     assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * np.sqrt(np.mean((noisy.rows - mean) ** 2))
 
 
-def plain_and_denoised(attack: str, simulation: Simulation) -> list[float]:
+def plain_and_denoised(attack: str, simulation: RowSimulation) -> list[float]:
     found = (attacked(attack, simulation.view(), denoiser=denoiser).rows for denoiser in (None, "gaussian"))
     return [centred_error(simulation.private_data[1], rows) for rows in found]
 

@@ -24,7 +24,7 @@ from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _starts
 from mooring.attacks.view import CollusionView
 from mooring.audit import SimulationSettings
-from mooring.audit.simulation import Simulation, simulate
+from mooring.audit.simulation import RowSimulation, simulate
 from mooring.geometry import RigidMap
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
@@ -35,7 +35,7 @@ from tests.record import check_record
 RECORD = Path(__file__).parent / "record.json"
 
 
-def error(attack: str, simulation: Simulation, view: CollusionView, **options: Any) -> float:
+def error(attack: str, simulation: RowSimulation, view: CollusionView, **options: Any) -> float:
     found = run(attack, view, rng=np.random.default_rng(0), **options)
     return float(centred_error(simulation.private_data[view.target], found.rows))
 

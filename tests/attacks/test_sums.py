@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.attacks import DoesNotApply
-from mooring.attacks.sums import SUM_ATTACKS, LabelledFeatures, SumView, score_membership, score_without_sums
+from mooring.attacks import DoesNotApply, LabelledFeatures, SumView, attacks_on, run
 from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.column_space import column_space
-from mooring.attacks.sums.leverage import measure_leverage
+from mooring.attacks.sums.leverage import measure_leverage, score_without_sums
 from mooring.attacks.sums.whitened_difference import whitened_difference
-from mooring.audit.sums import SumSimulation, simulate_sums
+from mooring.audit import SumSimulation, simulate_sums
 from mooring.errors import InputError
-from mooring.mechanisms.sums.feature_map import RowFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy
 from mooring.metrics import Membership
 from tests.attacks.test_contract import arrays_of, check_sentence, holds
@@ -25,6 +23,7 @@ from tests.raising import raising
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
+RNG = np.random.default_rng(0)
 P, WIDTH = 4, 9
 N_ROWS = {"few rows": 2, "one honest": 4}
 NOISY = ("noise", "much noise")
@@ -64,9 +63,10 @@ def simulated(name: str) -> tuple[SumSimulation, LabelledFeatures, int]:
         labels[1][0] = labels[P][0] = labels[P + 1][1] = 3
     # with noise as small as that a class of one is still found, which no claim of privacy would cover
     privacy = SumPrivacy(3000 if name == "noise" else 1, 1e-5, P, 1) if name in NOISY else None
-    found = simulate_sums(rows[:P], labels[:P], feature_map=RowFeatures(WIDTH), n_classes=K, privacy=privacy, rng=rng)
+    values = np.arange(K) if K else np.array([-1.0, 1.0])
+    found = simulate_sums(rows[:P], labels[:P], label_values=values, privacy=privacy, rng=rng)
     honest = found.members(range(P) if name == "nobody" else [i for i in range(P) if i not in colluders_of(name)])
-    others = found.encode(np.concatenate(rows[P:]), np.concatenate(labels[P:]))
+    others = found.encode(rows[P:], labels[P:])
     both = [np.concatenate(pair) for pair in zip(*((r.features, r.outcomes) for r in (honest, others)), strict=True)]
     return found, LabelledFeatures(*both), len(honest.features)
 
@@ -76,14 +76,22 @@ def colluders_of(name: str) -> tuple[int, ...]:
 
 
 def view_of(name: str) -> SumView:
-    return simulated(name)[0].view(colluders_of(name))
+    simulation, candidates, _ = simulated(name)
+    return simulation.view(colluders_of(name), asked=candidates)
+
+
+def score(attack: str, view: SumView) -> np.ndarray:
+    return run(attack, view, rng=RNG).scores  # type: ignore[union-attr]
 
 
 def test_every_attack_is_under_this_contract() -> None:
-    assert list(CONTRACT) == list(SUM_ATTACKS)
-    assert all(name == attack.name and attack.summary for name, attack in SUM_ATTACKS.items())
+    assert list(CONTRACT) == [attack.name for attack in attacks_on(SumView)]
     with raising(InputError, "attack", expected="leverage", got="'Leverage'"):
-        score_membership("Leverage", view_of("plain"), simulated("plain")[1])
+        score("Leverage", view_of("plain"))
+    with raising(InputError, "view", expected="CollusionView"):
+        run("procrustes", view_of("plain"), rng=RNG)
+    with raising(InputError, "asked"):
+        score("leverage", simulated("plain")[0].view())
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -91,7 +99,7 @@ def test_every_attack_is_under_this_contract() -> None:
 def test_it_scores_candidates_where_it_must_and_says_why_not_elsewhere(attack: str, name: str) -> None:
     view, candidates = view_of(name), simulated(name)[1]
     try:
-        scores = score_membership(attack, view, candidates)
+        scores = score(attack, view)
     except DoesNotApply as refusal:
         check_sentence(refusal)
         assert name not in CONTRACT[attack]
@@ -102,7 +110,7 @@ def test_it_scores_candidates_where_it_must_and_says_why_not_elsewhere(attack: s
     if attack == "class-of-one":
         told = candidates.outcomes.argmax(axis=1) == 3
     assert np.array_equal(np.isfinite(scores), told)
-    assert np.array_equal(scores, score_membership(attack, view, candidates), equal_nan=True)
+    assert np.array_equal(scores, score(attack, view), equal_nan=True)
 
 
 def test_scores_are_as_on_record() -> None:
@@ -110,8 +118,8 @@ def test_scores_are_as_on_record() -> None:
     found = {}
     for attack, views in CONTRACT.items():
         for name in sorted(views):
-            _, candidates, n = simulated(name)
-            scores = np.arcsinh(score_membership(attack, view_of(name), candidates))  # some are as large as 1e9
+            _, _, n = simulated(name)
+            scores = np.arcsinh(score(attack, view_of(name)))  # some are as large as 1e9
             told = scores[np.isfinite(scores)]
             found[f"{attack}, {name}"] = [scores[0], scores[n], told.sum(), np.abs(told).sum()]
     check_record(RECORD, "sums", found)
@@ -119,18 +127,18 @@ def test_scores_are_as_on_record() -> None:
 
 @pytest.mark.parametrize(("attack", "name", "least"), STRONG)
 def test_it_tells_members_where_it_must(attack: str, name: str, least: float) -> None:
-    _, candidates, n = simulated(name)
-    scores = score_membership(attack, view_of(name), candidates)
+    _, _, n = simulated(name)
+    scores = score(attack, view_of(name))
     members, others = scores[:n], scores[n:]
     assert Membership(members[np.isfinite(members)], others[np.isfinite(others)]).auc >= least
 
 
 def test_noise_that_carries_a_guarantee_leaves_every_attack_near_chance() -> None:
-    _, candidates, n = simulated("much noise")
+    _, _, n = simulated("much noise")
     for attack in ("whitened-difference", "leverage", "register"):
-        scores = score_membership(attack, view_of("much noise"), candidates)
+        scores = score(attack, view_of("much noise"))
         assert Membership(scores[:n], scores[n:]).auc < 0.6
-    control = score_without_sums(view_of("much noise"), candidates)
+    control = score_without_sums(view_of("much noise")).scores
     assert abs(Membership(control[:n], control[n:]).auc - 0.5) < 0.12
 
 
@@ -172,8 +180,8 @@ def difference(share: float, noise: float, scale: float = 1.0) -> tuple[float, L
         for part, own in ((known.features, row.features), (known.outcomes, row.outcomes))
     )
     honest = SimpleNamespace(products=products, outcomes=outcomes, n_rows=40, noise_scales=(noise, noise))
-    view: Any = SimpleNamespace(require_population=lambda: known, honest=honest)
-    return float(whitened_difference(view, row)[0]), row
+    view: Any = SimpleNamespace(require_population=lambda: known, honest=honest, candidates=row)
+    return float(whitened_difference(view, rng=RNG).scores[0]), row
 
 
 def test_a_row_half_of_which_is_in_the_sums_is_neither_in_nor_out() -> None:
@@ -212,28 +220,31 @@ def test_a_class_of_one_is_told_until_noise_hides_the_count(K: int, on_products:
         class_sums=lambda: sums,
         layout=SimpleNamespace(outcome=SimpleNamespace(n_classes=K)),
         honest=SimpleNamespace(noise_scales=(noise, 0.0) if on_products else (0.0, noise)),
+        candidates=candidates,
     )
     if share > 1:
         with pytest.raises(DoesNotApply):
-            class_of_one(view, candidates)
+            class_of_one(view, rng=RNG)
     else:
-        assert class_of_one(view, candidates) == pytest.approx([0.0])
+        assert class_of_one(view, rng=RNG).scores == pytest.approx([0.0])
 
 
 def test_of_one_honest_row_the_column_space_is_a_line() -> None:
     rows = 1e3 * np.random.default_rng(1).standard_normal((6, 5))
-    view: Any = SimpleNamespace(noise=None, honest=SimpleNamespace(products=np.outer(rows[0], rows[0])))
+    honest, candidates = SimpleNamespace(products=np.outer(rows[0], rows[0])), LabelledFeatures(rows, rows)
+    view: Any = SimpleNamespace(noise=None, honest=honest, candidates=candidates)
     beside = (rows**2).sum(axis=1) - (rows @ rows[0]) ** 2 / (rows[0] @ rows[0])
-    assert column_space(view, LabelledFeatures(rows, rows)) == pytest.approx(-beside, abs=1e-6)
+    assert column_space(view, rng=RNG).scores == pytest.approx(-beside, abs=1e-6)
 
 
 @pytest.mark.parametrize(("n", "applies"), [(170, False), (171, True), (200, True), (201, False)])
 def test_a_register_must_be_one(n: int, applies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of at least 95 % of the 180 rows, and of no more candidates than can be solved for."""
     monkeypatch.setattr("mooring.attacks.sums.register.MOST_CANDIDATES", 200)
-    given = LabelledFeatures(*(part[:n] for part in vars(simulated("plain")[1]).values()))
+    asked = LabelledFeatures(*(part[:n] for part in vars(simulated("plain")[1]).values()))
+    view = simulated("plain")[0].view(asked=asked)
     if applies:
-        assert np.isfinite(score_membership("register", view_of("plain"), given)).all()
+        assert np.isfinite(score("register", view)).all()
     else:
         with pytest.raises(DoesNotApply):
-            score_membership("register", view_of("plain"), given)
+            score("register", view)

@@ -16,9 +16,9 @@ import pytest
 
 import mooring
 from mooring import METHODS, public_svd_projection
-from mooring.attacks import REGISTRY
+from mooring.attacks import ATTACKS
 from mooring.attacks.decoding import learn_decoder
-from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, OperatingPoint, PointResult, checkpoints
+from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, PointResult, RotationPoint, checkpoints
 from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
@@ -166,12 +166,12 @@ def test_every_method_and_every_attack_stands_in_the_result_with_figures_or_a_re
     for result in every.points:
         names = [outcome.attack for outcome in result.outcomes]
         assert len(set(names)) == len(names)
-        assert [name for name in names if " + " not in name] == list(REGISTRY)
+        assert [name for name in names if " + " not in name] == list(ATTACKS)
         for outcome in result.outcomes:
             assert outcome.applies == (outcome.reason is None)
             assert outcome.applies or (outcome.reason or "").endswith(".")
     ran = {outcome.attack for result in every.points for outcome in result.outcomes if outcome.applies}
-    assert set(REGISTRY) - ran <= {"lattice"}  # these rows lie on no grid
+    assert set(ATTACKS) - ran <= {"lattice"}  # these rows lie on no grid
     assert {name.partition(" + ")[2] for name in ran} == {"", "gaussian", "kernel"}
 
 
@@ -222,7 +222,7 @@ def test_one_map_for_all_is_recovered_exactly_from_one_colluder(every: AuditResu
 def test_moments_beat_the_papers_attacks_on_anchor_noise(every: AuditResult) -> None:
     result = next(r for r in every.points if r.point.method == "aa-i-gdp-anchor-noise")
     error = {o.attack: o.figures["centred_error"].value for o in result.outcomes if o.applies}
-    paper = [error[name] for name, attack in REGISTRY.items() if attack.in_paper and name in error]
+    paper = [error[name] for name, attack in ATTACKS.items() if attack.in_paper and name in error]
     assert min(error["moments"], error["joint-moments"]) < min(paper)
 
 
@@ -239,9 +239,9 @@ def test_a_result_becomes_json_and_back(every: AuditResult) -> None:
 
 def test_the_order_of_points_does_not_matter(parts: Parts) -> None:
     points = [
-        OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5),
-        OperatingPoint("aa-i-gdp-anchor-noise", 4, 16, 0.1),
-        OperatingPoint("c-gdp", 5, 20),
+        RotationPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5),
+        RotationPoint("aa-i-gdp-anchor-noise", 4, 16, 0.1),
+        RotationPoint("c-gdp", 5, 20),
     ]
     some = ["known-secret", "procrustes", "principal-axes"]
     forward = audited(*parts, points=points, attacks=some, learner="linear")
@@ -281,7 +281,7 @@ def test_c_gdp_and_exactly_aligned_i_gdp_are_worth_the_same_and_as_much_as_pooli
 def test_noise_on_test_rows_costs_what_a_deployment_does_not_pay() -> None:
     gaps = []
     for seed in range(6):
-        points = [OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 1.5)]
+        points = [RotationPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 1.5)]
         result = audited(*study(seed=seed), points=points, attacks=["known-anchor"], learner="linear").points[0]
         gaps.append(result.deployed.value - result.noisy_test.value)
     assert np.mean(gaps) > 0.1
@@ -289,7 +289,7 @@ def test_noise_on_test_rows_costs_what_a_deployment_does_not_pay() -> None:
 
 def test_private_data_noise_is_in_units_of_the_root_mean_square_of_the_projected_rows(parts: Parts) -> None:
     """The exact anchor leaves the noise alone: σ √(nd) in norm, of 300 numbers, 4 % off by chance; bounds are 5 spreads."""
-    point = OperatingPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5)
+    point = RotationPoint("aa-i-gdp-data-noise", 5, 20, 0.0, 0.5)
     result = audited(*parts, points=[point], attacks=["known-anchor"], targets=[1], learner="linear").points[0]
     train = Partition.from_parts(*parts, rng=np.random.default_rng([0, 9])).train
     assert result.data_noise_scale == pytest.approx(0.5 * np.sqrt(np.mean(np.concatenate(train) ** 2)))
@@ -536,12 +536,12 @@ def test_an_attack_whose_arithmetic_breaks_down_is_told_and_the_others_go_on(
         raise np.linalg.LinAlgError("SVD did not converge")
 
     def wild(view: Any, *, rng: np.random.Generator) -> Any:
-        found = REGISTRY["procrustes"].function(view, rng=rng)
+        found = ATTACKS["procrustes"].function(view, rng=rng)
         return replace(found, rows=found.rows * np.nan)
 
     changed = {"pseudoinverse": broken, "moments": wild}
-    spoilt = {name: replace(REGISTRY[name], function=function) for name, function in changed.items()}
-    monkeypatch.setattr("mooring.audit.leakage.REGISTRY", {**REGISTRY, **spoilt})
+    spoilt = {name: replace(ATTACKS[name], function=function) for name, function in changed.items()}
+    monkeypatch.setattr("mooring.audit.leakage.ATTACKS", {**ATTACKS, **spoilt})
     result = sound(audited(*parts, attacks=["pseudoinverse", "moments", "procrustes"], **QUICK))
     reasons = {outcome.attack: outcome.reason or "" for outcome in result.points[0].outcomes}
     assert "could not be factorised" in reasons["pseudoinverse"]
@@ -773,7 +773,7 @@ def test_without_a_choice_the_headline_is_the_worst_point_that_a_study_can_use(e
 
 def test_an_audit_with_few_attacks_says_so_first(parts: Parts) -> None:
     result = audited(*parts, **{**QUICK, "attacks": ["pseudoinverse"]})
-    assert f"1 of {len(REGISTRY)}" in result.headline()
+    assert f"1 of {len(ON_ROWS)}" in result.headline()
 
 
 def test_a_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:

@@ -5,26 +5,24 @@ from typing import Any
 
 import pytest
 
-from mooring.attacks import REGISTRY
-from mooring.audit import AuditResult, LeakageLimit, OperatingPoint, Plan, PointResult, References, SumPoint, SumResult
+from mooring.attacks import ATTACKS
+from mooring.audit import AuditResult, LeakageLimit, Plan, PointResult, References, RotationPoint, SumPoint
 from mooring.audit.decision import (
     decide,
     decide_audit,
     decide_upload,
-    select_sums,
     state_leakage,
     weigh_audit,
     weigh_plan,
     weigh_point,
-    weigh_sums,
+    weigh_total,
 )
-from mooring.audit.result import AttackOutcome, SumAudit
+from mooring.audit.result import AttackOutcome
 from mooring.learners import Gain
 from mooring.mechanisms.sums.guarantee import bound_odds
-from mooring.mechanisms.sums.settings import SumSettings
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 
-AT = OperatingPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5)
+AT = RotationPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5)
 
 
 def rate(value: float, chance: float, low: float | None = None) -> Figure:
@@ -36,7 +34,7 @@ def error(value: float, chance: float = 0.99) -> Figure:
     return Figure("x", value, Interval.unknown(), chance, 1.0, None, 100, False)
 
 
-def point(at: OperatingPoint = AT, **figures: Figure) -> PointResult:
+def point(at: RotationPoint = AT, **figures: Figure) -> PointResult:
     """By default a point that gives nothing away by any measure."""
     least = {"centred_error": error(0.95), "exposed_tenth": error(0.9)}
     least |= {"linkage": rate(0.1, 0.1), "membership_at_1_percent": rate(0.01, 0.01)}
@@ -71,7 +69,7 @@ def test_limits_come_first_and_no_measure_alone_says_share(
 
 def test_what_a_limit_allows_is_said_and_what_was_not_measured_is_not_called_broken() -> None:
     assert len(weigh_point(point(exposed_tenth=error(0.6)), ("error at least 0.5",))["reasons"]) == 1
-    assert "at most 1.36%" in weigh_sums(None, 0.3, 1e-5)["reasons"][0]  # never rounded down
+    assert "at most 1.36%" in weigh_total(None, (0.3, 1e-5))["reasons"][0]  # never rounded down
 
 
 def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> None:
@@ -88,7 +86,7 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
     ("points", "about", "answer"),
     [
         ([point()], {"attacks": ["procrustes"]}, "cannot tell"),
-        ([point()], {"attacks": list(REGISTRY)}, "share"),
+        ([point()], {"attacks": list(ATTACKS)}, "share"),
         ([point(), PointResult(AT, 0.2, (), None, None)], {}, "cannot tell"),
         ([point(), point(exposed_tenth=error(0.1))], {}, "cannot tell"),  # no setting is chosen
         ([point(exposed_tenth=error(0.2)), point(exposed_tenth=error(0.1))], {}, "do not share"),
@@ -175,10 +173,10 @@ TOLD = "'likelihood' tells {}% of 100 rows at {} % false alarms"
 
 def sums(
     epsilon: float | None, told: Figure | None = None, *, gain: Gain | None = None, measured: float | None = None
-) -> SumResult:
+) -> PointResult:
     outcomes = () if told is None else (AttackOutcome("likelihood", {"membership_at_1_percent": told}),)
     found = None if measured is None else EpsilonAudit(2.0, 1.9, EpsilonBound(measured, 0.0, 1e-5, 0.95, 9))
-    return SumResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), outcomes, (), found, True, gain=gain)
+    return PointResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), 0.0, outcomes, epsilon=found, gain=gain)
 
 
 @pytest.mark.parametrize(
@@ -220,27 +218,25 @@ def sums(
     ],
 )
 def test_sums_are_weighed_by_their_guarantee_first(
-    one: SumResult | None, limits: tuple[str, ...], answer: str, reason: str
+    one: PointResult | None, limits: tuple[str, ...], answer: str, reason: str
 ) -> None:
-    epsilon = 2.0 if one is None else one.point.epsilon
-    assert weigh_sums(one, epsilon, 0.0, limits) == {"answer": answer, "reasons": [reason]}
+    promise = (2.0, 0.0) if one is None else one.point.promise
+    assert weigh_total(one, promise, limits) == {"answer": answer, "reasons": [reason]}
 
 
 def test_a_guarantee_is_weak_where_more_than_a_fifth_may_be_found() -> None:
     assert bound_odds(0.0, 0.19) / 100 == 0.2
-    assert [weigh_sums(None, 0.0, delta)["answer"] for delta in (0.19, 0.1901)] == ["share", "cannot tell"]
+    assert [weigh_total(None, (0.0, delta))["answer"] for delta in (0.19, 0.1901)] == ["share", "cannot tell"]
 
 
-def audit(*points: PointResult, contrast: bool = False, chosen: int | None = None, **more: Any) -> AuditResult:
-    return AuditResult({"contrast": contrast}, References(None, None, 0), points, chosen=chosen, **more)
+def audit(*points: PointResult, chosen: int | None = None, **more: Any) -> AuditResult:
+    return AuditResult({}, References(None, None, 0), points, chosen=chosen, **more)
 
 
 BEST = replace(point(), gain=PAYS)
 POOR = replace(point(), gain=COSTS)
 UNSURE = replace(point(exposed_tenth=error(0.2)), gain=OPEN)
 APART = replace(AT, method="c-gdp-data-noise")  # which no study can use
-WITH_SUMS = SumAudit(3, 40, None, (sums(2.0, gain=COSTS), sums(8.0)))
-PAYING = SumAudit(3, 40, None, (sums(2.0, gain=PAYS),))
 GIVEN = "little given away"
 
 
@@ -258,11 +254,9 @@ GIVEN = "little given away"
         (audit(BEST, replace(UNSURE, point=APART)), "share", [GIVEN, "joining is shown to pay"]),
         (audit(UNSURE, replace(UNSURE, point=APART)), "do not share", ["one row in ten is rebuilt"]),
         (audit(), "cannot tell", ["no attack could be run, so nothing here may be read as safety"]),
-        (audit(BEST, sums=WITH_SUMS), "share", [GIVEN, "joining is shown to pay"]),  # beside rows
-        (audit(BEST, sums=WITH_SUMS, contrast=True), "do not share", ["joining is shown not to pay"]),
-        (audit(POOR, sums=PAYING, contrast=True), "share", [KEPT, "joining is shown to pay"]),
-        (audit(BEST, sums=SumAudit(3, 40, None, ()), contrast=True), "share", [GIVEN, "joining is shown to pay"]),
-        (audit(POOR, contrast=True), "do not share", ["joining is shown not to pay"]),
+        (audit(BEST, sums(2.0, gain=COSTS)), "cannot tell", ["no attack could be run"]),  # beside rows
+        (audit(BEST, sums(2.0, gain=COSTS), sums(8.0), chosen=1), "do not share", ["joining is shown not to pay"]),
+        (audit(sums(2.0, gain=PAYS), POOR, chosen=0), "share", [KEPT, "joining is shown to pay"]),
         (Plan(LeakageLimit.parse("linkage at most 20 %"), audit(), None, ""), "do not share", ["no setting is recommended"]),
     ],
 )  # fmt: skip
@@ -299,15 +293,6 @@ UNKNOWN = "what an upload gives away was not measured here; whether joining pays
 )
 def test_of_an_upload(weighed: list[Any], records: dict[str, Any], joining: list[Any], words: str) -> None:
     assert decide_upload("sums", weighed, records, [{"answer": one} for one in joining])["words"] == words
-
-
-def test_sums_of_a_study_are_those_at_its_own_epsilon_and_delta() -> None:
-    results = [
-        replace(sums(epsilon), point=SumPoint(epsilon, delta, 2, 1))
-        for epsilon, delta in ((2.0, 1e-5), (2.0, 1e-6), (8.0, 1e-5))
-    ]
-    found = select_sums([None, SumAudit(3, 40, None, tuple(results))], SumSettings(epsilon=2.0, delta=1e-5))
-    assert found == results[:1]
 
 
 def test_what_leaks_is_stated_from_the_row_that_is_in_to_the_most_exposed_column() -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from mooring import gaussian_projection, no_projection, public_svd_projection
-from mooring.audit import OperatingPoint, root_mean_square
+from mooring.audit import RotationPoint, root_mean_square
 from mooring.tables import Partition
 from tests.auditing import audited, planned
 
-POINT = OperatingPoint("aa-i-gdp-data-noise", 2, 8, 0.0, 0.5)
+POINT = RotationPoint("aa-i-gdp-data-noise", 2, 8, 0.0, 0.5)
 F = gaussian_projection(4, 2, rng=np.random.default_rng(5))
 
 
@@ -44,7 +44,7 @@ def test_a_projection_of_another_width_is_refused(other: Any, refused: Callable[
 def test_an_absolute_scale_comes_back_as_it_was() -> None:
     partition = Partition.from_parts(parts(), rng=np.random.default_rng(0))
     level = 0.321 / root_mean_square(partition.train, F)
-    point = OperatingPoint("aa-i-gdp-data-noise", 2, 8, 0.0, level)
+    point = RotationPoint("aa-i-gdp-data-noise", 2, 8, 0.0, level)
     result = audited(partition, projection=F, points=[point], attacks=["procrustes"])
     assert result.points[0].data_noise_scale == pytest.approx(0.321, abs=1e-12)
 
@@ -63,7 +63,7 @@ def test_one_noise_scale_hides_alike_with_any_projection_and_with_none() -> None
     for projection in made:
         partition = Partition.from_parts(rows, rng=np.random.default_rng(0))
         level = 0.5 / root_mean_square(partition.train, projection)
-        point = OperatingPoint("aa-i-gdp-data-noise", projection.n_components, 48, 0.0, level)
+        point = RotationPoint("aa-i-gdp-data-noise", projection.n_components, 48, 0.0, level)
         result = audited(partition, projection=projection, points=[point], attacks=["known-anchor"])  # that is exact
         found.append(result.points[0].worst()[1])
     lows, highs = ([getattr(one.interval, end) for one in found] for end in ("low", "high"))

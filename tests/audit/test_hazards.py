@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.audit import OperatingPoint, PointResult
+from mooring.audit import PointResult, RotationPoint
 from mooring.audit.hazards import count_duplicates, find_grids, find_hazards, judge_leakage
 from mooring.audit.result import AttackOutcome
 from mooring.metrics import Figure, Interval
@@ -172,6 +172,6 @@ def test_the_most_exposed_measure_decides(
     figure = Figure(
         measure, value, Interval.unknown(), chance, control, None, 4, measure in ("linkage", "exposed_value")
     )
-    point = OperatingPoint("aa-i-gdp", 5, 20, 0.0, 0.0)
+    point = RotationPoint("aa-i-gdp", 5, 20, 0.0, 0.0)
     outcome = AttackOutcome("known-anchor", {"centred_error": large, measure: figure})
     assert judge_leakage(PointResult(point, 0.3, (outcome,), None, None))[0] == amount

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.audit import AuditSettings, EvaluationSpec, Simulation, find_strongest, simulate
+from mooring.audit import AuditSettings, EvaluationSpec, RowSimulation, find_strongest, measure_leakage, simulate
 from mooring.audit.identification import linkage
 from mooring.audit.identification.membership import _shift, audit_row_noise, make_membership_test
-from mooring.audit.leakage import measure_leakage
 from mooring.tables import Partition
 from tests.auditing import class_rows
 
 
-def dealt(n_rows: int, scale: float) -> tuple[Partition, Simulation]:
+def dealt(n_rows: int, scale: float) -> tuple[Partition, RowSimulation]:
     """Three participants with rows of three classes, and the study they make."""
     parts = Partition.from_parts(*class_rows(3, n_rows, 6), rng=np.random.default_rng(0))
     method = {"method": "aa-i-gdp-data-noise", "data_noise_scale": scale}
@@ -24,7 +23,7 @@ def dealt(n_rows: int, scale: float) -> tuple[Partition, Simulation]:
 @pytest.mark.parametrize(("scale", "auc", "rate"), [(0.01, (0.99, 1.0), (0.9, 1.0)), (300.0, (0.35, 0.65), (0.0, 0.2))])
 def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate: Any) -> None:
     parts, simulation = dealt(100, scale)
-    outcomes, _ = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2]))
+    outcomes = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2])).outcomes
     told, *others = [
         outcome for outcome in outcomes if outcome.curve
     ]  # and by other densities, where a denoiser applies
@@ -62,7 +61,7 @@ def test_planted_leaks_are_caught(planted: str | None) -> None:
         halved = [secret.apply((secret.invert(one.representation) + clean) / 2) for secret, one, clean in rows]
         uploads = tuple(replace(one, representation=seen) for one, seen in zip(uploads, halved, strict=True))
     simulation = replace(simulation, uploads=uploads)
-    outcomes, _ = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1]))
+    outcomes = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1])).outcomes
     row = find_strongest(outcomes, "exposed_row")
     is_seen = (row.attack, row.figures["exposed_row"].value) == ("as uploaded", 0)
     assert is_seen is (planted == "a row left unrotated")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from mooring import METHODS
-from mooring.audit import OperatingPoint, PointGrid, point_with_noise
+from mooring.audit import PointGrid, RotationPoint, point_with_noise
 
 Refused = Callable[..., None]
 
@@ -15,28 +15,28 @@ def test_every_method_is_a_point_with_the_noise_it_has_and_refuses_the_noise_it_
 ) -> None:
     method = METHODS[name]
     for noise, used in (("anchor_noise_scale", method.anchor_noise), ("data_noise_level", method.data_noise)):
-        assert getattr(OperatingPoint(name, 3, 12), noise) == 0.0
+        assert getattr(RotationPoint(name, 3, 12), noise) == 0.0
         if used:
-            assert getattr(OperatingPoint(name, 3, 12, **{noise: 0.2}), noise) == 0.2
+            assert getattr(RotationPoint(name, 3, 12, **{noise: 0.2}), noise) == 0.2
         else:
-            refused(lambda noise=noise: OperatingPoint(name, 3, 12, **{noise: 0.2}), noise, "0", "0.2")
+            refused(lambda noise=noise: RotationPoint(name, 3, 12, **{noise: 0.2}), noise, "0", "0.2")
 
 
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
 @pytest.mark.parametrize("noise", ["anchor_noise_scale", "data_noise_level"])
 def test_noise_that_is_no_scale_is_refused(noise: str, value: float, refused: Refused) -> None:
-    refused(lambda: OperatingPoint("aa-i-gdp-both-noise", 3, 12, **{noise: value}), noise, "zero or more", str(value))
+    refused(lambda: RotationPoint("aa-i-gdp-both-noise", 3, 12, **{noise: value}), noise, "zero or more", str(value))
 
 
 def test_unknown_methods_are_refused(refused: Refused) -> None:
-    refused(lambda: OperatingPoint("dp-sgd", 3, 12), "method", "c-gdp", "'dp-sgd'")
+    refused(lambda: RotationPoint("dp-sgd", 3, 12), "method", "c-gdp", "'dp-sgd'")
     refused(lambda: PointGrid(["x"]).points(3), "method", "c-gdp", "'x'")
 
 
 def test_titles_name_the_method_and_the_noise_it_has() -> None:
-    assert OperatingPoint("c-gdp", 3, 12).title_with(0.0) == "C-GDP"
-    assert OperatingPoint("aa-i-gdp-anchor-noise", 3, 12, 0.05).title_with(0.0) == "AA-I-GDP (anchor noise), v = 0.05"
-    both = OperatingPoint("aa-i-gdp-both-noise", 3, 12, 0.05, 0.3).title_with(0.71)
+    assert RotationPoint("c-gdp", 3, 12).title_with(0.0) == "C-GDP"
+    assert RotationPoint("aa-i-gdp-anchor-noise", 3, 12, 0.05).title_with(0.0) == "AA-I-GDP (anchor noise), v = 0.05"
+    both = RotationPoint("aa-i-gdp-both-noise", 3, 12, 0.05, 0.3).title_with(0.71)
     assert both == "AA-I-GDP (both noises), σ = 0.71, v = 0.05"
 
 
@@ -72,4 +72,4 @@ def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> No
 )
 def test_a_point_with_noise_is_the_corner_that_has_it(v: float, level: float, name: str) -> None:
     point = point_with_noise(v, level, n_components=3, n_anchor_rows=12)
-    assert point == OperatingPoint(name, 3, 12, v, level) == OperatingPoint(**point.as_dict())
+    assert point == RotationPoint(name, 3, 12, v, level) == RotationPoint(**point.as_dict())

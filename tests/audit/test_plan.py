@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from mooring import Plan
-from mooring.attacks import REGISTRY
+from mooring.attacks import ATTACKS
 from mooring.audit import AuditSettings, LeakageLimit, PointResult, utility
 from mooring.audit.planning import planner
 from mooring.audit.planning import search as searching
-from mooring.audit.result import AttackOutcome
+from mooring.audit.result import AttackOutcome, Leakage
 from mooring.learners import Gain, Score
 from mooring.metrics import Figure, Interval
 from mooring.report import draw_audit
@@ -101,10 +101,10 @@ def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attac
     assert worst[1].interval.low >= 0.3
     figures = [outcome.figures["centred_error"] for outcome in found.outcomes if outcome.applies]
     assert min(figure.value for figure in figures) == worst[1].value
-    assert [o.attack for o in found.outcomes if " + " not in o.attack] == list(REGISTRY)
+    assert [o.attack for o in found.outcomes if " + " not in o.attack] == list(ATTACKS)
     assert plan[0].audit.points == (found,)
     for one in plan[0].tried.points:  # every other point that was tried was audited with every attack too
-        assert {o.attack.partition(" + ")[0] for o in one.outcomes} == set(REGISTRY)
+        assert {o.attack.partition(" + ")[0] for o in one.outcomes} == set(ATTACKS)
 
 
 def test_no_point_that_keeps_to_the_target_scores_better(plan: Found) -> None:
@@ -197,8 +197,7 @@ def test_the_gain_of_the_point_that_noise_chose_is_none(monkeypatch: pytest.Monk
     """
     error = Figure("error", 0.9, Interval.unknown(), None, 1.0, None, 9, higher_is_worse=False)
     outcomes = (AttackOutcome("moments", {"centred_error": error}),)
-    monkeypatch.setattr("mooring.audit.auditor.measure_leakage", lambda *given: (outcomes, None))
-    monkeypatch.setattr("mooring.audit.auditor.audit_row_noise", lambda *given: None)
+    monkeypatch.setattr("mooring.audit.auditor.measure_leakage", lambda *given: Leakage(outcomes))
     for name, values in {"_DATA_LEVELS": (0.5, 1, 2, 4, 8), "_ANCHOR_SCALES": (), "_BOTH": (), "_HALVINGS": 0}.items():
         monkeypatch.setattr(searching, name, values)
     gains = []
@@ -234,7 +233,8 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
     lost = Gain("balanced accuracy", -0.1, -0.15, -0.05, 60, 30)
     measured = utility.measure_utility
     monkeypatch.setattr(
-        "mooring.audit.auditor.measure_utility", lambda *given, **options: measured(*given, **options) | {"gain": lost}
+        "mooring.audit.auditor.measure_utility",
+        lambda *given, **options: replace(measured(*given, **options), gain=lost),
     )
     found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is found.answer is found.method is found.method_lines() is None

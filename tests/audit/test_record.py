@@ -11,13 +11,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from mooring.attacks import REGISTRY
+from mooring.attacks import ATTACKS
 from mooring.audit import (
     AuditSettings,
     EvaluationSpec,
     LeakageLimit,
-    OperatingPoint,
+    PointGrid,
     PointResult,
+    RotationPoint,
     evaluator,
     hazards,
 )
@@ -30,8 +31,6 @@ from mooring.audit.hazards import (
     separated_variances,
     state_exposure,
     state_membership,
-    state_own_sums,
-    state_sums,
     warn_of_dissimilar_colluder,
     warn_of_linkage,
     warn_of_linked_rows,
@@ -41,7 +40,7 @@ from mooring.audit.operating_points import SumPoint
 from mooring.audit.planning import Plan, planner
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.planning.search import PointSearch
-from mooring.audit.result import AttackOutcome, AuditResult, References, SumAudit, SumResult
+from mooring.audit.result import AttackOutcome, AuditResult, References, state_total
 from mooring.audit.simulation import simulate
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
@@ -58,7 +57,7 @@ def figure(value: float, **beside: Any) -> Figure:
 
 
 def search(
-    error: Callable[[OperatingPoint], float],
+    error: Callable[[RotationPoint], float],
     limit: str,
     *,
     m: int = 40,
@@ -68,7 +67,7 @@ def search(
 ) -> PointSearch:
     """A search over audits whose error is a function of the point; more noise and fewer components score less."""
 
-    def audit(at: OperatingPoint) -> PointResult:
+    def audit(at: RotationPoint) -> PointResult:
         score = (
             0.9 - 0.1 * at.data_noise_level - 0.05 * at.anchor_noise_scale - 1 / (at.n_components + at.n_anchor_rows)
         )
@@ -80,12 +79,18 @@ def search(
     public = None if n_public is None else np.zeros((n_public, m))
     partition, settings = SimpleNamespace(n_features=m, public=public), SimpleNamespace(projection="auto")
     alone = References(Score("balanced accuracy", 0.7, 0.6, 0.8, 60) if scored else None, None, 1)
-    more = {"rms": lambda h: 2.0, "references": lambda: alone}
-    auditor: Any = SimpleNamespace(partition=partition, settings=settings, title=str, audit=audit, **more)
+    deployment = SimpleNamespace(rms=lambda h: 2.0)
+    auditor: Any = SimpleNamespace(
+        partition=partition,
+        settings=settings,
+        audit=audit,
+        deployment=deployment,
+        alone=SimpleNamespace(references=alone),
+    )
     return PointSearch(auditor, LeakageLimit.parse(limit), None, r)
 
 
-LANDSCAPES: dict[str, tuple[Callable[[OperatingPoint], float], dict[str, Any]]] = {
+LANDSCAPES: dict[str, tuple[Callable[[RotationPoint], float], dict[str, Any]]] = {
     "data noise": (lambda at: at.data_noise_level, {"limit": "mean error at least 0.62"}),
     "much data noise": (lambda at: at.data_noise_level / 4, {"limit": "mean error at least 0.7", "r": 50}),
     "any noise": (lambda at: at.data_noise_level + 3 * at.anchor_noise_scale, {"limit": "mean error at least 0.8"}),
@@ -102,21 +107,26 @@ LANDSCAPES: dict[str, tuple[Callable[[OperatingPoint], float], dict[str, Any]]] 
 
 
 def test_a_plan_names_the_least_epsilon_that_pays_on_the_rows_searched() -> None:
-    def result(epsilon: float | None, answer: str | None) -> Any:
-        point = SimpleNamespace(epsilon=epsilon)
-        return SimpleNamespace(point=point, gain=None if answer is None else SimpleNamespace(answer=answer))
+    def auditor(answers: dict[float | None, str | None]) -> Any:
+        def audit(at: SumPoint) -> PointResult:
+            answer = answers[at.epsilon]
+            gain: Any = None if answer is None else SimpleNamespace(answer=answer)
+            return PointResult(at, 0.0, (), gain=gain)
 
-    sums: Any = SimpleNamespace(audit=lambda point: point, result=lambda results: [one.epsilon for one in results])
-    reporter: Any = SimpleNamespace(sum_auditor=lambda: sums)
-    cases: list[tuple[list[Any], Any, bool]] = [
-        ([result(4.0, "pays"), result(2.0, "pays"), result(1.0, "does not pay"), result(None, "pays")], [2.0], True),
-        ([result(4.0, "does not pay"), result(2.0, None)], None, True),
-        ([result(4.0, None), result(None, "pays")], None, False),
+        return SimpleNamespace(audit=audit, deployment=SimpleNamespace(label_kind="classes"))
+
+    cases: list[tuple[dict[float | None, str | None], list[float], bool]] = [
+        ({4.0: "pays", 2.0: "pays", 1.0: "does not pay", None: "pays"}, [2.0], True),
+        ({4.0: "does not pay", 2.0: None}, [], True),
+        ({4.0: None, None: "pays"}, [], False),
     ]
-    with patch.object(planner, "state_sums", lambda one: ""):
-        for results, least, is_stated in cases:
-            found, words = planner._report_sums(SimpleNamespace(results=results), reporter)  # type: ignore[arg-type]
-            assert (found, bool(words)) == (least, is_stated)
+    search: Any = SimpleNamespace(say=lambda words: None)
+    with patch.object(planner, "state_total", lambda one: ""):
+        for answers, least, is_stated in cases:
+            searcher, sums = auditor(answers), [SumPoint(epsilon) for epsilon in answers]
+            tried, reported, words = planner._try_sums(searcher, searcher, sums, search)
+            assert [one.point.epsilon for one in tried] == list(answers)
+            assert ([one.point.epsilon for one in reported], bool(words)) == (least, is_stated)
 
 
 @pytest.mark.parametrize("name", LANDSCAPES)
@@ -177,7 +187,7 @@ def linked(share: float, control: float | None = None) -> Figure:
 
 
 def point(**figures: Figure) -> PointResult:
-    at = OperatingPoint("aa-i-gdp", 4, 16, 0.0, 0.0)
+    at = RotationPoint("aa-i-gdp", 4, 16, 0.0, 0.0)
     return PointResult(at, 0.0, (AttackOutcome("moments", figures),), None, None)
 
 
@@ -233,15 +243,6 @@ def test_eight_columns_are_named_and_the_others_counted() -> None:
         assert more in hazards_of_columns(rows[:, :n].astype(float), names="abcdefghi")[0]
 
 
-def test_sums_are_spoken_of_first_only_where_rows_stand_beside_them_for_contrast() -> None:
-    stated = SimpleNamespace(point=SimpleNamespace(state_guarantee=lambda: "guarantee"))
-    for contrast, results in ((True, [stated]), (False, [stated]), (True, [])):
-        given: Any = SimpleNamespace(description={"contrast": contrast}, sums=SimpleNamespace(results=results))
-        with patch.object(hazards, "state_sums", lambda one: "measured"):
-            said = state_own_sums(given)
-        assert said == ("Secure sums: guarantee Here measured" if contrast and results else None)
-
-
 def test_an_attack_is_hopeless_only_where_it_was_measured() -> None:
     """No measure, no guess or no rows: the other denoisers are tried, too."""
     truth = np.eye(3)
@@ -293,14 +294,14 @@ def test_whether_a_result_is_trustworthy_and_what_it_measured() -> None:
     known = figure(0.4, control=0.9, floor=0.2, interval=Interval(0.3, 0.5, 0.95))
     bare = point(centred_error=figure(0.6, control=None))
     scored = replace(point(centred_error=known, linkage=linked(0.5)), deployed=score, gain=gain)
-    worse = replace(point(centred_error=figure(0.1)), point=OperatingPoint("c-gdp", 4, 16, 0.0, 0.0))
+    worse = replace(point(centred_error=figure(0.1)), point=RotationPoint("c-gdp", 4, 16, 0.0, 0.0))
     unmeasured = replace(scored, outcomes=())
     both, error_only, nothing = ["0.40", "0.50"], ["0.10", None], [None, None]
     cases: list[tuple[list[PointResult], int | None, dict[str, Any], bool, list[str | None]]] = [
         ([scored], None, {}, True, both),
         ([bare, scored], 1, {"attacks": ["moments"]}, True, both),
-        ([bare, scored, worse], None, {"attacks": list(REGISTRY)}, True, both),
-        ([worse], None, {"attacks": list(REGISTRY)[1:]}, True, error_only),
+        ([bare, scored, worse], None, {"attacks": list(ATTACKS)}, True, both),
+        ([worse], None, {"attacks": list(ATTACKS)[1:]}, True, error_only),
         ([replace(scored, gain=None)], None, {}, True, both),
         ([scored, unmeasured], None, {}, False, both),
         ([], None, {}, False, nothing),
@@ -326,12 +327,11 @@ def test_the_table_of_sums_is_on_record() -> None:
             beside = {"higher_is_worse": True, "chance": 0.01, "interval": Interval(told - 0.004, told + 0.1)}
             names = ("membership_auc", "membership_at_1_percent", "membership_at_0.1_percent")
             outcome = AttackOutcome("register", {name: figure(told, **beside) for name in names})
-            results += [
-                SumResult(at, (outcome,), (), measured if epsilon else None, told < 0.1, score, gain),
-                SumResult(at, (AttackOutcome("register", reason="No."),), (), None, True),
-            ]
-            assert [bool(state_sums(result)) for result in results[-2:]] == [True, False]
-    table = SumAudit(7, 96, score, tuple(results)).list_results()
+            bound, usable = measured if epsilon else None, told < 0.1
+            whole = PointResult(at, 0.0, (outcome,), score, gain=gain, epsilon=bound, usable=usable, alone=score)
+            results += [whole, PointResult(at, 0.0, (AttackOutcome("register", reason="No."),))]
+            assert [bool(state_total(result)) for result in results[-2:]] == [True, False]
+    table = AuditResult({}, References(None, None, 0), tuple(results)).list_points()
     check_record(RECORD, "the table of sums", [list(line) for line in table])
 
 

@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members
-from mooring.audit import OperatingPoint, run_audit, simulate
+from mooring.audit import RotationPoint, run_audit, simulate
 from mooring.audit.release import _draw_rows, measure_point_release, measure_release, measure_trained_release
 from mooring.errors import InputError
 from mooring.learners import Fitted
@@ -150,7 +150,7 @@ def test_an_audit_measures_the_release_of_the_chosen_point() -> None:
     rng = np.random.default_rng(4)
     classes = [rng.integers(0, 2, 40) for _ in range(3)]
     rows = [rng.standard_normal((40, 3)) + part[:, None] for part in classes]
-    points = [OperatingPoint("c-gdp-data-noise", 3, 0, data_noise_level=level) for level in (0.1, 20.0)]
+    points = [RotationPoint("c-gdp-data-noise", 3, 0, data_noise_level=level) for level in (0.1, 20.0)]
     chosen, other = run_audit(rows, classes, points=points, chosen=points[0]).points
     assert other.release is None
     assert chosen.release is not None

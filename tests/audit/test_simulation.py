@@ -12,8 +12,8 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from mooring import METHODS, RigidMap, SimulationSettings, Streams, Termination, make_anchor
-from mooring.attacks import DENOISERS, REGISTRY, DoesNotApply, run
-from mooring.audit.simulation import Simulation, simulate
+from mooring.attacks import ATTACKS, DENOISERS, DoesNotApply, run
+from mooring.audit.simulation import RowSimulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 
@@ -24,7 +24,7 @@ ROWS = [RNG.standard_normal((n, 4)) * [3, 2, 1, 1] + 1 for n in SIZES]
 LABELS = [RNG.integers(0, 2, n) for n in SIZES]
 
 
-def simulated(method: str = "aa-i-gdp", **options: Any) -> Simulation:
+def simulated(method: str = "aa-i-gdp", **options: Any) -> RowSimulation:
     stated = {
         "datasets": ROWS,
         "labels": LABELS,
@@ -281,7 +281,7 @@ DATA = [RNG.standard_normal((n_rows, 3)) for n_rows in (6, 4, 9, 5)]
 ANCHOR = make_anchor(12, 3, rng=RNG)
 
 
-def run_with(method: str, *, v: float = 0.0, sigma: float = 0.0, rows: Any = DATA, **settings: Any) -> Simulation:
+def run_with(method: str, *, v: float = 0.0, sigma: float = 0.0, rows: Any = DATA, **settings: Any) -> RowSimulation:
     """One set of streams for all, so that methods are matched."""
     kept = SimulationSettings(**{"anchor": ANCHOR} | settings)
     streams = Streams.for_experiment(seed=11)
@@ -428,7 +428,7 @@ def test_poor_data_give_a_result_or_a_reason(case: str, method: str) -> None:
     known = min(5, len(rows[1]))
     for options in ({}, {"colluders": (), "n_known_rows": known, "n_repeated_uploads": 1}):
         view = simulation.view(**options)
-        for attack in REGISTRY:
+        for attack in ATTACKS:
             results = []
             with suppress(DoesNotApply):
                 results.append(run(attack, view, rng=np.random.default_rng(0)))

@@ -170,12 +170,12 @@ def test_check_attacks_ones_own_sums(folder: Path, monkeypatch: pytest.MonkeyPat
     participant, told = Participant(given.study, given.vaults[0]), []
     found = participant.check(given.table(0), progress=lambda *words: told.append(words[:2]))
     assert told == [(0, 2), (1, 2), (2, 2)]
-    areas = [one.worst("membership_auc")[1].value for one in found.sums.results]  # type: ignore[union-attr,index]
+    areas = [one.worst("membership_auc")[1].value for one in found.self_attack.points]  # type: ignore[union-attr,index]
     assert areas[0] < 0.75 < areas[1]
-    assert participant.check(given.table(0, 15)).sums is None
+    assert participant.check(given.table(0, 15)).self_attack is None
     made = Mock(side_effect=inspection.Partition.from_parts)
     monkeypatch.setattr(inspection.Partition, "from_parts", made)
-    assert participant.check(given.table(0, 16)).sums is not None
+    assert participant.check(given.table(0, 16)).self_attack is not None
     (rows, _), (_, others) = made.call_args.args[:2], made.call_args.kwargs["test"]
     assert ([len(part) for part in rows], len(others)) == ([4, 8], 4)
 

@@ -26,7 +26,7 @@ from mooring_studies.tabular.scores import ranked, scored, utility
 from mooring_studies.tabular.skipped_attacks import notes_of, skipped_columns
 from mooring_studies.tabular.study import TableOptions, partition_tables, run_tables
 
-from mooring.attacks import REGISTRY
+from mooring.attacks import ATTACKS
 from mooring.errors import InputError, StorageError
 from mooring.mechanisms import no_projection, public_svd_projection
 from mooring.mechanisms.sums import PictureFeatures
@@ -353,14 +353,14 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
         raise np.linalg.LinAlgError("Singular matrix")
 
     def endless(view: Any, *, rng: Any) -> Any:
-        found = REGISTRY["procrustes"](view, rng=rng)
+        found = ATTACKS["procrustes"](view, rng=rng)
         return replace(found, rows=np.full_like(found.rows, np.inf))
 
     def broken(found: Any, view: Any, *, rng: Any) -> Any:
         raise np.linalg.LinAlgError("SVD did not converge")
 
-    known = {name: REGISTRY[name] for name in ("procrustes", "known-anchor")}
-    monkeypatch.setattr("mooring.audit.leakage.REGISTRY", known | {"moments": failing, "lattice": endless})
+    known = {name: ATTACKS[name] for name in ("procrustes", "known-anchor")}
+    monkeypatch.setattr("mooring.audit.leakage.ATTACKS", known | {"moments": failing, "lattice": endless})
     monkeypatch.setattr("mooring.audit.leakage.DENOISERS", {"gaussian": broken})
     simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
     columns = leakage(deployment, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
@@ -381,7 +381,7 @@ def test_any_other_error_ends_the_study(deployment: Deployment, monkeypatch: pyt
     def wrong(view: Any, *, rng: Any) -> Any:
         raise slip
 
-    monkeypatch.setattr("mooring.audit.leakage.REGISTRY", {"moments": wrong})
+    monkeypatch.setattr("mooring.audit.leakage.ATTACKS", {"moments": wrong})
     with pytest.raises(LookupError) as caught:
         leakage(deployment, played(deployment, "i-gdp"), attacks=["moments"], seed=0)
     assert caught.value is slip

@@ -1,24 +1,42 @@
-"""What an analyst that colludes with participants can rebuild of another's rows: one file an attack."""
+"""What an analyst that colludes with participants recovers of another's rows, or learns from a total of sums."""
 
 from mooring.attacks.decoding import LearnedDecoder, learn_decoder
 from mooring.attacks.denoising import DENOISERS, denoise_by_gaussians
-from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
-from mooring.attacks.registry import REGISTRY, Attack, run, run_batch
+from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct, reconstruct_rows
+from mooring.attacks.registry import (
+    ATTACKS,
+    Attack,
+    Finding,
+    attacks_on,
+    register_attack,
+    resolve_attack,
+    run,
+    run_batch,
+)
+from mooring.attacks.sums.view import LabelledFeatures, MembershipScores, SumView
 from mooring.attacks.view import Colluder, CollusionView, PublicRows
 
 __all__ = [
+    "ATTACKS",
     "DENOISERS",
-    "REGISTRY",
     "Attack",
     "Colluder",
     "CollusionView",
     "DoesNotApply",
+    "Finding",
+    "LabelledFeatures",
     "LearnedDecoder",
+    "MembershipScores",
     "PublicRows",
     "Reconstruction",
+    "SumView",
+    "attacks_on",
     "denoise_by_gaussians",
     "learn_decoder",
     "reconstruct",
+    "reconstruct_rows",
+    "register_attack",
+    "resolve_attack",
     "run",
     "run_batch",
 ]

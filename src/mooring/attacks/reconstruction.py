@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.view import CollusionView
 from mooring.errors import InputError, MooringError
-from mooring.geometry.backend import device_of, namespace_of
+from mooring.geometry.backend import device_of, namespace_of, transpose
+from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
@@ -72,6 +73,14 @@ def reconstruct(
     """
     rows = estimate.invert(view.target_upload.representation)
     return Reconstruction(rows, estimate, row_error, population, notes=notes)
+
+
+def reconstruct_rows(view: CollusionView, rows: Array) -> Reconstruction:
+    """Return rows that were rebuilt in any way, with the rigid map that takes them nearest to the upload."""
+    Y = view.target_upload.representation
+    xp = namespace_of(rows, Y)
+    x, y = xp.mean(rows, axis=0), xp.mean(Y, axis=0)
+    return Reconstruction(rows, RigidMap.from_centre(polar_factor(transpose(rows - x) @ (Y - y)), x, y))
 
 
 def anchor_pair(view: CollusionView) -> tuple[Array, Array]:

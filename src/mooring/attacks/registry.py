@@ -1,10 +1,10 @@
-"""Every attack by name, and how to run one."""
+"""The attacks by name, and how to run one. The registry is open: `register_attack` adds an attack from outside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -22,74 +22,147 @@ from mooring.attacks.procrustes import procrustes, procrustes_batch
 from mooring.attacks.pseudoinverse import pseudoinverse, pseudoinverse_batch
 from mooring.attacks.reconstruction import Reconstruction
 from mooring.attacks.repeated_upload import repeated_upload
+from mooring.attacks.sums.class_of_one import class_of_one
+from mooring.attacks.sums.column_space import column_space
+from mooring.attacks.sums.leverage import leverage
+from mooring.attacks.sums.register import register
+from mooring.attacks.sums.view import MembershipScores, SumView
+from mooring.attacks.sums.whitened_difference import whitened_difference
 from mooring.attacks.view import CollusionView
 from mooring.errors import InputError, require_choice
 from mooring.randomness import require_generator
 
+Finding = Reconstruction | MembershipScores
+"""What an attack returns: rebuilt rows, or scores of candidates for membership."""
+
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack, described."""
+    """An attack and its description.
+
+    Examples
+    --------
+    >>> from mooring.attacks import reconstruct_rows
+
+    An attack that guesses the mean of the colluders' rows, without looking at the upload:
+
+    >>> def guess_the_mean(view, *, rng):
+    ...     mean = view.reference_rows.mean(axis=0)
+    ...     return reconstruct_rows(view, np.tile(mean, (len(view.target_upload.representation), 1)))
+    >>> Attack("mean", "the mean of the colluders' rows", guess_the_mean).name
+    'mean'
+    """
 
     name: str
     summary: str
-    """What it uses, in a few words."""
-    function: Callable[..., Reconstruction]
-    """Takes a `CollusionView` and, by keyword, a `numpy.random.Generator`; returns a `Reconstruction` or raises
-    `DoesNotApply`."""
+    """What the attack uses, in a few words."""
+    function: Callable[..., Any]
+    """Takes a view and, by keyword, a `numpy.random.Generator`. Returns a `Reconstruction` or `MembershipScores`, or
+    raises `DoesNotApply`."""
     in_paper: bool = False
-    """Whether the paper has it."""
+    """Whether the paper describes it."""
     batch: Callable[..., tuple[Reconstruction, ...]] | None = None
-    """The same for many views at once, where the attack has such a form: takes the views, returns one `Reconstruction` a
-    view. What the views must share is the attack's to say."""
+    """The same attack on many views at once, where it has such a form: takes the views and returns one `Reconstruction`
+    per view. Each attack states what its views must have in common."""
+    view: type = CollusionView
+    """The kind of view that the attack takes: `CollusionView` for uploads of rows, `SumView` for a total of sums."""
 
-    def __call__(self, view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
+    @property
+    def is_own(self) -> bool:
+        """Whether the attack is mooring's own, so that its results can be kept by its name."""
+        return ATTACKS.get(self.name) is self and self.function.__module__.startswith("mooring.")
+
+    def __call__(self, view: Any, *, rng: np.random.Generator) -> Finding:
         """Run the attack."""
-        return self.function(view, rng=rng)
+        found: Finding = self.function(view, rng=rng)
+        return found
 
 
-REGISTRY: Mapping[str, Attack] = MappingProxyType(
-    {
-        attack.name: attack
-        for attack in (
-            Attack("known-secret", "the colluder's map, where all share one", known_secret, True),
-            Attack("known-anchor", "the anchor and its noiseless representation", known_anchor, True),
-            Attack("pseudoinverse", "the noisy anchor, by least squares", pseudoinverse, True, pseudoinverse_batch),
-            Attack("procrustes", "the noisy anchor, by an orthogonal map", procrustes, True, procrustes_batch),
-            Attack(
-                "alignment-map",
-                "the analyst's own maps and the colluder's secret",
-                alignment_map,
-                True,
-                alignment_map_batch,
-            ),
-            Attack(
-                "moments",
-                "class means and covariances of the colluders' rows, and the anchor",
-                moments,
-                batch=moments_batch,
-            ),
-            Attack("joint-moments", "the same, with everybody's rebuilt rows", joint_moments),
-            Attack("principal-axes", "the upload's covariance", principal_axes),
-            Attack("independent-components", "independence of the columns", independent_components),
-            Attack("lattice", "columns of whole numbers or yes/no, by lattice reduction", lattice),
-            Attack("known-rows", "some of the target's rows, known from elsewhere", known_rows),
-            Attack("repeated-upload", "several uploads of the same rows", repeated_upload),
-        )
-    }
-)
-"""Every attack mooring knows, the paper's first. The strongest of them bounds leakage from below, never from above."""
+ATTACKS: dict[str, Attack] = {
+    attack.name: attack
+    for attack in (
+        Attack("known-secret", "the colluder's map, where all share one", known_secret, True),
+        Attack("known-anchor", "the anchor and its noiseless representation", known_anchor, True),
+        Attack("pseudoinverse", "the noisy anchor, by least squares", pseudoinverse, True, pseudoinverse_batch),
+        Attack("procrustes", "the noisy anchor, by an orthogonal map", procrustes, True, procrustes_batch),
+        Attack(
+            "alignment-map",
+            "the analyst's own maps and the colluder's secret",
+            alignment_map,
+            True,
+            alignment_map_batch,
+        ),
+        Attack(
+            "moments",
+            "class means and covariances of the colluders' rows, and the anchor",
+            moments,
+            batch=moments_batch,
+        ),
+        Attack("joint-moments", "the same, with everybody's rebuilt rows", joint_moments),
+        Attack("principal-axes", "the upload's covariance", principal_axes),
+        Attack("independent-components", "independence of the columns", independent_components),
+        Attack("lattice", "columns of whole numbers or yes/no, by lattice reduction", lattice),
+        Attack("known-rows", "some of the target's rows, known from elsewhere", known_rows),
+        Attack("repeated-upload", "several uploads of the same rows", repeated_upload),
+        Attack("whitened-difference", "the sums against the colluders' rows", whitened_difference, view=SumView),
+        Attack("leverage", "how well the sums fit a candidate", leverage, view=SumView),
+        Attack("column-space", "the span of the sums, where features exceed rows", column_space, view=SumView),
+        Attack("class-of-one", "a label that a single row carries", class_of_one, view=SumView),
+        Attack("register", "a register of everybody who may be in it, solved for", register, view=SumView),
+    )
+}
+"""Every attack that mooring knows, the paper's first. The strongest of them bounds leakage from below, never from above."""
 
 
-def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoiser: str | None = None) -> Reconstruction:
+def register_attack(attack: Attack) -> Attack:
+    """Add an attack to the registry, so that every audit runs it; a name that is taken is refused."""
+    if attack.name in ATTACKS:
+        raise InputError("attack", expected="a name that is not taken", got=repr(attack.name), cure="Rename it.")
+    ATTACKS[attack.name] = attack
+    return attack
+
+
+def resolve_attack(attack: str | Attack | Callable[..., Any]) -> Attack:
+    """Return the attack with this name, or the attack itself; a function becomes an attack on uploads of rows."""
+    if isinstance(attack, Attack):
+        return attack
+    if isinstance(attack, str):
+        require_choice("attack", attack, ATTACKS)
+        return ATTACKS[attack]
+    if not callable(attack):
+        cure = "Pass a name in `mooring.attacks.ATTACKS`, an `Attack`, or a function of a view."
+        raise InputError("attack", expected="a name, an Attack or a function", got=type(attack).__name__, cure=cure)
+    name = getattr(attack, "__name__", type(attack).__name__).replace("_", "-")
+    return Attack(name, (attack.__doc__ or name).strip().partition("\n")[0], attack)
+
+
+def attacks_on(view: type, attacks: Iterable[str | Attack | Callable[..., Any]] | None = None) -> tuple[Attack, ...]:
+    """Return those of some attacks, or of all in the registry, that take this kind of view."""
+    known = ATTACKS.values() if attacks is None else map(resolve_attack, attacks)
+    return tuple(attack for attack in known if issubclass(view, attack.view))
+
+
+def run(
+    attack: str | Attack | Callable[..., Any],
+    view: CollusionView | SumView,
+    *,
+    rng: np.random.Generator,
+    denoiser: str | None = None,
+) -> Finding:
     """Run one attack.
 
     Parameters
     ----------
-    name : str
-        A name in `REGISTRY`.
+    attack : str, Attack or callable
+        A name in `ATTACKS`, an attack, or a function that takes a view and, by keyword, `rng`.
+    view : CollusionView or SumView
+        What the attacker knows; of the kind that the attack takes.
     denoiser : str, optional
         A name in `DENOISERS`: the rebuilt rows are replaced by their posterior mean under the population that it fits.
+
+    Returns
+    -------
+    Reconstruction or MembershipScores
 
     Raises
     ------
@@ -99,18 +172,24 @@ def run(name: str, view: CollusionView, *, rng: np.random.Generator, denoiser: s
     require_generator(rng)
     if denoiser is not None:
         require_choice("denoiser", denoiser, DENOISERS)
-    require_choice("attack", name, REGISTRY)
-    reconstruction = REGISTRY[name](view, rng=rng)
-    return reconstruction if denoiser is None else DENOISERS[denoiser](reconstruction, view, rng=rng)
+    attack = resolve_attack(attack)
+    if not isinstance(view, attack.view):
+        cure = "Attacks on rows take a CollusionView, attacks on sums a SumView."
+        got = f"a {type(view).__name__} for {attack.name!r}"
+        raise InputError("view", expected=f"a {attack.view.__name__}", got=got, cure=cure)
+    finding = attack(view, rng=rng)
+    return finding if denoiser is None else DENOISERS[denoiser](finding, view, rng=rng)
 
 
-def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
+def run_batch(
+    attack: str | Attack | Callable[..., Any], views: Sequence[CollusionView], *, rng: np.random.Generator
+) -> tuple[Reconstruction, ...]:
     """Run one attack on many views: at once where it has a batched form, one after the other where not.
 
     Parameters
     ----------
-    name : str
-        A name in `REGISTRY`.
+    attack : str, Attack or callable
+        An attack on rows, as for `run`.
     views : sequence of CollusionView
         Draws of one deployment. The batched forms need one anchor and the same colluders in all of them; moments also
         the same rows of the target and the same labels.
@@ -118,7 +197,7 @@ def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Gener
     Returns
     -------
     tuple of Reconstruction
-        One a view, up to rounding what `run` gives for it.
+        One per view, up to rounding what `run` gives for it.
 
     Raises
     ------
@@ -126,10 +205,9 @@ def run_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Gener
         If one of the views gives this attack nothing to work with.
     """
     require_generator(rng)
-    require_choice("attack", name, REGISTRY)
-    attack = REGISTRY[name]
+    attack = resolve_attack(attack)
     if not views:
         raise InputError("views", expected="one or more", got="none", cure="Pass at least one view.")
     if attack.batch is None:
-        return tuple(attack(view, rng=rng) for view in views)
+        return tuple(attack.function(view, rng=rng) for view in views)
     return attack.batch(views, rng=rng)

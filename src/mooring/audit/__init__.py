@@ -1,21 +1,31 @@
 """The audit: what the strongest attack recovers, beside chance and controls, and what joining is worth."""
 
-from mooring.audit.auditor import root_mean_square, run_audit
+from mooring.audit.auditor import run_audit
+from mooring.audit.deployment import Deployment, ProjectionKind, root_mean_square
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.identification.linkage import LinkageTest, make_galleries, make_linkage_test
-from mooring.audit.leakage import Attempt, AttemptLog, measure_leakage, run_attack, run_attack_batch, run_denoising
-from mooring.audit.operating_points import NoiseUnit, OperatingPoint, PointGrid, SumPoint, point_with_noise
-from mooring.audit.planning import Plan, plan_study
-from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, PointResult, SumAudit, SumResult, find_strongest
-from mooring.audit.simulation import Simulation, SimulationSettings, simulate
-from mooring.audit.specification import (
-    DEFAULT_LIMIT,
-    AuditSettings,
-    EvaluationSpec,
-    LeakageLimit,
-    ProjectionKind,
-    SumSpec,
+from mooring.audit.leakage import Attempt, AttemptLog, run_attack, run_attack_batch, run_denoising
+from mooring.audit.measurement import measure_leakage
+from mooring.audit.operating_points import (
+    NoiseUnit,
+    OperatingPoint,
+    PointGrid,
+    RotationPoint,
+    SumPoint,
+    point_with_noise,
 )
+from mooring.audit.planning import Plan, plan_study
+from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, Leakage, PointResult, find_strongest
+from mooring.audit.simulation import (
+    JointModel,
+    RowSimulation,
+    Simulation,
+    SimulationSettings,
+    simulate,
+    simulate_rows,
+)
+from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, EvaluationSpec, LeakageLimit
+from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import References
 
 __all__ = [
@@ -26,8 +36,11 @@ __all__ = [
     "AttemptLog",
     "AuditResult",
     "AuditSettings",
+    "Deployment",
     "EvaluationSpec",
     "Guess",
+    "JointModel",
+    "Leakage",
     "LeakageEvaluator",
     "LeakageLimit",
     "LinkageTest",
@@ -38,12 +51,12 @@ __all__ = [
     "PointResult",
     "ProjectionKind",
     "References",
+    "RotationPoint",
+    "RowSimulation",
     "Simulation",
     "SimulationSettings",
-    "SumAudit",
     "SumPoint",
-    "SumResult",
-    "SumSpec",
+    "SumSimulation",
     "find_strongest",
     "make_galleries",
     "make_linkage_test",
@@ -56,4 +69,6 @@ __all__ = [
     "run_audit",
     "run_denoising",
     "simulate",
+    "simulate_rows",
+    "simulate_sums",
 ]

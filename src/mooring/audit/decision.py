@@ -11,10 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mooring.attacks import REGISTRY
 from mooring.audit.hazards import MEASURES, grade_measures, state_exposure, state_membership
 from mooring.audit.planning import Plan
-from mooring.audit.result import AuditResult, PointResult, SumAudit, SumResult
+from mooring.audit.result import AuditResult, PointResult
 from mooring.audit.specification import DEFAULT_LIMIT, LeakageLimit
 from mooring.learners import Answer, Score
 from mooring.mechanisms.sums.guarantee import bound_odds, round_up
@@ -44,15 +43,13 @@ _FAR_ABOVE_CHANCE, _MUCH, _SOMETHING = 2.0, 0.5, 0.2  # as in mooring.audit.haza
 
 
 def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str = "the study allows") -> Decision:
-    """Whether what attacks recover at a point, if any could be run, speaks against sharing.
+    """Weigh whether a point speaks against sharing: by its guarantee where totals are shared, by attacks where rows are.
 
-    Parameters
-    ----------
-    limits : sequence of str
-        Which measures may be how high; without any, the default limit holds.
-    whose : str
-        What a limit that is not kept is introduced by.
+    `limits` say which measures may be how high; without any, the default limit holds for rows. `whose` introduces a limit
+    that is not kept.
     """
+    if one is not None and not one.point.shares_rows:
+        return weigh_total(one, one.point.promise, limits, whose)
     asked = {words: LeakageLimit.parse(words) for words in limits}
     unknown = [words for words, limit in asked.items() if one is None or not _is_known(one.worst(limit.measure))]
     broken = [words for words, limit in asked.items() if words not in unknown and one and not limit.met_at(one)]
@@ -74,7 +71,7 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str 
             found[measure] = words.format(f"{told[1].value:.0%}", state_alarms(told[1]))
     covered = {limit.measure for limit in asked.values()}
     against = [words for measure, words in found.items() if measure not in covered]
-    if one.point.data_noise_level == 0:
+    if one.data_noise_scale == 0:
         against.append("the rows carry no noise, so that an upload is an exact image of them")
     needed = (*_NEEDED, *(() if limits else (_DEFAULT.measure,)))
     missing = [name for name in needed if name not in covered and not _is_known(one.worst(name))]
@@ -91,12 +88,13 @@ def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str 
 
 
 def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
-    """The same of an audit, at the point that its headline is about; some attacks alone cannot say 'share'."""
-    if (sums := _leading_sums(result)) is not None:
-        return weigh_sums(sums, sums.point.epsilon, sums.point.delta, limits)
+    """Weigh an audit at the point that its headline is about; where only some attacks were run, it cannot say 'share'."""
+    headline = result.headline_point
+    if headline is not None and not headline.point.shares_rows:
+        return weigh_point(headline, limits)
     if not result.trustworthy:
         return weigh_point(None)
-    found, asked = weigh_point(result.headline_point, limits), result.description.get("attacks")
+    found = weigh_point(result.headline_point, limits)
     usable = result.usable_points
     if result.chosen is None and len(usable) > 1:
         answers = [weigh_point(one, limits)["answer"] for one in usable]
@@ -106,35 +104,25 @@ def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
         counts = count_noun(much, f"of {total} gives too much away", f"of {total} give too much away")
         counts += f", {answers.count('share')} little"
         return _because("cannot tell", f"no setting is chosen: {counts} ('mooring plan' chooses one)")
-    if found["answer"] == "share" and asked is not None and len(asked) < len(REGISTRY):
-        return _because("cannot tell", f"only {len(asked)} of {len(REGISTRY)} attacks were tried", *found["reasons"])
+    n_tried, n_known = result.count_attacks()
+    if found["answer"] == "share" and n_tried < n_known:
+        return _because("cannot tell", f"only {n_tried} of {n_known} attacks were tried", *found["reasons"])
     return found
 
 
-def weigh_sums(
-    one: SumResult | None,
-    epsilon: float | None,
-    delta: float,
+def weigh_total(
+    one: PointResult | None,
+    promise: tuple[float, float] | None,
     limits: Sequence[str] = (),
     whose: str = "the study allows",
 ) -> Decision:
-    """The same of secure sums.
-
-    Parameters
-    ----------
-    one : SumResult or None
-        What attackers told from them, where that was tried.
-    epsilon, delta
-        Of the guarantee.
-    limits, whose
-        As for `weigh_point`.
-    """
+    """Weigh whether a total speaks against sharing: by the ε and δ that it promises, and by attacks where they were run."""
     asked = {words: LeakageLimit.parse(words) for words in limits}
     allowed = {words: limit for words, limit in asked.items() if limit.measure == "epsilon"}
-    broken = [words for words, limit in allowed.items() if epsilon is None or epsilon > limit.bound]
+    broken = [words for words, limit in allowed.items() if promise is None or promise[0] > limit.bound]
     others = {words: limit for words, limit in asked.items() if limit.measure != "epsilon"}
     unknown = [words for words, limit in others.items() if one is None or not _is_known(one.worst(limit.measure))]
-    broken += [words for words, limit in others.items() if words not in unknown and one and not limit.met_by_sums(one)]
+    broken += [words for words, limit in others.items() if words not in unknown and one and not limit.met_at(one)]
     if broken:
         return state_broken(broken, whose)
     if one is not None and one.epsilon is not None and not one.epsilon.holds:
@@ -144,11 +132,11 @@ def weigh_sums(
     if told is not None:
         share = f"{told[1].value:.0%}{told[1].interval.written('.0%')} of {told[1].n} rows"
         rate = f"'{told[0]}' tells {share} at {state_alarms(told[1])}"
-    if epsilon is None:
+    if promise is None:
         answer = "do not share" if told is not None and told[1].value > _MUCH else "cannot tell"
         return _because(answer, f"the sums carry no noise, and nothing is promised{rate and '; '}{rate}")
-    most = min(1.0, bound_odds(epsilon, delta) / 100)
-    bound = f"with ε = {epsilon:g} a test with 1 % false alarms finds at most {round_up(100 * most)}% of the rows"
+    most = min(1.0, bound_odds(*promise) / 100)
+    bound = f"with ε = {promise[0]:g} a test with 1 % false alarms finds at most {round_up(100 * most)}% of the rows"
     if most > _SOMETHING:
         kept = "the limit of ε is kept, but " if allowed else ""
         return _because("cannot tell", f"{kept}the guarantee is weak: {bound}")
@@ -168,23 +156,14 @@ def decide_audit(audit: AuditResult | Plan) -> Decision:
         weighed, answer = weigh_plan(audit), audit.answer
     else:
         settled = audit.chosen is not None or len(audit.usable_points) == 1
-        one = _leading_sums(audit) or (audit.headline_point if settled else None)
+        one = audit.headline_point if settled else None
         weighed = weigh_audit(audit, audit.description.get("limits", ()))
         answer = None if one is None or one.gain is None else one.gain.answer
     return decide("Should rows like these be shared?", [weighed], [] if answer is None else [answer])
 
 
-def _leading_sums(result: AuditResult) -> SumResult | None:
-    """Secure sums, where uploads of rows only stand beside them."""
-    found = () if result.sums is None or not result.description.get("contrast") else result.sums.results
-    return next(iter(found), None)
-
-
 def weigh_plan(plan: Plan) -> Decision:
-    """The same of a plan, at the setting that it recommends and within its own limit."""
-    if plan.sums is not None:
-        point = plan.sums.point
-        return weigh_sums(plan.sums, point.epsilon, point.delta, [str(plan.limit)], "the plan allows")
+    """Weigh a plan at the setting that it recommends and within its own limit."""
     if plan.recommended is not None:
         return weigh_point(plan.recommended, [str(plan.limit)], "the plan allows")
     return _because("do not share", f"no setting is recommended within the limit ({plan.limit})")
@@ -256,17 +235,13 @@ def decide_upload(
     return decide(question, weighed, [fact["answer"] for fact in joining if fact["answer"] is not None])
 
 
-def select_sums(audits: Sequence[SumAudit | None], settings: SumSettings) -> list[SumResult]:
-    """What was tried at a study's own ε and δ."""
-    own = settings.epsilon, settings.delta
-    return [one for found in audits if found for one in found.results if (one.point.epsilon, one.point.delta) == own]
-
-
 def state_leakage(result: AuditResult) -> list[str]:
     """Whether rows can be told to be in, what is rebuilt, and what is most exposed, where the headline is."""
     one = result.headline_point
     if one is None or not result.trustworthy:
         return [result.headline(), *result.warnings]
+    if not one.point.shares_rows:
+        return [result.headline()]
     told = state_membership(one)
     exposed = [f"Most exposed: {words}." for words in state_exposure(one)[:1]]
     return [*([] if told is None else [told]), result.headline(), *exposed]

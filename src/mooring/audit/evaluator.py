@@ -15,7 +15,7 @@ from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder
 from mooring.audit.identification.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
 from mooring.audit.identification.membership import MembershipTest, make_membership_test
-from mooring.audit.simulation import Simulation
+from mooring.audit.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import (
@@ -102,7 +102,7 @@ class LeakageEvaluator:
     @classmethod
     def of(
         cls,
-        simulation: Simulation,
+        simulation: RowSimulation,
         views: Sequence[CollusionView],
         partition: Partition,
         spec: EvaluationSpec,

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mooring.audit.result import AuditResult, PointResult, SumResult
-from mooring.mechanisms.sums.guarantee import bound_odds, round_up
+from mooring.audit.result import PointResult
 from mooring.metrics import Figure
 from mooring.metrics.exposure import FEW_VALUES
 from mooring.metrics.membership import state_alarms
@@ -215,38 +214,6 @@ def state_membership(point: PointResult) -> str | None:
     outlying = point.worst("outlying_membership_at_1_percent")
     words += "" if outlying is None else f", and {outlying[1].value:.0%} of the tenth that lies farthest from its class"
     return words + "."
-
-
-def state_sums(one: SumResult) -> str:
-    """What the joint model from sums scores, what the strongest attack tells of members, and the ε measured."""
-    words = []
-    if one.deployed is not None:
-        words.append(f"the joint model scores {one.deployed.with_interval()} ({one.deployed.metric}).")
-    if one.gain is not None:
-        words.append(f"{one.gain.sentence()}")
-    if (told := one.worst("membership_at_1_percent")) is not None:
-        attack, figure = told
-        allowed = ""
-        if one.point.epsilon is not None:
-            most = min(1.0, bound_odds(one.point.epsilon, one.point.delta) / 100)
-            above = " (above it by chance, or by a fault of the noise)" if figure.value > most else ""
-            allowed = f", and at most {round_up(100 * most)}% may be{above}"
-        words.append(
-            f"Of the rows behind the sums, '{attack}' tells {figure.value:.1%}{figure.interval.written('.1%')} at "
-            f"{state_alarms(figure)}{allowed}."
-        )
-    if one.epsilon is not None:
-        least = one.epsilon.measured.gaussian
-        words.append(f"Measured by canaries (made-up rows that move the sums most), ε is at least {least:.2g}.")
-    return " ".join(words)
-
-
-def state_own_sums(result: AuditResult) -> str | None:
-    """The sentences to read first where uploads of rows only stand beside secure sums; None elsewhere."""
-    if not result.description.get("contrast") or result.sums is None or not result.sums.results:
-        return None
-    first = result.sums.results[0]
-    return f"Secure sums: {first.point.state_guarantee()} Here {state_sums(first)}"
 
 
 def judge_leakage(point: PointResult) -> tuple[str, str, str]:

@@ -8,10 +8,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mooring.attacks import DENOISERS, REGISTRY, CollusionView, DoesNotApply, Reconstruction, run_batch
+from mooring.attacks import (
+    DENOISERS,
+    CollusionView,
+    DoesNotApply,
+    Reconstruction,
+    attacks_on,
+    resolve_attack,
+    run_batch,
+)
+from mooring.attacks.registry import Attack
 from mooring.audit.evaluator import LeakageEvaluator
-from mooring.audit.result import HEADLINE, AttackOutcome, find_strongest
-from mooring.audit.simulation import Simulation
+from mooring.audit.identification.membership import audit_row_noise
+from mooring.audit.result import HEADLINE, AttackOutcome, Leakage, find_strongest
+from mooring.audit.simulation import RowSimulation
 from mooring.audit.specification import AuditSettings
 from mooring.errors import MissingExtraError
 from mooring.geometry.backend import namespace_of, to_numpy
@@ -42,33 +52,26 @@ class Attempt:
         return self.attack if self.denoiser is None else f"{self.attack} + {self.denoiser}"
 
 
-def run_attack(name: str, view: CollusionView, *, rng: np.random.Generator) -> Attempt:
-    """Run an attack on a view.
-
-    Parameters
-    ----------
-    name : str
-        A name in `mooring.attacks.REGISTRY`.
-    """
+def run_attack(attack: str | Attack, view: CollusionView, *, rng: np.random.Generator) -> Attempt:
+    """Run an attack on a view of uploaded rows."""
     require_generator(rng)
-    return _attempted(name, None, lambda: (REGISTRY[name](view, rng=rng),))[0]
+    attack = resolve_attack(attack)
+    return _attempted(attack.name, None, lambda: (attack.function(view, rng=rng),))[0]
 
 
-def run_attack_batch(name: str, views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Attempt, ...]:
+def run_attack_batch(
+    attack: str | Attack, views: Sequence[CollusionView], *, rng: np.random.Generator
+) -> tuple[Attempt, ...]:
     """Run an attack on many draws at once, as `mooring.attacks.run_batch` does.
-
-    Parameters
-    ----------
-    name : str
-        A name in `mooring.attacks.REGISTRY`.
 
     Returns
     -------
     tuple of Attempt
-        One a view; where a batch breaks down, all of its attempts say so.
+        One per view; where a batch breaks down, all of its attempts say so.
     """
     require_generator(rng)
-    return _attempted(name, None, lambda: run_batch(name, views, rng=rng), len(views))
+    attack = resolve_attack(attack)
+    return _attempted(attack.name, None, lambda: run_batch(attack, views, rng=rng), len(views))
 
 
 def run_denoising(
@@ -113,24 +116,20 @@ def _is_finite(rows: Array) -> bool:
     return bool(xp.all(xp.isfinite(rows)))
 
 
-def measure_leakage(
-    simulation: Simulation, partition: Partition, settings: AuditSettings
-) -> tuple[tuple[AttackOutcome, ...], dict[str, Any] | None]:
-    """Run every attack on every target, plain and through every denoiser.
+def measure_rows(simulation: RowSimulation, partition: Partition, settings: AuditSettings) -> Leakage:
+    """Run every attack on every target's upload of rows, plain and through every denoiser.
 
-    Parameters
-    ----------
-    simulation : Simulation
-        Of the training rows of `partition`.
-    partition : Partition
-        Its test rows fill galleries, and are the held-out records of known persons for identity linkage.
-    settings : AuditSettings
-        With targets named.
-
-    Returns
-    -------
-    tuple of AttackOutcome, and examples of the strongest attack's rows or None
+    Test rows of the partition fill galleries, and are the held-out records of known persons for identity linkage. The
+    settings must name the targets.
     """
+    outcomes, examples = _measure_outcomes(simulation, partition, settings)
+    return Leakage(outcomes, examples=examples, epsilon=audit_row_noise(simulation))
+
+
+def _measure_outcomes(
+    simulation: RowSimulation, partition: Partition, settings: AuditSettings
+) -> tuple[tuple[AttackOutcome, ...], dict[str, Any] | None]:
+    """What each attack recovered, and examples of the strongest attack's rows or None."""
     n_known, n_repeated = settings.n_known_rows, settings.n_repeated_uploads
     shown = [
         simulation.view(settings.colluders, target, n_known_rows=n_known, n_repeated_uploads=n_repeated)
@@ -141,8 +140,8 @@ def measure_leakage(
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}
     attempts = AttemptLog(views, settings.seed, evaluator)
-    for name in settings.attack_names:
-        for outcome, rows in _outcomes_of(name, attempts, evaluator):
+    for attack in attacks_on(CollusionView, settings.attacks):
+        for outcome, rows in _outcomes_of(attack, attempts, evaluator):
             outcomes.append(outcome)
             if rows is not None:
                 rebuilt[outcome.attack] = rows
@@ -162,11 +161,11 @@ def measure_leakage(
         seen = replace(worst, notes=(*worst.notes, str(missing)))
     outcomes = [seen if one is worst else one for one in outcomes]
     uploaded = np.concatenate([to_numpy(view.target_upload.representation) for view in views])
-    for measure, (attack, figure) in evaluator.exposure(rebuilt, uploaded, attempts.records).items():
-        if attack not in rebuilt:  # rows as they were uploaded, which no attack has changed
-            outcomes.append(AttackOutcome(attack, {measure: figure}))
+    for measure, (name, figure) in evaluator.exposure(rebuilt, uploaded, attempts.records).items():
+        if name not in rebuilt:  # rows as they were uploaded, which no attack has changed
+            outcomes.append(AttackOutcome(name, {measure: figure}))
             continue
-        k = next(k for k, one in enumerate(outcomes) if one.attack == attack)
+        k = next(k for k, one in enumerate(outcomes) if one.attack == name)
         outcomes[k] = replace(outcomes[k], figures={**outcomes[k].figures, measure: figure})
     return tuple(outcomes), evaluator.examples(rebuilt[worst.attack], worst.attack)
 
@@ -217,10 +216,12 @@ class AttemptLog:
     records: dict[str, Matrix] = field(default_factory=dict)
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
 
-    def run(self, name: str) -> list[list[Attempt]]:
+    def run(self, attack: str | Attack) -> list[list[Attempt]]:
         """The attack by itself on every view, and then through each denoiser; some attempts may have found nothing."""
+        attack = resolve_attack(attack)
+        name = attack.name
         rngs = [np.random.default_rng([self.seed, 3, k]) for k in range(len(self.views))]
-        plain = [run_attack(name, view, rng=rng) for view, rng in zip(self.views, rngs, strict=True)]
+        plain = [run_attack(attack, view, rng=rng) for view, rng in zip(self.views, rngs, strict=True)]
         self.plain[name] = [one.found for one in plain if one.found is not None]
         attempts = [plain]
         for denoiser in DENOISERS if any(one.found is not None for one in plain) else ():
@@ -270,12 +271,12 @@ def _are_alike(one: Reconstruction, other: Reconstruction) -> bool:
 
 
 def _outcomes_of(
-    name: str, attempts: AttemptLog, evaluator: LeakageEvaluator
+    attack: Attack, attempts: AttemptLog, evaluator: LeakageEvaluator
 ) -> list[tuple[AttackOutcome, Matrix | None]]:
-    plain, *denoised = attempts.run(name)
+    plain, *denoised = attempts.run(attack)
     reasons = [one.reason for one in plain if one.found is None]
     if len(reasons) == len(plain):
-        return [(AttackOutcome(name, reason=reasons[0]), None)]
+        return [(AttackOutcome(attack.name, reason=reasons[0]), None)]
     alike = [one_each for one_each in denoised if _applies_alike(plain, one_each)]
     return [_measured(one_each, evaluator, reasons) for one_each in (plain, *alike)]
 

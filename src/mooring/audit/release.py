@@ -19,14 +19,13 @@ import numpy.typing as npt
 
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import Mask, draw_halves, find_confidence, follow_gradients, score_members
-from mooring.audit.simulation import Simulation
-from mooring.audit.utility import find_label_kind
+from mooring.audit.deployment import Deployment
+from mooring.audit.simulation import RowSimulation
 from mooring.geometry.backend import to_numpy
 from mooring.learners import Fitted, Kind, LearnerLike, train_learner
 from mooring.metrics import Figure, Interval, Membership, clopper_pearson, wilson
 from mooring.metrics.intervals import student_interval
 from mooring.serialization import Record
-from mooring.tables import Column, Partition
 from mooring.typing import Indices, Matrix
 
 N_MODELS, MOST_ROWS = 16, 2000
@@ -146,23 +145,11 @@ def measure_trained_release(
 
 
 def measure_point_release(
-    simulation: Simulation,
-    partition: Partition,
-    *,
-    learner: LearnerLike | None,
-    seed: int,
-    columns: Sequence[Column] = (),
+    simulation: RowSimulation, deployment: Deployment, *, learner: LearnerLike | None
 ) -> ReleaseRisk | None:
-    """Attack the joint models of a simulation; None where there is nothing to learn.
-
-    Parameters
-    ----------
-    learner : str, Learner or None
-        What the joint model is.
-    columns : sequence of Column
-        The table's, in the order of the encoded rows; empty where rows are not of a table.
-    """
-    kind = find_label_kind(partition)
+    """Attack the joint models of a simulation; None where there is nothing to learn."""
+    kind, partition = deployment.label_kind, deployment.partition
+    seed, columns = deployment.seed, deployment.columns
     if kind is None or learner is None:
         return None
     mapped = [simulation.map_new_rows(i, part, data_noise_scale=0.0) for i, part in enumerate(partition.train)]
@@ -186,7 +173,12 @@ def measure_point_release(
 
 
 def _invert(
-    fitted: Fitted, simulation: Simulation, records: Matrix, labels: Labels, n_members: int, groups: Sequence[Indices]
+    fitted: Fitted,
+    simulation: RowSimulation,
+    records: Matrix,
+    labels: Labels,
+    n_members: int,
+    groups: Sequence[Indices],
 ) -> Figure:
     """Cells that the first participant finds with a model of the first so many records; classes are 0 to K − 1."""
     places = np.arange(len(labels))

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mooring.attacks import REGISTRY
-from mooring.audit.operating_points import NoiseUnit, OperatingPoint, SumPoint
+from mooring.attacks import CollusionView, SumView, attacks_on
+from mooring.audit.operating_points import NoiseUnit, OperatingPoint
 from mooring.audit.release import ReleaseRisk
 from mooring.audit.utility import References
 from mooring.learners import Gain, Score
+from mooring.mechanisms.sums.guarantee import bound_odds, round_up
 from mooring.metrics import EpsilonAudit, Figure, strongest_value
-from mooring.metrics.membership import FALSE_POSITIVE_RATES
-from mooring.serialization import Record, Rows, render_html
+from mooring.metrics.membership import state_alarms
+from mooring.serialization import Record, Rows, drop_empty_columns, render_html
 
 HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
@@ -55,12 +56,26 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
 
 
 @dataclass(frozen=True)
+class Leakage:
+    """What attackers recover at one operating point."""
+
+    outcomes: tuple[AttackOutcome, ...]
+    """By every attack, for the colluders that the audit assumes."""
+    beyond: tuple[AttackOutcome, ...] = ()
+    """By more colluders than a guarantee allows for: all participants but one."""
+    examples: dict[str, Any] | None = field(default=None, repr=False)
+    """A few rows, original beside rebuilt."""
+    epsilon: EpsilonAudit | None = None
+    """The ε that was measured, beside the one that the noise claims; None without noise."""
+
+
+@dataclass(frozen=True)
 class PointResult(Record):
     """One operating point: what attacks recover there, and what the joint model scores."""
 
     point: OperatingPoint
     data_noise_scale: float
-    """σ itself, in the unit of the rows' numbers (`AuditResult.noise_unit`)."""
+    """σ itself, in the unit of the rows' numbers (`AuditResult.noise_unit`); 0 where no noise is added to rows."""
     outcomes: tuple[AttackOutcome, ...]
     deployed: Score | None = None
     """The joint model's score when participants map new rows themselves, without noise."""
@@ -73,82 +88,34 @@ class PointResult(Record):
     learner: str | None = None
     """What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn."""
     gain: Gain | None = None
-    """`deployed` over training alone, on the same rows; None where utility was not measured, and in older results."""
+    """`deployed` over training alone, on the same rows; None where utility was not measured."""
     release: ReleaseRisk | None = None
     """What the joint model itself gives away; None where it was not measured."""
     epsilon: EpsilonAudit | None = None
-    """Of private-data noise, for rows that differ by σ and a map that is known; None without such noise."""
+    """As in `Leakage`. For noise on rows, it is about rows that differ by σ and a map that is known."""
+    usable: bool = True
+    """Whether a study may have this point; sums without noise, for instance, need few features against rows."""
+    beyond: tuple[AttackOutcome, ...] = ()
+    """As in `Leakage`."""
+    alone: Score | None = None
+    """Training alone with the mechanism's features, the mean over participants; None where it trains on rows as they
+    are."""
 
     @property
     def title(self) -> str:
-        """The method and its noise, in a few words."""
+        """The mechanism and its noise, in a few words."""
         return self.point.title_with(self.data_noise_scale)
 
-    def worst(self, measure: str = HEADLINE) -> tuple[str, Figure] | None:
-        """The strongest attack's name and figure by a measure; None if no attack could be run."""
-        outcome = find_strongest(self.outcomes, measure)
-        return None if outcome is None else (outcome.attack, outcome.figures[measure])
-
-
-@dataclass(frozen=True)
-class SumResult(Record):
-    """Secure sums at one ε: what attackers tell from the total, and what the joint model scores."""
-
-    point: SumPoint
-    outcomes: tuple[AttackOutcome, ...]
-    """Membership among the honest rows, by the colluders that the guarantee allows for."""
-    one_honest: tuple[AttackOutcome, ...]
-    """Membership in one participant, where all others collude: beyond what the guarantee allows for."""
-    epsilon: EpsilonAudit | None
-    """The ε claimed beside the one measured; None without noise."""
-    usable: bool
-    """Whether a study may have it: without noise, features must be few against rows."""
-    deployed: Score | None = None
-    """The joint model's score."""
-    gain: Gain | None = None
-    """That over training alone, with the columns or with the same features, whichever is better."""
-
     @property
-    def title(self) -> str:
-        """The mechanism and its ε, in a few words."""
-        return self.point.title
+    def headline(self) -> str:
+        """The measure by which attacks on this point are ranked."""
+        return HEADLINE if self.point.shares_rows else MEMBERSHIP
 
-    def worst(self, measure: str = MEMBERSHIP) -> tuple[str, Figure] | None:
-        """The strongest attack's name and figure by a measure; None if no attack could be run."""
+    def worst(self, measure: str | None = None) -> tuple[str, Figure] | None:
+        """The strongest attack's name and figure by a measure, by default `headline`; None if no attack could be run."""
+        measure = measure or self.headline
         outcome = find_strongest(self.outcomes, measure)
         return None if outcome is None else (outcome.attack, outcome.figures[measure])
-
-
-@dataclass(frozen=True)
-class SumAudit(Record):
-    """Secure sums at every ε that was asked for."""
-
-    n_features: int
-    """D."""
-    n_rows: int
-    """Behind the total."""
-    alone: Score | None
-    """Training alone with the same features; the mean over participants."""
-    results: tuple[SumResult, ...]
-
-    def list_results(self) -> Rows:
-        """A line an ε: what the strongest attack tells of members, the ε measured, and what the joint model scores."""
-        rows: list[tuple[str, ...]] = [
-            ("secure sums", "strongest attack", "AUC", "told at 1 %", "at 0.1 %", "ε at least", "score")
-        ]
-        for one in self.results:
-            figures = [one.worst(measure) for measure in (MEMBERSHIP, *FALSE_POSITIVE_RATES)]
-            rows.append(
-                (
-                    one.title + ("" if one.usable else ", refused"),
-                    _UNKNOWN if figures[0] is None else figures[0][0],
-                    "" if figures[0] is None else figures[0][1].with_interval(),
-                    *("" if found is None else f"{found[1].value:.1%}" for found in figures[1:]),
-                    "" if one.epsilon is None else f"{one.epsilon.measured.gaussian:.2g}",
-                    "" if one.deployed is None else str(one.deployed),
-                )
-            )
-        return rows if self.alone is None else [*rows, ("local only, same features", *[""] * 5, str(self.alone))]
 
 
 @dataclass(frozen=True)
@@ -164,8 +131,6 @@ class AuditResult(Record):
     """What makes this data easy to break, and what this audit could not do."""
     chosen: int | None = None
     """The place among the points of the one that a study has, or is to have."""
-    sums: SumAudit | None = None
-    """Secure sums beside the uploads of rows; None where they were not asked for, or there is nothing to learn."""
 
     @property
     def noise_unit(self) -> NoiseUnit:
@@ -174,8 +139,11 @@ class AuditResult(Record):
 
     @property
     def usable_points(self) -> Sequence[PointResult]:
-        """The points that a study can use; where it could use none, all."""
-        return [one for one in self.points if one.point.usable] or self.points
+        """The points among which a reader chooses: those that share rows and that a study can use.
+
+        Where a study could use none of them, all that share rows; without any, the totals.
+        """
+        return [one for one in self.row_points if one.point.usable] or self.row_points or self.totals
 
     @property
     def headline_point(self) -> PointResult | None:
@@ -186,6 +154,16 @@ class AuditResult(Record):
         if self.chosen is not None:
             return self.points[self.chosen]
         return min(self.usable_points, key=_value, default=None)
+
+    @property
+    def totals(self) -> tuple[PointResult, ...]:
+        """The points at which no rows are shared but totals over them."""
+        return tuple(one for one in self.points if not one.point.shares_rows)
+
+    @property
+    def row_points(self) -> tuple[PointResult, ...]:
+        """The points at which rows are shared."""
+        return tuple(one for one in self.points if one.point.shares_rows)
 
     @property
     def release(self) -> ReleaseRisk | None:
@@ -202,10 +180,16 @@ class AuditResult(Record):
         one = self.headline_point
         if one is None or not self.trustworthy:
             return "This audit cannot be trusted: at some operating points no attack could be run. It is no clean bill."
+        n_tried, n_known = self.count_attacks()
+        first = ""
+        if n_tried < n_known:
+            first = f"Only {n_tried} of {n_known} attacks were tried, so this is not the strongest. "
+        if not one.point.shares_rows:
+            return f"{first}{self._where(one)} {state_total(one)} A lower bound on leakage: a better attack may exist."
         attack, figure = one.worst() or ("", None)
         assert figure is not None
-        words = f"{self._where(one)} the attack '{attack}' rebuilds the target's rows to an error of {figure.value:.2f}"
-        words += f"{figure.interval.written()} of their spread"
+        words = f"{first}{self._where(one)} the attack '{attack}' rebuilds the target's rows to an error of "
+        words += f"{figure.value:.2f}{figure.interval.written()} of their spread"
         words += "" if figure.control is None else f" (without the upload: {figure.control:.2f})"
         if (tenth := one.worst("exposed_tenth")) is not None:
             words += f", a tenth of them to {tenth[1].value:.2f} of the error of guessing"
@@ -214,18 +198,19 @@ class AuditResult(Record):
             by, link = linked
             words += f"; the attack '{by}' links {link.value:.0%}{link.interval.written('.0%')} of them"
             words += "" if link.chance is None else f" (chance {link.chance:.0%})"
-        words += ". A lower bound on leakage: a better attack may exist."
-        asked = self.description.get("attacks")
-        if asked is not None and len(asked) < len(REGISTRY):
-            words = f"Only {len(asked)} of {len(REGISTRY)} attacks were tried, so this is not the strongest. {words}"
-        return words
+        return words + ". A lower bound on leakage: a better attack may exist."
+
+    def count_attacks(self) -> tuple[int, int]:
+        """How many of mooring's attacks on such points as the headline's were asked for, and how many there are."""
+        one, asked = self.headline_point, self.description.get("attacks")
+        view = SumView if one is not None and not one.point.shares_rows else CollusionView
+        known = {attack.name for attack in attacks_on(view)}
+        return len(known if asked is None else known & set(asked)), len(known)
 
     def _where(self, one: PointResult) -> str:
         """Which point a headline is about, and why it."""
         if not one.point.usable:
             return f"At worst ({one.title}, a method that no study can use)"
-        if self.description.get("contrast"):
-            return f"For contrast, where rows are uploaded ({one.title})"
         if self.description.get("safest"):
             return f"At the safest setting that was tried ({one.title})"
         n_usable = len(self.usable_points)
@@ -255,35 +240,96 @@ class AuditResult(Record):
         return f"{figure.value:.2f}{figure.interval.written()} by '{attack}' at {one.title} ({levels})"
 
     def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
-        """A line a point: the strongest attack, what it recovers, the joint model's score; and training without joining."""
+        """A table with a line for each point: the strongest attack, what it recovers, the joint model's score.
+
+        Training without joining comes last. Columns that have nothing in them are left out.
+        """
         shown = self.points if only is None else only
-        several = len({one.point.n_components for one in shown}) > 1
-        rows: list[tuple[str, ...]] = [
-            ("operating point", "strongest attack", "its error", "guess", "links", "told", "score", "(noisy)")
-        ]
-        for one in shown:
-            worst, linked, told = one.worst(), one.worst("linkage"), one.worst("membership_at_1_percent")
-            rows.append(
-                (
-                    one.point.short_title(one.data_noise_scale, with_components=several),
-                    _UNKNOWN if worst is None else worst[0],
-                    "" if worst is None else worst[1].with_interval(),
-                    "" if worst is None or worst[1].control is None else f"{worst[1].control:.2f}",
-                    "" if linked is None else f"{linked[1].value:.0%}",
-                    "" if told is None else f"{told[1].value:.0%}",
-                    "" if one.deployed is None else str(one.deployed),
-                    "" if one.noisy_test is None else str(one.noisy_test),
-                )
-            )
-        beside = {"local only": self.references.local_only, "pooled raw": self.references.pooled_raw}
-        return [*rows, *((name, *[""] * 5, str(one), "") for name, one in beside.items() if one is not None)]
+        several = len({getattr(one.point, "n_components", 0) for one in shown if one.point.shares_rows}) > 1
+        rows = [_HEADINGS, *(_list_point(one, with_components=several) for one in shown)]
+        beside = {
+            "local only": self.references.local_only,
+            "local only, same features": next((one.alone for one in shown if one.alone is not None), None),
+            "pooled raw": self.references.pooled_raw,
+        }
+        rows += [(name, *[""] * 8, str(one), "") for name, one in beside.items() if one is not None]
+        return drop_empty_columns(rows)
 
     def _repr_html_(self) -> str:
         """What a notebook shows; `mooring.report.draw_audit` gives charts."""
-        tables = [self.list_points(), *([] if self.sums is None else [self.sums.list_results()])]
-        return render_html(self.headline(), self.joining(), tables=tables)
+        return render_html(self.headline(), self.joining(), tables=[self.list_points()])
+
+
+_HEADINGS = (
+    "operating point",
+    "strongest attack",
+    "its error",
+    "guess",
+    "links",
+    "AUC",
+    "found at 1 %",
+    "at 0.1 %",
+    "ε at least",
+    "score",
+    "(noisy)",
+)
+
+
+def _list_point(one: PointResult, *, with_components: bool) -> tuple[str, ...]:
+    """The cells of one line under `_HEADINGS`."""
+    worst, linked, at_1 = one.worst(), one.worst("linkage"), one.worst("membership_at_1_percent")
+    title = one.point.short_title(one.data_noise_scale, with_components=with_components)
+    if one.point.shares_rows:
+        measured = [
+            "" if worst is None else worst[1].with_interval(),
+            "" if worst is None or worst[1].control is None else f"{worst[1].control:.2f}",
+            "" if linked is None else f"{linked[1].value:.0%}",
+            "",
+            "" if at_1 is None else f"{at_1[1].value:.0%}",
+            "",
+            "",
+        ]
+    else:
+        title += "" if one.usable else ", refused"
+        at_01 = one.worst("membership_at_0.1_percent")
+        measured = [
+            *[""] * 3,
+            "" if worst is None else worst[1].with_interval(),
+            "" if at_1 is None else f"{at_1[1].value:.1%}",
+            "" if at_01 is None else f"{at_01[1].value:.1%}",
+            "" if one.epsilon is None else f"{one.epsilon.measured.gaussian:.2g}",
+        ]
+    scores = ["" if one_score is None else str(one_score) for one_score in (one.deployed, one.noisy_test)]
+    return (title, _UNKNOWN if worst is None else worst[0], *measured, *scores)
+
+
+def state_total(one: PointResult) -> str:
+    """What the joint model from a total scores, how many members the strongest attack recognises, and the ε measured."""
+    words = []
+    if one.deployed is not None:
+        words.append(f"the joint model scores {one.deployed.with_interval()} ({one.deployed.metric}).")
+    if one.gain is not None:
+        words.append(f"{one.gain.sentence()}")
+    if (recognised := one.worst("membership_at_1_percent")) is not None:
+        attack, figure = recognised
+        allowed = ""
+        if one.point.promise is not None:
+            most = min(1.0, bound_odds(*one.point.promise) / 100)
+            above = " (above it by chance, or by a fault of the noise)" if figure.value > most else ""
+            allowed = f", and at most {round_up(100 * most)}% may be{above}"
+        words.append(
+            f"Of the rows behind the total, '{attack}' recognises {figure.value:.1%}{figure.interval.written('.1%')} at "
+            f"{state_alarms(figure)}{allowed}."
+        )
+    if one.epsilon is not None:
+        least = one.epsilon.measured.gaussian
+        words.append(f"Measured by canaries (made-up rows that move the sums most), ε is at least {least:.2g}.")
+    return " ".join(words)
 
 
 def _value(result: PointResult) -> float:
+    """A number that is lower where the strongest attack recovers more."""
     worst = result.worst()
-    return float("inf") if worst is None else worst[1].value
+    if worst is None:
+        return float("inf")
+    return -worst[1].value if worst[1].higher_is_worse else worst[1].value

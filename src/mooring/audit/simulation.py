@@ -6,17 +6,21 @@ compared with the truth. Between organisations each part runs where its data is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.alignment import Alignment, Solver, align, align_to_reference
 from mooring.attacks.view import Colluder, CollusionView, PublicRows, check_roles
 from mooring.errors import InputError
-from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of
+from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of, to_numpy
 from mooring.geometry.rigid import RigidMap
+from mooring.learners import LearnerLike
+from mooring.learners.fitting import decide_learner
 from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.rotation.kernel import (
     ArrayNoise,
@@ -31,8 +35,33 @@ from mooring.mechanisms.rotation.kernel import (
 from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
 from mooring.randomness import Streams
+from mooring.tables.records import label_kind_of
 from mooring.tables.schema import Column
-from mooring.typing import Array
+from mooring.typing import Array, Indices, Matrix
+
+Labels = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class JointModel:
+    """The model that participants get, and what it is compared with."""
+
+    learner: str
+    """What was trained."""
+    predict: Callable[[Sequence[Matrix]], Labels]
+    """Takes new rows of every participant, in order, and returns the predictions for all of them, one after the other."""
+    predict_noisy: Callable[[Sequence[Matrix]], Labels] | None = None
+    """The same with private-data noise on the new rows too, as the paper measures; None where that is no different."""
+    predict_alone: Callable[[Sequence[Matrix]], Labels] | None = None
+    """What some participants' own models predict of the same rows where they use the mechanism's features: of shape
+    (n_alone, n). None where the mechanism trains on rows."""
+
+
+class Simulation(Protocol):
+    """A collaboration with all its secrets, as an audit needs it."""
+
+    def train(self, learner: LearnerLike, *, seed: int) -> JointModel:
+        """Train the joint model on what the analyst has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +93,7 @@ _DEFAULTS = SimulationSettings()
 
 
 @dataclass(frozen=True, eq=False)
-class Simulation:
+class RowSimulation:
     """A collaboration with all its secrets."""
 
     method: Method
@@ -89,6 +118,11 @@ class Simulation:
     precision: Precision = "float64"
     public_rows: PublicRows | None = field(default=None, repr=False)
     columns: tuple[Column, ...] = field(default=(), repr=False)
+
+    @property
+    def termination(self) -> str | None:
+        """Why the solver of the alignment stopped; None without an alignment."""
+        return None if self.alignment is None else str(self.alignment.termination)
 
     @cached_property
     def aligned(self) -> tuple[Array, ...]:
@@ -117,6 +151,33 @@ class Simulation:
         noise = GeneratorNoise(self.streams.named(f"participant/{participant}/test-noise"))
         represented = represent_rows(rows, self.secrets[participant], data_noise_scale, noise)
         return self._in_common_space(participant, represented)
+
+    def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
+        """Train on the collaboration matrix, as `mooring train` does.
+
+        Parameters
+        ----------
+        learner : str or Learner, default "auto"
+            A name in `mooring.learners.LEARNERS`, a learner of one's own, or "auto".
+        seed : int, default 0
+            Seed of what is random in the learner and in its choice.
+        """
+        labels = np.concatenate([to_numpy(part) for part in self.labels])
+        kind = label_kind_of(labels)
+        assert kind != "none"
+        owners: Indices = np.repeat(np.arange(len(self.labels)), [len(part) for part in self.records])
+        rows = to_numpy(self.collaboration_matrix)
+        chosen = decide_learner(learner, rows, labels, kind=kind, seed=seed, owners=owners)
+        fitted = chosen.fit(rows, labels, kind=kind, seed=seed)
+
+        def predict(new: Sequence[Matrix], noise: float = 0.0) -> Labels:
+            parts = [
+                to_numpy(self.map_new_rows(i, part, data_noise_scale=noise)) for i, part in enumerate(new) if len(part)
+            ]
+            return fitted.predict(np.concatenate(parts))
+
+        noisy = partial(predict, noise=self.data_noise_scale) if self.data_noise_scale > 0 else None
+        return JointModel(chosen.name, predict, noisy)
 
     def view(
         self,
@@ -197,7 +258,7 @@ def simulate(
     data_noise_scale: float = 0.0,
     rng: np.random.Generator | Streams,
     settings: SimulationSettings = _DEFAULTS,
-) -> Simulation:
+) -> RowSimulation:
     """Run a method from private data to collaboration matrix.
 
     Parameters
@@ -258,7 +319,7 @@ def simulate(
         )
         for rows, (secret, noise) in zip(private_data, secrets, strict=True)
     )
-    return Simulation(
+    return RowSimulation(
         method,
         data_noise_scale,
         anchor_noise_scale,
@@ -274,6 +335,65 @@ def simulate(
         settings.precision,
         settings.public_rows,
         settings.columns,
+    )
+
+
+def simulate_rows(
+    datasets: Sequence[Array],
+    representations: Sequence[Array],
+    labels: Sequence[Array | None] | None = None,
+    *,
+    rng: np.random.Generator | Streams,
+    name: str = "perturbed rows",
+    data_noise_scale: float = 0.0,
+) -> RowSimulation:
+    """Return a collaboration in which participants upload rows that were perturbed in any way, in the space of the rows.
+
+    Parameters
+    ----------
+    datasets : sequence of arrays of shape (n_i, n_features)
+        Every participant's rows as they are.
+    representations : sequence of arrays of shape (n_i, n_features)
+        What each of them uploads, row by row.
+    labels : sequence of arrays of shape (n_i,), or of None, optional
+    rng : numpy.random.Generator or Streams
+        Where anything random that is asked of the simulation later comes from.
+    name : str, default "perturbed rows"
+        The mechanism's name.
+    data_noise_scale : float, default 0
+        Standard deviation of the noise on each number, which is public: denoisers of the attacks use it.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = [rng.standard_normal((30, 4)) for _ in range(3)]
+    >>> noisy = [part + rng.laplace(scale=0.5, size=part.shape) for part in rows]
+    >>> simulate_rows(rows, noisy, rng=rng, name="Laplace noise").uploads[1].representation.shape
+    (30, 4)
+    """
+    streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
+    records = _checked_records(datasets)
+    uploads = tuple(Upload(as_float64(part), None) for part in representations)
+    if [upload.representation.shape for upload in uploads] != [part.shape for part in records]:
+        got = f"shapes {', '.join(str(tuple(upload.representation.shape)) for upload in uploads)}"
+        raise InputError(
+            "representations", expected="of the shapes of datasets", got=got, cure="Return a row for every row."
+        )
+    width = int(records[0].shape[1])
+    same = RigidMap(like(np.eye(width), records[0]), like(np.zeros(width), records[0]))
+    return RowSimulation(
+        Method(name, name, "common", data_noise_scale > 0, False, "none"),
+        data_noise_scale,
+        0.0,
+        no_projection(width).moved_to(records[0]),
+        None,
+        records,
+        records,
+        _checked_labels(labels, records),
+        uploads,
+        None,
+        (same,) * len(records),
+        streams,
     )
 
 
@@ -335,7 +455,7 @@ def _copied(array: Array) -> Array:
 
 
 def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scale: float) -> Method:
-    method = get_method(method) if isinstance(method, str) else method
+    method = get_method(method)
     lacks = (anchor_noise_scale > 0 and not method.anchor_noise) or (data_noise_scale > 0 and not method.data_noise)
     if lacks and method.uses_anchor:
         return METHODS["aa-i-gdp-both-noise"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mooring.attacks import REGISTRY
+from mooring.attacks import ATTACKS, resolve_attack
+from mooring.attacks.registry import Attack
+from mooring.audit.deployment import Deployment, ProjectionKind
 from mooring.audit.operating_points import NoiseUnit
 from mooring.errors import InputError
 from mooring.learners import LearnerLike, require_learner
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.mechanisms.sums.feature_map import FeatureMap
-from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE
 from mooring.metrics import Embedding, Figure
 from mooring.serialization import Record
 from mooring.tables import Column, Partition
@@ -26,9 +27,7 @@ from mooring.tables.column_encoder import decode_cells
 from mooring.typing import Matrix
 
 if TYPE_CHECKING:
-    from mooring.audit.result import PointResult, SumResult
-
-ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
+    from mooring.audit.result import PointResult
 
 DEFAULT_LIMIT = "error at least 0.5"
 """What a plan keeps to, and a page decides by, unless a study or its reader says otherwise."""
@@ -130,32 +129,12 @@ class EvaluationSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class SumSpec:
-    """How secure sums are audited beside uploads of rows."""
-
-    epsilons: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
-    """One operating point each; None for sums without noise."""
-    delta: float = 1e-5
-    quorum: int | None = None
-    """By default nine tenths of the participants, rounded up."""
-    n_colluders: int | None = None
-    """How many the noise allows for; by default as many as collude in the audit."""
-    product_share: float = PRODUCT_SHARE
-    """How much of the budget the products of features get."""
-    feature_map: FeatureMap | None = None
-    """By default that of pictures for images, and the rows themselves, scaled to one length, for tables."""
-    shrink: bool = True
-    """As for `mooring.learners.sums.fit_discriminant`: False for features that are dense and decorrelated."""
-    n_runs: int = 10_000
-    """Of canaries, at every ε."""
-
-
-@dataclass(frozen=True, eq=False)
 class AuditSettings:
     """Everything an audit is asked but for its data and operating points."""
 
-    attacks: Sequence[str] | None = None
-    """All in `mooring.attacks.REGISTRY` by default."""
+    attacks: Sequence[str | Attack | Callable[..., Any]] | None = None
+    """Names in `mooring.attacks.ATTACKS`, attacks, or functions of a view; all in the registry by default. Each is run on
+    the operating points whose view it takes."""
     colluders: Sequence[int] = (0,)
     targets: Sequence[int] | None = None
     """Attacked one after the other; their rows are measured together. By default the first others: one, or up to three
@@ -166,6 +145,11 @@ class AuditSettings:
     projection: ProjectionKind | Projection = "auto"
     """With "auto", none if there are as many components as features; else a public SVD where there are public rows;
     else Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components."""
+    feature_map: FeatureMap | None = None
+    """The public feature map of secure sums; by default that of pictures for images, and the rows themselves, scaled to one
+    length, for tables."""
+    n_canary_runs: int = 10_000
+    """How many simulated runs with and without a canary measure the ε of secure sums."""
     learner: LearnerLike = "auto"
     """A name in `mooring.learners.LEARNERS`, a learner of one's own, or "auto": chosen at every point as `mooring train`
     would."""
@@ -177,31 +161,33 @@ class AuditSettings:
     """Where finished points are kept; an audit that was interrupted goes on from there."""
     noise_unit: NoiseUnit = NoiseUnit.GIVEN
     """What the rows' numbers are, and so what σ is measured in; for the reader alone."""
-    sums: SumSpec | None = None
-    """Whether, and how, secure sums are audited as well."""
 
     @property
-    def attack_names(self) -> tuple[str, ...]:
+    def attack_list(self) -> tuple[Attack, ...]:
         """The attacks to run."""
-        return tuple(REGISTRY) if self.attacks is None else tuple(self.attacks)
+        return tuple(map(resolve_attack, ATTACKS if self.attacks is None else self.attacks))
 
     @property
     def learner_name(self) -> str:
         """What the learner is called in records."""
         return self.learner if isinstance(self.learner, str) else self.learner.name
 
-    @property
-    def projection_name(self) -> str:
-        """What kind of projection is asked for."""
-        return self.projection.kind if isinstance(self.projection, Projection) else self.projection
+    def deploy(self, partition: Partition) -> Deployment:
+        """What operating points are simulated on."""
+        return Deployment(
+            partition,
+            tuple(self.colluders),
+            self.seed,
+            self.projection,
+            self.feature_map,
+            self.evaluation.columns,
+            self.evaluation.image_shape,
+            self.device,
+        )
 
     def for_data(self, partition: Partition) -> AuditSettings:
         """Check the settings against the data, and choose the targets where none are named."""
-        for name in self.attack_names:
-            if name not in REGISTRY:
-                raise InputError(
-                    "attacks", expected=f"among {', '.join(REGISTRY)}", got=repr(name), cure="Correct the name."
-                )
+        attacks = None if self.attacks is None else tuple(map(resolve_attack, self.attacks))
         require_learner(self.learner)
         _require_value_a_record(self.evaluation, partition)
         width = sum(column.width for column in self.evaluation.columns)
@@ -212,7 +198,8 @@ class AuditSettings:
                 got=f"columns of {width}",
                 cure="Give the columns that the rows were encoded by.",
             )
-        return replace(self, colluders=tuple(self.colluders), targets=self._targets_among(partition))
+        targets = self._targets_among(partition)
+        return replace(self, attacks=attacks, colluders=tuple(self.colluders), targets=targets)
 
     def _targets_among(self, partition: Partition) -> tuple[int, ...]:
         p, colluders = partition.n_participants, list(self.colluders)
@@ -324,13 +311,12 @@ class LeakageLimit(Record):
         return value >= self.bound if self.at_least else value <= self.bound
 
     def met_at(self, result: PointResult, *, room: float = 1.0) -> bool:
-        """Whether the strongest attack at a point keeps to it; no attack, no trust."""
+        """Whether a point keeps to the limit: of ε by its guarantee, of anything else by the strongest attack.
+
+        A point that no attack could be run on does not.
+        """
+        if self.measure == "epsilon":
+            promise = result.point.promise
+            return promise is not None and promise[0] <= self.bound
         worst = result.worst(self.measure)
         return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1], room=room)
-
-    def met_by_sums(self, result: SumResult) -> bool:
-        """Whether secure sums carry a guarantee within a limit of ε, or keep to one of membership; others are about rows."""
-        if self.measure == "epsilon":
-            return result.point.epsilon is not None and result.point.epsilon <= self.bound
-        worst = result.worst(self.measure)
-        return worst is not None and self.met_by(worst[1])

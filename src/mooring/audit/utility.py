@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from mooring.audit.deployment import Deployment, Labels
 from mooring.audit.simulation import Simulation
-from mooring.geometry.backend import to_numpy
-from mooring.learners import Kind, LearnerLike, Score, compare, score, train_learner
+from mooring.learners import Gain, LearnerLike, Score, compare, score
 from mooring.learners.fitting import MOST_ALONE, decide_learner
 from mooring.serialization import Record
-from mooring.tables import Partition
-from mooring.typing import Indices
 
 
 @dataclass(frozen=True)
@@ -32,103 +28,80 @@ class References(Record):
     """What both trained; None where there was nothing to learn."""
 
 
-def measure_references(
-    partition: Partition, *, learner: LearnerLike, seed: int
-) -> tuple[References, npt.NDArray[Any] | None]:
-    """Measure local only and pooled raw; none of both where there are no labels to learn or no test rows.
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """What participants reach by themselves."""
 
-    Both train the same learner: with "auto", the one chosen across participants on the pooled rows. Beside the scores comes
-    what each participant's own model predicts of everybody's test rows, of shape (n_alone, n_test_rows).
+    references: References
+    predictions: Labels | None
+    """What each participant's own model predicts of everybody's test rows, of shape (n_alone, n_test_rows)."""
 
-    Parameters
-    ----------
-    partition : Partition
-        Training and test rows of every participant.
-    learner : str or Learner
-        A name in `mooring.learners.LEARNERS`, "auto", or a learner of one's own.
-    seed : int
-        For the learner, and for who is drawn where there are more than `MOST_ALONE`.
+
+@dataclass(frozen=True)
+class Utility:
+    """What the joint model is worth; the fields are those of `PointResult`."""
+
+    learner: str | None = None
+    deployed: Score | None = None
+    noisy_test: Score | None = None
+    alone: Score | None = None
+    gain: Gain | None = None
+
+
+def measure_alone(deployment: Deployment, *, learner: LearnerLike) -> Alone:
+    """Measure local only and pooled raw; neither where there are no labels to learn or no test rows.
+
+    Both train the same learner: with "auto", the one chosen across participants on the pooled rows. Where there are more
+    than `MOST_ALONE` participants, some are drawn.
     """
-    kind = find_label_kind(partition)
+    kind, partition, seed = deployment.label_kind, deployment.partition, deployment.seed
     if kind is None:
-        return References(None, None, 0), None
+        return Alone(References(None, None, 0), None)
     rng = np.random.default_rng([seed, 1])
-    test, truth = np.concatenate(partition.test), np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
-    labels = cast("tuple[npt.NDArray[Any], ...]", partition.train_labels)
+    test, truth, labels = np.concatenate(partition.test), deployment.test_labels, deployment.require_labels()
     chosen = np.arange(partition.n_participants)
     if chosen.size > MOST_ALONE:
         chosen = np.sort(rng.choice(chosen, MOST_ALONE, replace=False))
     rows, outcomes = np.concatenate(partition.train), np.concatenate(labels)
-    decided = decide_learner(learner, rows, outcomes, kind=kind, seed=seed, owners=_owners(partition))
+    owners = np.repeat(np.arange(partition.n_participants), [part.shape[0] for part in partition.train])
+    decided = decide_learner(learner, rows, outcomes, kind=kind, seed=seed, owners=owners)
     pooled = decided.fit(rows, outcomes, kind=kind, seed=seed)
     alone = [decided.fit(partition.train[i], labels[i], kind=kind, seed=seed) for i in chosen]
     predicted = [fitted.predict(test) for fitted in (*alone, pooled)]
     scores = [score(truth, guesses, kind=kind, rng=rng) for guesses in predicted]
     references = References(mean_score(scores[:-1]), scores[-1], int(chosen.size), decided.name)
-    return references, np.stack(predicted[:-1])
+    return Alone(references, np.stack(predicted[:-1]))
 
 
 def measure_utility(
-    simulation: Simulation,
-    partition: Partition,
-    *,
-    learner: LearnerLike,
-    seed: int,
-    alone: npt.NDArray[Any] | None = None,
-    groups: npt.NDArray[Any] | None = None,
-) -> dict[str, Any]:
-    """Train the joint model as `mooring train` does on the same rows, score it, and compare it with training alone.
+    simulation: Simulation, deployment: Deployment, *, learner: LearnerLike, alone: Alone, groups: Labels | None = None
+) -> Utility:
+    """Train the joint model, score it, and compare it with training alone: with the rows or with the mechanism's features.
 
-    Returns what `PointResult` says of it, by field; nothing where there is nothing to learn.
-
-    Parameters
-    ----------
-    learner : str or Learner
-        A name in `mooring.learners.LEARNERS`, "auto", or a learner of one's own.
-    alone : array of shape (n_alone, n_test_rows), optional
-        What participants' own models predict, from `measure_references`; without it nothing is compared.
-    groups : array of int, optional
-        Whose row each record is (one value a record), as in `EvaluationSpec`: the comparison is then over persons.
+    Of the two ways to train alone, the better one counts. With `groups`, whose row each record is, the comparison is over
+    persons.
     """
-    kind = find_label_kind(partition)
+    kind, partition, seed = deployment.label_kind, deployment.partition, deployment.seed
     if kind is None:
-        return {}
-    rng = np.random.default_rng([seed, 2])
-    labels = np.concatenate(cast("tuple[Any, ...]", partition.train_labels))
-    truth = np.concatenate(cast("tuple[Any, ...]", partition.test_labels))
-    rows = to_numpy(simulation.collaboration_matrix)
-    fitted = train_learner(learner, rows, labels, kind=kind, seed=seed, owners=_owners(partition))
-
-    def predicted(noise: float) -> npt.NDArray[Any]:
-        rows = [
-            to_numpy(simulation.map_new_rows(i, part, data_noise_scale=noise))
-            for i, part in enumerate(partition.test)
-            if part.shape[0]
-        ]
-        return fitted.predict(np.concatenate(rows))
-
-    noise, deployed = simulation.data_noise_scale, predicted(0.0)
+        return Utility()
+    model, truth = simulation.train(learner, seed=seed), deployment.test_labels
+    rng, predicted = np.random.default_rng([seed, 2]), model.predict(partition.test)
+    deployed = score(truth, predicted, kind=kind, rng=rng)
+    noisy = None
+    if model.predict_noisy is not None:
+        noisy = score(truth, model.predict_noisy(partition.test), kind=kind, rng=rng)
+    baselines = [] if alone.predictions is None else [(alone.references.local_only, alone.predictions)]
+    with_features = None
+    if model.predict_alone is not None:
+        own, draws = model.predict_alone(partition.test), np.random.default_rng([seed, 1])
+        with_features = mean_score([score(truth, guesses, kind=kind, rng=draws) for guesses in own])
+        baselines.insert(0, (with_features, own))
     owners = None if groups is None else groups[np.concatenate(partition.test_indices)]
-    return {
-        "learner": fitted.learner,
-        "deployed": score(truth, deployed, kind=kind, rng=rng),
-        "noisy_test": score(truth, predicted(noise), kind=kind, rng=rng) if noise > 0 else None,
-        "gain": None if alone is None else compare(truth, deployed, alone, kind=kind, groups=owners),
-    }
-
-
-def _owners(partition: Partition) -> Indices:
-    """Whose each training row is."""
-    return np.repeat(np.arange(partition.n_participants), [part.shape[0] for part in partition.train])
-
-
-def find_label_kind(partition: Partition) -> Kind | None:
-    """What there is to learn: classes, a number, or nothing."""
-    if partition.train_labels is None or partition.test_labels is None or partition.label_kind == "none":
-        return None
-    if partition.label_kind == "classes" and np.unique(np.concatenate(partition.train_labels)).size < 2:
-        return None  # one class only: there is nothing to tell apart
-    return partition.label_kind if sum(part.shape[0] for part in partition.test) else None
+    gain = None
+    if baselines:
+        _, best = max(baselines, key=lambda pair: -np.inf if pair[0] is None else pair[0].value)
+        gain = compare(truth, predicted, best, kind=kind, groups=owners)
+    return Utility(model.learner, deployed, noisy, with_features, gain)
 
 
 def mean_score(scores: list[Score]) -> Score:

@@ -56,14 +56,14 @@ def audit(
     Example: mooring audit digits/ --participants 20 --rows-each 300 --method aa-i-gdp-anchor-noise --anchor-noise 0.2
     """
     from mooring.audit import OperatingPoint, PointGrid, run_audit
-    from mooring.audit.hazards import state_own_sums
-    from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
-    from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study
+    from mooring.cli.audit_output import points_table, print_findings, write_page
+    from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study, sum_points
     from mooring.report import render_audit
 
     given = read_and_partition(data, options)
+    epsilons = [parse_epsilon(word) for word in epsilon or ()]
     points: Sequence[OperatingPoint] | PointGrid
-    chosen, contrast = None, False
+    chosen = None
     if given.study is None:
         points = PointGrid(
             method or tuple(METHODS),
@@ -71,25 +71,25 @@ def audit(
             n_anchor_rows=anchor_rows,
             anchor_noise_scales=anchor_noise or PointGrid.anchor_noise_scales,
             data_noise_scales=data_noise or (),
+            epsilons=epsilons,
         )
     else:
         refuse_beside_a_study({"anchor_rows": anchor_rows})
-        points = points_of(
+        rows = points_of(
             given, methods=method or (), anchor_noise_scales=anchor_noise or (), data_noise_scales=data_noise or ()
         )
-        contrast = given.study.sums is not None
-        chosen = None if contrast else points[0]
+        sums = sum_points(given, epsilons)
+        points = (*rows, *sums) if given.study.sums is None else (*sums, *rows)
+        chosen = points[0]
     settings = given.settings(
         options,
         output,
         n_known_rows=known_rows,
         n_repeated_uploads=repeated_uploads,
-        sums=given.sum_spec([parse_epsilon(word) for word in epsilon or ()]) if epsilon or contrast else None,
+        feature_map=given.feature_map if epsilons or chosen is not None else None,
     )
     with count_progress() as tell:
-        result = run_audit(
-            given.parts, points=points, chosen=chosen, settings=settings, progress=tell, contrast=contrast
-        )
+        result = run_audit(given.parts, points=points, chosen=chosen, settings=settings, progress=tell)
     if given.study is not None and given.study.upload_limits:
         result = replace(result, description=result.description | {"limits": list(given.study.upload_limits)})
     where = write_page(output, render_audit, result, "audit.json")
@@ -97,8 +97,6 @@ def audit(
         typer.echo(result.to_json())
         return
     print_findings(console, result, notes=given.records.notes)
-    console.print(state_own_sums(result) or result.joining(), style="bold", markup=False)
+    console.print(result.joining(), style="bold", markup=False)
     console.print(points_table(result))
-    if result.sums is not None:
-        console.print(sums_table(result))
     console.print(where)

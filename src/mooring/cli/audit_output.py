@@ -20,13 +20,12 @@ _CAPTION = (
     "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
     "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
     "guess: the error of guessing without the upload. "
-    "links: rows told from nine look-alikes. told: rows told to be in, at 1 % false alarms. "
+    "links: rows picked out of ten look-alikes. found at 1 %: rows recognised as uploaded, with 1 % false alarms. "
     "score: as deployed; (noisy): with noise on test rows too, as in the paper."
 )
-_SUMS_CAPTION = (
-    "AUC: how often a row behind the sums scores above another, 0.5 by chance; told: such rows found at so many false "
-    "alarms; lower bounds on leakage. ε at least: measured by canaries, made-up rows that move the sums most; more than the "
-    "ε stated would be a fault."
+_OF_TOTALS = (
+    " AUC: how often a row behind the sums scores above another, 0.5 by chance. ε at least: measured by canaries, made-up "
+    "rows that move the sums most; more than the ε stated would be a fault."
 )
 _ASKED = {
     "exact_source_linkage": "Linkage by the auditor",
@@ -69,9 +68,9 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
     console.print(
         f"{', '.join(about['colluders']) or 'nobody'} colludes with the analyst against {', '.join(about['targets'])}."
     )
-    told = None if result.headline_point is None else state_membership(result.headline_point)
-    order = [*([] if told is None else [told]), result.headline()]
-    for words in reversed(order) if about.get("contrast") else order:  # 'for contrast' before what it is of
+    one = result.headline_point
+    told = None if one is None or not one.point.shares_rows else state_membership(one)
+    for words in [*([] if told is None else [told]), result.headline()]:
         console.print(words, style="bold red", markup=False)
     for measure, words in _ASKED.items():
         found = result.measured(measure)
@@ -96,14 +95,7 @@ def points_table(
     title : str, default "Every operating point"
         Of the table.
     """
-    caption = _CAPTION.format(unit=result.noise_unit.words)
-    n_points = len(result.points if only is None else only)
+    shown = result.points if only is None else only
+    has_totals = any(not one.point.shares_rows for one in shown)
+    caption, n_points = _CAPTION.format(unit=result.noise_unit.words) + _OF_TOTALS * has_totals, len(shown)
     return make_table(result.list_points(only), title=title, caption=caption, n_left=2, n_rows=n_points)
-
-
-def sums_table(result: AuditResult) -> Table:
-    """One line an ε: what the strongest attack tells of members, the ε measured, and what the joint model scores."""
-    assert result.sums is not None
-    sums = result.sums
-    lines, n_rows = sums.list_results(), len(sums.results)
-    return make_table(lines, title="Secure sums", caption=_SUMS_CAPTION, n_left=2, n_rows=n_rows)

@@ -6,7 +6,7 @@ With --study, rows are as the study encodes them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,12 +18,13 @@ from mooring.audit import (
     NoiseUnit,
     PointGrid,
     ProjectionKind,
-    SumSpec,
+    SumPoint,
     point_with_noise,
     root_mean_square,
 )
 from mooring.cli.execution import read_study
 from mooring.cli.options import AuditOptions
+from mooring.mechanisms.sums.feature_map import FeatureMap
 from mooring.metrics import onnx_embedding, train_digit_auditor
 from mooring.tables import Partition, Records, hold_out, partition, read_encoded, read_records
 
@@ -75,30 +76,14 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
             raise InputError(f"--{name.replace('_', '-')}", expected="left out with --study", got="given", cure=cure)
 
 
-def sums_of(study: Study, parts: Partition, epsilons: Sequence[float | None]) -> SumSpec:
-    """A study of secure sums as the audit takes it, its own ε first; of any other, the sums that its columns would give.
-
-    Parameters
-    ----------
-    study : Study
-    parts : Partition
-        Rows as dealt for the audit.
-    epsilons : sequence of float or None
-        Beside the study's own; None is without noise.
-    """
-    from mooring.mechanisms.sums.settings import SumSettings, make_features
-    from mooring.protocol.sums.features import study_features
-
-    own = study.sums or SumSettings(features="pictures" if study.image_shape else "columns")
-    return SumSpec(
-        epsilons=tuple(dict.fromkeys((*((own.epsilon,) if study.sums else ()), *epsilons))),
-        delta=own.delta,
-        quorum=own.quorum if study.sums and own.n_colluders < own.quorum <= parts.n_participants else None,
-        n_colluders=own.n_colluders if study.sums else None,
-        product_share=own.product_share,
-        feature_map=study_features(study) if study.sums else make_features(own, study.schema, study.image_shape),
-        shrink=own.features == "columns",
-    )
+def sum_points(given: AuditInputs, epsilons: Sequence[float | None]) -> tuple[SumPoint, ...]:
+    """The points of secure sums at each ε, a study's own first; None is without noise."""
+    settings = None if given.study is None else given.study.sums
+    if settings is None:
+        return tuple(SumPoint(epsilon) for epsilon in dict.fromkeys(epsilons))
+    quorum = settings.quorum if settings.n_colluders < settings.quorum <= given.parts.n_participants else None
+    own = SumPoint(settings.epsilon, settings.delta, quorum, settings.n_colluders, settings.product_share)
+    return tuple(replace(own, epsilon=epsilon) for epsilon in dict.fromkeys((own.epsilon, *epsilons)))
 
 
 def points_of(
@@ -163,11 +148,18 @@ class AuditInputs:
             return NoiseUnit.ENCODED
         return NoiseUnit.DEVIATION if self.records.image_shape is None else NoiseUnit.PIXEL
 
-    def sum_spec(self, epsilons: Sequence[float | None] = SumSpec.epsilons) -> SumSpec:
-        """How secure sums are audited on these rows: with the features that a study of these columns has."""
-        if self.study is not None:
-            return sums_of(self.study, self.parts, epsilons)
-        return SumSpec(tuple(epsilons))
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """The features that a study of these columns has, for secure sums; None without a study."""
+        from mooring.mechanisms.sums.settings import SumSettings, make_features
+        from mooring.protocol.sums.features import study_features
+
+        if self.study is None:
+            return None
+        if self.study.sums is not None:
+            return study_features(self.study)
+        settings = SumSettings(features="pictures" if self.study.image_shape else "columns")
+        return make_features(settings, self.study.schema, self.study.image_shape)
 
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
         """What an audit is asked, but for its data and operating points; finished points are kept in the folder."""

@@ -11,6 +11,8 @@ import typer
 from mooring.cli.execution import Output, command, count_progress
 from mooring.cli.options import AuditOptions, DataPath, ReportFolder
 
+_EPSILONS = (None, 8.0, 2.0, 1.0)
+
 
 @command
 def plan(
@@ -42,8 +44,8 @@ def plan(
     """
     from mooring.audit import plan_study
     from mooring.audit.hazards import warn_of_linked_rows
-    from mooring.cli.audit_output import points_table, print_findings, sums_table, write_page
-    from mooring.cli.inputs import read_and_partition
+    from mooring.cli.audit_output import points_table, print_findings, write_page
+    from mooring.cli.inputs import read_and_partition, sum_points
     from mooring.report import render_plan
 
     if options.rows_each is not None:
@@ -55,7 +57,8 @@ def plan(
             limit=limit,
             n_components=options.components,
             n_anchor_rows=None if given.study is None else given.study.n_anchor_rows,
-            settings=given.settings(options, output, sums=given.sum_spec()),
+            sums=sum_points(given, _EPSILONS),
+            settings=given.settings(options, output, feature_map=given.feature_map),
             progress=tell,
         )
     where = write_page(output, render_plan, found, "plan.json")
@@ -63,11 +66,9 @@ def plan(
         typer.echo(found.to_json())
         return
     title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
-    if found.frontier:
-        console.print(points_table(found.tried, only=found.frontier, title=title))
+    if shown := [*found.frontier, *found.tried.totals]:
+        console.print(points_table(found.tried, only=shown, title=title))
     print_findings(console, found.audit, notes=given.records.notes)
-    if found.tried.sums is not None:
-        console.print(sums_table(found.tried))
     style = "bold red" if found.method is None else "bold green" if found.answer == "pays" else "bold yellow"
     console.print(found.verdict, style=style, markup=False)
     if (against := warn_of_linked_rows(found.recommended)) is not None:

@@ -11,7 +11,7 @@ from mooring.protocol.storage.ledger import Entry
 from mooring.serialization import Record, count_noun, render_html
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
-    from mooring.audit import AuditResult, SumAudit
+    from mooring.audit import AuditResult
     from mooring.audit.decision import Decision
     from mooring.learners import Score
 
@@ -93,13 +93,11 @@ class Inspection:
     data_noise_scale: float = 0.0
     anchor_noise_scale: float = 0.0
     """σ and v of the study."""
-    rms: float = 0.0
-    """s, the root mean square of the projected rows."""
+    rms: float | None = None
+    """s, the root mean square of the projected rows; None where rows are not shared."""
     self_attack: AuditResult | None = None
-    """A part of the rows plays the colluder, as large a one the target; of others, the attacker must tell that they are not
-    in. Without points where it could not be run; None in a study of secure sums."""
-    sums: SumAudit | None = None
-    """Of secure sums, membership with the study's noise and without any; None where it could not be run."""
+    """Some of the rows play the colluder, others the target; of yet others, the attacker must tell that they are not in. The
+    first point is the study's own. Without points, or None, where it could not be run."""
     rows_digest: str = ""
     """Keyed: by it `share` knows these very rows again."""
     refused: tuple[str, ...] = ()
@@ -110,7 +108,7 @@ class Inspection:
     @property
     def level(self) -> float | None:
         """σ / s: private-data noise in units of the rows; None where the rows are zero throughout."""
-        return self.data_noise_scale / self.rms if self.rms > 0 else None
+        return self.data_noise_scale / self.rms if self.rms else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the record that a report reads. Of shared rows it holds a few, original beside rebuilt."""
@@ -121,9 +119,8 @@ class Inspection:
             "hazards": list(self.hazards),
             "warnings": list(self.warnings),
             "local_only": None if self.local_only is None else self.local_only.as_dict(),
-            "noise": None if self.self_attack is None else noise,
+            "noise": None if self.rms is None else noise,
             "self_attack": None if self.self_attack is None else self.self_attack.as_dict(),
-            "sums": None if self.sums is None else self.sums.as_dict(),
             "verdict": self.verdict,
             "exceeded": list(self.exceeded),
             "refused": list(self.refused),
@@ -134,8 +131,7 @@ class Inspection:
     def _repr_html_(self) -> str:
         from mooring.audit.decision import state_alone, state_leakage
 
-        rows = [] if self.self_attack is None else [self.self_attack.list_points()]
-        tables = rows if self.sums is None else [self.sums.list_results()]
+        tables = [] if self.self_attack is None else [self.self_attack.list_points()]
         fits = count_noun(self.n_rows, "row fits", "rows fit")
         alone = "" if self.local_only is None else state_alone(self.local_only)
         said = [] if self.self_attack is None else state_leakage(self.self_attack)

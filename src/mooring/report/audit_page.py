@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mooring import METHODS, AuditResult, Plan
-from mooring.attacks import REGISTRY
-from mooring.attacks.sums import SUM_ATTACKS
-from mooring.audit import PointResult, SumAudit, SumResult
+from mooring import AuditResult, Plan
+from mooring.attacks import CollusionView, SumView, attacks_on
+from mooring.audit import PointResult, RotationPoint, SumPoint
 from mooring.audit.decision import decide_audit, state_leakage
-from mooring.audit.hazards import state_own_sums, state_sums
+from mooring.audit.result import state_total
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
@@ -61,7 +60,7 @@ def _render(result: AuditResult, drawn: AuditResult | Plan, best: PointResult | 
 
 def list_attacks() -> list[dict[str, Any]]:
     """Every attack that mooring knows, with what it uses."""
-    return [{"name": one.name, "in_paper": one.in_paper, "summary": one.summary} for one in REGISTRY.values()]
+    return [{"name": one.name, "in_paper": one.in_paper, "summary": one.summary} for one in attacks_on(CollusionView)]
 
 
 def state_setting(result: AuditResult) -> str:
@@ -82,20 +81,17 @@ def describe_audit(
         The point to show in detail; if None, the chosen one, else the one that hides least, but something.
     """
     chosen = None if result.chosen is None else result.headline_point
+    chosen = chosen if chosen is None or chosen.point.shares_rows else None
     detailed = best or chosen or _least_protected_that_hides_something(result)
     drawn = result if drawn is None else drawn
-    tried, sums = drawn.tried if isinstance(drawn, Plan) else result, state_own_sums(result)
-    guarded = [one for one in result.sums.results if one.point.epsilon is not None] if result.sums and not sums else []
-    instead = [f"{one.title}, in place of rows: {state_sums(one)}" for one in guarded[:1]]
+    tried, headline = drawn.tried if isinstance(drawn, Plan) else result, result.headline_point
+    is_total = headline is not None and not headline.point.shares_rows
+    guarded = [] if is_total else [one for one in result.totals if one.point.promise is not None]
+    instead = [f"{one.title}, in place of rows: {state_total(one)}" for one in guarded[:1]]
     return {
         "setting": state_setting(result),
-        "sentences": [
-            *([sums] if sums else []),
-            *state_leakage(result),
-            *([] if sums else [result.joining()]),
-            *instead,
-        ],
-        "contrast": sums is not None,
+        "sentences": [*state_leakage(result), result.joining(), *instead],
+        "contrast": is_total,
         "release": None if result.release is None else str(result.release),
         "noise_unit": result.noise_unit.words,
         "charts": draw_audit(drawn),
@@ -111,7 +107,7 @@ def describe_audit(
         "attribute": result.description.get("attribute"),
         "detailed": None if detailed is None or detailed.worst() is None else _detail(detailed),
         "rows": describe_rows(detailed),
-        "sums": None if tried.sums is None else describe_sums(tried.sums),
+        "sums": describe_sums(tried),
         "has_examples": any(one.examples is not None for one in tried.points),
         "warnings": list(result.warnings),
     }
@@ -119,10 +115,11 @@ def describe_audit(
 
 def describe_point(one: PointResult) -> dict[str, Any]:
     """One line of the table of operating points."""
+    point = one.point if isinstance(one.point, RotationPoint) else None
     return {
         "title": one.title,
-        "n_components": one.point.n_components,
-        "n_anchor_rows": one.point.n_anchor_rows if METHODS[one.point.method].uses_anchor else None,
+        "n_components": None if point is None else point.n_components,
+        "n_anchor_rows": point.n_anchor_rows if point is not None and point.described.uses_anchor else None,
         "strongest": _strongest(one, "centred_error"),
         "linkage": _strongest(one, "linkage"),
         "told": _strongest(one, "membership_at_1_percent"),
@@ -132,32 +129,35 @@ def describe_point(one: PointResult) -> dict[str, Any]:
     }
 
 
-def describe_sums(sums: SumAudit) -> dict[str, Any]:
-    """The table of secure sums: what attackers tell at every ε, the ε measured, and the scores."""
+def describe_sums(result: AuditResult) -> dict[str, Any] | None:
+    """The table of totals: what attackers learn at every ε, the ε measured, and the scores; None without any."""
+    totals = result.totals
+    if not totals:
+        return None
     measures = ("membership_auc", *FALSE_POSITIVE_RATES)
-    guarded = [one.point for one in sums.results if one.point.epsilon is not None]
-    guesses = [None if not sums.results else _strongest(sums.results[0], measure) for measure in measures]
+    guarded = [one.point for one in totals if isinstance(one.point, SumPoint) and one.point.promise is not None]
+    guesses = [_strongest(totals[0], measure) for measure in measures]
     return {
-        "n_features": sums.n_features,
-        "n_rows": sums.n_rows,
+        "n_features": result.description["n_sum_features"],
+        "n_rows": result.description["n_rows"],
         "scope": guarded[0].state_scope() if guarded else None,
-        "alone": describe_score(sums.alone),
+        "alone": describe_score(next((one.alone for one in totals if one.alone is not None), None)),
         "guesses": ["" if one is None else one["control"] or "" for one in guesses],
-        "attacks": [{"name": one.name, "in_paper": False, "summary": one.summary} for one in SUM_ATTACKS.values()],
+        "attacks": [{"name": one.name, "in_paper": False, "summary": one.summary} for one in attacks_on(SumView)],
         "lines": [
             {
                 "title": one.title,
                 "usable": one.usable,
-                "odds": None if one.point.epsilon is None else _write_odds(one.point.epsilon, one.point.delta),
+                "odds": None if one.point.promise is None else _write_odds(*one.point.promise),
                 "figures": {measure: _strongest(one, measure) for measure in measures},
-                "one_honest": _strongest(replace(one, outcomes=one.one_honest), "membership_auc"),
+                "one_honest": _strongest(replace(one, outcomes=one.beyond), "membership_auc"),
                 "measured": None
                 if one.epsilon is None
                 else {"value": f"{one.epsilon.measured.gaussian:.2g}", "holds": one.epsilon.holds},
                 "deployed": describe_score(one.deployed),
                 "gain": describe_score(one.gain),
             }
-            for one in sums.results
+            for one in totals
         ],
     }
 
@@ -214,7 +214,7 @@ def _describe_persons(examples: Mapping[str, Any]) -> list[dict[str, Any]]:
     return persons
 
 
-def _strongest(one: PointResult | SumResult, measure: str) -> dict[str, Any] | None:
+def _strongest(one: PointResult, measure: str) -> dict[str, Any] | None:
     worst = one.worst(measure)
     return None if worst is None else {"attack": worst[0], "name": worst[1].name, **worst[1].describe()}
 

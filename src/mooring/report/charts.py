@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mooring import METHODS, AuditResult, Plan
-from mooring.audit import PointResult
+from mooring import AuditResult, Plan
+from mooring.audit import PointResult, RotationPoint
 from mooring.audit.result import find_strongest
 from mooring.learners import Score
 from mooring.metrics import Figure
@@ -50,15 +50,29 @@ def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
     result, tried = (audit.audit, audit.tried) if isinstance(audit, Plan) else (audit, audit)
     made = {
         "frontier": _frontier(audit),
-        "envelope": _envelope_at_one_point(tried.points[0]) if len(tried.points) == 1 else _envelope(tried),
+        "envelope": _draw_envelope(tried),
         "membership": _membership(result),
     }
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
+def _draw_envelope(result: AuditResult) -> Chart | None:
+    points = result.row_points
+    return _envelope_at_one_point(points[0]) if len(points) == 1 else _envelope(result)
+
+
+def _name_method(one: PointResult) -> str:
+    """What points of one colour have in common: the method of rotation, or else the mechanism."""
+    return one.point.described.title if isinstance(one.point, RotationPoint) else one.point.mechanism
+
+
+def _find_outline(one: PointResult) -> str:
+    return _OUTLINES[one.point.described.alignment if isinstance(one.point, RotationPoint) else "none"]
+
+
 def order_points(result: AuditResult) -> list[PointResult]:
     """Operating points as tables and charts number them: where the strongest attack recovers most, first."""
-    return sorted(result.points, key=lambda one: -1.0 if (worst := one.worst()) is None else worst[1].value)
+    return sorted(result.row_points, key=lambda one: -1.0 if (worst := one.worst()) is None else worst[1].value)
 
 
 def _whiskers(area: Area, one: Figure | Score, at: float, *, upright: bool = False) -> list[Shape]:
@@ -76,7 +90,7 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
     measure = _ERROR if limit is None else limit.measure
     shown = [
         (one, one.deployed, *worst)
-        for one in result.points
+        for one in result.row_points
         if one.deployed is not None and not math.isnan(one.deployed.value) and (worst := one.worst(measure)) is not None
         if not math.isnan(worst[1].value)
     ]
@@ -118,12 +132,12 @@ def _place_points(
         steps = [step for one, other in pairwise(best) for step in (one, (one[0], other[1]))]
         shapes.append(area.line([*steps, best[-1]], INK, dash=DASHED, width=1.5))
         legend.append(("frontier", shapes[-1]))
-    for colour, name in zip(_COLOURS, dict.fromkeys(one.point.method for one, *_ in shown), strict=False):
-        for one, score, attack, error in (entry for entry in shown if entry[0].point.method == name):
-            said = f"{one.title}, h = {one.point.n_components}: error {error.value:.2f} by {attack}, score {score}"
+    for colour, name in zip(_COLOURS, dict.fromkeys(_name_method(one) for one, *_ in shown), strict=False):
+        for one, score, attack, error in (entry for entry in shown if _name_method(entry[0]) == name):
+            said = f"{one.title}: error {error.value:.2f} by {attack}, score {score}"
             shapes += _whiskers(area, error, score.value) + _whiskers(area, score, error.value, upright=True)
-            shapes.append(area.mark(error.value, score.value, colour, _OUTLINES[METHODS[name].alignment], said))
-        legend.append((METHODS[name].title, shapes[-1]))
+            shapes.append(area.mark(error.value, score.value, colour, _find_outline(one), said))
+        legend.append((name, shapes[-1]))
     return legend
 
 

@@ -8,13 +8,13 @@ made from the study's file alone, so that all parties have the same one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mooring.report.frame import load_template, render_sentence
 
 if TYPE_CHECKING:
-    from mooring.audit import PointResult, SumResult
+    from mooring.audit import PointResult
     from mooring.protocol.messages.study import Study
 
 DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")
@@ -98,7 +98,6 @@ def _describe_sums(study: Study) -> dict[str, Any]:
 def _describe_records(study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
     """What a role's records say: measured leakage, the decision, what joining gives, what was done."""
     said, own = summary["verdict"]["sentences"], summary["own_rows"] or {}
-    attacked: Sequence[tuple[str, PointResult | SumResult]]
     attacked = _attacked_rows(summary) if study.sums is None else _attacked_sums(study, summary)
     figures = [(title, _list_figures(one, title)) for title, one in attacked]
     released = [(title, getattr(one, "release", None)) for title, one in attacked]
@@ -136,21 +135,20 @@ def _attacked_rows(summary: Mapping[str, Any]) -> list[tuple[str, PointResult]]:
     return [(audit["title"], one) for audit in of_study for one in read_own_result(audit).points]
 
 
-def _attacked_sums(study: Study, summary: Mapping[str, Any]) -> list[tuple[str, SumResult]]:
+def _attacked_sums(study: Study, summary: Mapping[str, Any]) -> list[tuple[str, PointResult]]:
     """Results at the study's own ε; others say nothing of it."""
-    from mooring.audit import SumAudit
-    from mooring.audit.decision import select_sums
     from mooring.report.records import read_plain_audit
 
-    settings = study.sum_scheme.settings
-    found: list[tuple[str, SumResult]] = []
-    for title, plain in summary["attacked"].items():
-        sums = read_plain_audit(plain).sums if "points" in plain else SumAudit.from_dict(dict(plain))
-        found += [(title, one) for one in select_sums([sums], settings)]
-    return found
+    promise = study.sum_scheme.settings.promise
+    return [
+        (title, one)
+        for title, plain in summary["attacked"].items()
+        for one in read_plain_audit(plain).totals
+        if one.point.promise == promise
+    ]
 
 
-def _list_figures(one: PointResult | SumResult, source: str) -> list[dict[str, Any]]:
+def _list_figures(one: PointResult, source: str) -> list[dict[str, Any]]:
     """The strongest attack by each measure that was taken, with its interval and the level of guessing."""
     found = []
     for measure, words in _MEASURES.items():

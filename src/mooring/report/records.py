@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from mooring import AuditResult
-from mooring.audit import SumAudit
 from mooring.audit.hazards import state_exposure
 from mooring.errors import InputError, StorageError
 from mooring.report.audit_page import describe_rows, describe_sums, state_setting
@@ -96,7 +95,6 @@ RECORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
                 "local_only": _SCORE,
                 "noise": {"data_noise_scale": _NUMBER, "rms": _NUMBER, "level": _NUMBER, "anchor_noise_scale": _NUMBER},
                 "self_attack": {},
-                "sums": {},
                 "class_counts": {},
                 "verdict": _WORD,
                 "exceeded": [str],
@@ -153,9 +151,6 @@ def collect_records(folder: Path, *, examples: bool = True) -> dict[str, dict[st
     with _refusing("the record predict.json", "no evaluation of a model", "Run 'mooring predict' again."):
         describe_evaluation(found.get("predict", {}))
     check, what, cure = found.get("check", {}), "the self-attack", "Run 'mooring check' again."
-    if check.get("sums"):
-        with _refusing(what, _NO_AUDIT, cure):
-            describe_sums(SumAudit.from_dict(check["sums"]))
     if attack := check.get("self_attack"):
         _require_audit(attack, what, cure)
         check["self_attack"] = attack if examples else _without_examples(attack)
@@ -250,8 +245,7 @@ def _require_audit(plain: dict[str, Any], what: str, cure: str) -> None:
         result.headline(), result.joining(), state_setting(result), draw_audit(result), describe_images(result)
         for one in result.points:
             describe_rows(one), state_exposure(one)
-        if result.sums is not None:
-            describe_sums(result.sums)
+        describe_sums(result)
         attacks = (outcome.attack for point in result.points for outcome in point.outcomes)
         if not all(isinstance(text, str) for text in (*result.warnings, *attacks)):
             raise TypeError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mooring.audit import AuditResult, SumAudit
+from mooring.audit import AuditResult
 from mooring.audit.decision import state_promise
 from mooring.learners import Score
 from mooring.metrics.membership import state_alarms
@@ -68,14 +68,14 @@ def describe_sum_report(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe_attacked(title: str, audit: Mapping[str, Any]) -> dict[str, Any]:
-    if "points" not in audit:  # a self-attack: sums alone, of a quorum that is not the study's
-        sums = describe_sums(SumAudit.from_dict(dict(audit))) | {"scope": None}
-        return {"title": title, "sums": sums, "percent": True, "rows": None, "compared": []}
     result = read_plain_audit(audit)
+    if not result.row_points:  # a self-attack: sums alone, of a quorum that is not the study's
+        sums = (describe_sums(result) or {}) | {"scope": None}
+        return {"title": title, "sums": sums, "percent": True, "rows": None, "compared": []}
     described = describe_audit(result)
     return {
         "title": title,
-        "sums": None if result.sums is None else describe_sums(result.sums),
+        "sums": describe_sums(result),
         "percent": described["percent"],
         "rows": described,
         "compared": compare_ways(result),
@@ -86,19 +86,19 @@ def compare_ways(result: AuditResult) -> list[dict[str, Any]]:
     """Every way that an audit simulated, from training alone to pooling: its score, and what an attacker gets of it."""
     nothing = "nothing leaves"
     found = [_way("alone", result.references.local_only, "nothing", nothing)]
-    if result.sums is not None and result.sums.alone is not None:
-        found.append(_way("alone, with the features of the sums", result.sums.alone, "nothing", nothing))
-    for one in result.sums.results if result.sums is not None else ():
+    alone = next((one.alone for one in result.totals if one.alone is not None), None)
+    if alone is not None:
+        found.append(_way("alone, with the features of the sums", alone, "nothing", nothing))
+    for one in result.totals:
         auc, told = one.worst(), one.worst("membership_at_1_percent")
         attacker = "no attack could be run"
         if auc is not None and told is not None:
             rate = f"{told[1].value:.1%} of members at {state_alarms(told[1])}"
             attacker = f"who is in it: AUC {auc[1].value:.2f} (0.5 is chance), {rate}"
-        promise = (
-            "nothing" if one.point.epsilon is None else f"ε = {one.point.epsilon:g}, δ = {one.point.delta:g} a row"
-        )
+        promised = one.point.promise
+        promise = "nothing" if promised is None else f"ε = {promised[0]:g}, δ = {promised[1]:g} a row"
         found.append(_way(one.title, one.deployed, attacker, promise))
-    for point in result.points:
+    for point in result.row_points:
         worst, linked = point.worst(), point.worst("linkage")
         attacker = "no attack could be run"
         if worst is not None:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mooring import METHODS, __version__
-from mooring.audit import AuditResult, PointResult, SumAudit, SumResult
-from mooring.audit.decision import decide_upload, select_sums, weigh_audit, weigh_sums
-from mooring.audit.hazards import state_sums
+from mooring.audit import AuditResult, PointResult, RotationPoint
+from mooring.audit.decision import decide_upload, weigh_audit, weigh_total
+from mooring.audit.result import state_total
 from mooring.report.frame import render_sentence
 from mooring.report.governance import describe_scheme
 from mooring.report.numbers import describe_evaluation
@@ -80,17 +80,17 @@ def _summarise_sums(
     own, settings, checked = (
         _own_rows(records, leakage),
         study.sum_scheme.settings,
-        records.get("check", {}).get("sums"),
+        records.get("check", {}).get("self_attack"),
     )
-    attacked = [SumAudit.from_dict(dict(checked))] if checked else []
-    tried = select_sums([*attacked, None if audit is None else read_plain_audit(audit).sums], settings)
+    attacked = [read_plain_audit(plain) for plain in (checked, audit) if plain]
+    tried = [one for result in attacked for one in result.totals if one.point.promise == settings.promise]
     if not verdict["joining_measured"]:
-        told = [f"In the audit's simulation {state_sums(one)}" for one in tried if one.gain is not None][:1]
+        told = [f"In the audit's simulation {state_total(one)}" for one in tried if one.gain is not None][:1]
         answers = [{"kind": "simulation", "answer": one.gain.answer} for one in tried if one.gain is not None]
         verdict |= {"joining": answers}
         sentences["joining"] = [*told, render_sentence("verdict.txt.jinja", "not_scored")]
-    found: list[SumResult | None] = [*tried] or [None]
-    weighed = [weigh_sums(one, settings.epsilon, settings.delta, study.upload_limits) for one in found]
+    found: list[PointResult | None] = [*tried] or [None]
+    weighed = [weigh_total(one, settings.promise, study.upload_limits) for one in found]
     return {
         **_frame(records, made),
         "study": _described(study),
@@ -262,11 +262,13 @@ def _point_of(study: Study | None, result: AuditResult) -> PointResult | None:
         return None
     sizes = (study.method, study.n_components, study.n_anchor_rows)
     for one in result.points:
+        if not isinstance(point := one.point, RotationPoint):
+            continue
         noises = (
-            (one.point.anchor_noise_scale, study.anchor_noise_scale),
+            (point.anchor_noise_scale, study.anchor_noise_scale),
             (one.data_noise_scale, study.data_noise_scale),
         )
-        same = (one.point.method, one.point.n_components, one.point.n_anchor_rows) == sizes
+        same = (point.method, point.n_components, point.n_anchor_rows) == sizes
         if same and all(math.isclose(*pair, rel_tol=0.02) for pair in noises):
             return one
     return None

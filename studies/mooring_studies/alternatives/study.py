@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mooring.attacks import DoesNotApply
-from mooring.attacks.sums import SUM_ATTACKS, score_membership, score_without_sums
+from mooring.attacks import DoesNotApply, SumView, attacks_on
+from mooring.attacks.sums.leverage import score_without_sums
 from mooring.audit import AttackOutcome, measure_leakage
 from mooring.randomness import Streams
 from mooring.typing import Matrix
@@ -115,23 +115,24 @@ class Alternatives:
         deployment, settings = self.audited.deployment, self.audited.settings
         method = "aa-i-gdp-data-noise" if noise_level else "aa-i-gdp"
         simulation = deployment.simulate(Point(method, data_noise_scale=noise_level * deployment.rms))
-        outcomes, _ = measure_leakage(simulation, self.dealt.rows, settings)
+        outcomes = measure_leakage(simulation, self.dealt.rows, settings).outcomes
         scores = utility(self.dealt.rows, simulation, learners=LEARNERS, seed=settings.seed)
         return {"noise_level": noise_level} | noise_columns(simulation) | scores | strongest_columns(outcomes)
 
     def measure_sums(self, epsilon: float | Literal["none"]) -> Row:
         """The total of everybody's sums, at one ε."""
         simulation, columns = train_from_sums(self.dealt, epsilon, line=self.options, streams=self.streams)
-        view, (rows, codes), scores = simulation.view((COLLUDER,)), self.audited.candidates(), {}
-        asked = simulation.encode(rows, codes.astype(np.float64))
-        for name in SUM_ATTACKS:
+        (rows, codes), scores = self.audited.candidates(), {}
+        view = simulation.view((COLLUDER,), asked=simulation.encode([rows], [codes]))
+        for attack in attacks_on(SumView):
             try:
-                told = score_membership(name, view, asked)
+                found = attack.function(view, rng=np.random.default_rng(0)).scores
             except DoesNotApply:
                 continue
-            if np.isfinite(told).any():  # candidates of whom an attack says nothing come last
-                scores[name] = np.nan_to_num(told, nan=float(np.nanmin(told)) - 1)
-        return columns | strongest_columns(self.audited.measure_total(scores, score_without_sums(view, asked)))
+            if np.isfinite(found).any():  # candidates of whom an attack says nothing come last
+                scores[attack.name] = np.nan_to_num(found, nan=float(np.nanmin(found)) - 1)
+        control = score_without_sums(view).scores
+        return columns | strongest_columns(self.audited.measure_total(scores, control))
 
     @cached_property
     def rounds(self) -> tuple[updates.Round, ...]:

@@ -20,7 +20,7 @@ from mooring.audit import (
     EvaluationSpec,
     Guess,
     LinkageTest,
-    Simulation,
+    RowSimulation,
     SimulationSettings,
     make_galleries,
     make_linkage_test,
@@ -98,7 +98,7 @@ class Deployment:
         """The same after centring each column: the unit of σ in the landscape."""
         return float(np.sqrt(np.mean(np.concatenate(self.rows.train).var(axis=0))))
 
-    def simulate(self, point: Point) -> Simulation:
+    def simulate(self, point: Point) -> RowSimulation:
         """Run the collaboration with this draw's noise."""
         method, known = METHODS[point.method], None
         if self.records.public is not None and self.rows.public is not None:
@@ -155,7 +155,7 @@ def make_deployment(
     return Deployment(records, rows, projection, columns, anchor, entropy, match, guess)
 
 
-def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable[str], seed: int) -> Row:
+def leakage(deployment: Deployment, simulation: RowSimulation, *, attacks: Iterable[str], seed: int) -> Row:
     """Run every attack that applies, plain and through every denoiser of the audit: columns `match:` and `error:`.
 
     The latter also for guessing.
@@ -183,7 +183,7 @@ def leakage(deployment: Deployment, simulation: Simulation, *, attacks: Iterable
     return columns | skipped_columns(reasons)
 
 
-def noise_columns(simulation: Simulation) -> Row:
+def noise_columns(simulation: RowSimulation) -> Row:
     """The noise of a simulation, and how its alignment ended where anchors carried noise.
 
     The solver is mooring's own, not the paper's: its iterations are other ones.

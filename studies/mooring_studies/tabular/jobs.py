@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from mooring.attacks import REGISTRY
+from mooring.attacks import ATTACKS
 from mooring.learners import LEARNERS
 from mooring.randomness import Streams
 from mooring.tables import Partition
@@ -56,7 +56,7 @@ class Options:
     alone: int
 
     def __post_init__(self) -> None:
-        for name, found, known in (("learners", self.learners, LEARNERS), ("attacks", self.attacks, REGISTRY)):
+        for name, found, known in (("learners", self.learners, LEARNERS), ("attacks", self.attacks, ATTACKS)):
             strangers = [one for one in found if one not in known]
             if strangers:
                 raise ValueError(f"Expected {name} among {', '.join(known)}, not {strangers[0]!r}")

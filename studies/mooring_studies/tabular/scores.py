@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
-from mooring.audit import Simulation
+from mooring import RowSimulation
 from mooring.geometry import to_numpy
 from mooring.learners import Fitted, FittedEstimator, score_value, train_learner
 from mooring.tables import Partition
@@ -20,7 +20,7 @@ _FEW_PARTICIPANTS = 10  # of so many, each one's own score has a column
 _NO_NOISE: Row = {"anchor_noise_scale": 0.0, "data_noise_scale": 0.0}
 
 
-def utility(rows: Partition, simulation: Simulation, *, learners: Sequence[str], seed: int) -> Row:
+def utility(rows: Partition, simulation: RowSimulation, *, learners: Sequence[str], seed: int) -> Row:
     """Train on everybody's aligned rows; score with noise on test rows, as the paper does, and without, as deployed."""
     labels, test_labels = _labels(rows)
     joint, joint_labels = to_numpy(simulation.collaboration_matrix), np.concatenate(labels)

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mooring.audit import AuditSettings, SumSpec, find_strongest
-from mooring.audit.sums import SumAuditor, SumSimulation, simulate_sums
+from mooring.audit import AuditSettings, SumSimulation, find_strongest, simulate_sums
+from mooring.audit.sums.leakage import attack_total
 from mooring.learners import fit_discriminant
 from mooring.mechanisms.sums import FeatureMap, SumPrivacy, TableFeatures
 from mooring.randomness import Streams
@@ -105,9 +105,9 @@ def measure_sums(
     """Simulate a study of sums, train from the total, score it on test rows, and attack membership."""
     simulation, columns = train_from_sums(dealt, epsilon, line=line, streams=streams)
     # among many alike, the colluder's test rows are asked for like all others
-    settings = AuditSettings(colluders=(), seed=seed, sums=SumSpec(feature_map=dealt.feature_map))
-    auditor = SumAuditor(without_colluders_tests(dealt.rows), settings)
-    outcomes = [one for one in auditor.attack(simulation, (0,)) if one.applies]
+    settings = AuditSettings(colluders=(), seed=seed)
+    attacked = attack_total(simulation, without_colluders_tests(dealt.rows), settings, (0,))
+    outcomes = [one for one in attacked if one.applies]
     for one in outcomes:
         columns |= {f"membership_auc:{one.attack}": one.figures["membership_auc"].value}
         columns |= {f"membership_tpr:{one.attack}": one.figures[_AT_1_PERCENT].value}
@@ -132,9 +132,9 @@ def train_from_sums(
     n_classes = int(max(own.max() for own in (*rows.train_labels, *rows.test_labels))) + 1
     simulation = simulate_sums(
         rows.train,
-        [own.astype(np.float64) for own in rows.train_labels],
+        [own.astype(np.int64) for own in rows.train_labels],
         feature_map=feature_map,
-        n_classes=n_classes,
+        label_values=np.arange(n_classes),
         privacy=privacy,
         rng=Streams(int(streams.named(f"epsilon/{epsilon}").integers(2**62))),
         rows_of_person=dealt.rows_of_person,

@@ -11,20 +11,21 @@ import numpy as np
 import pytest
 
 from mooring import Plan
-from mooring.attacks.sums import SUM_ATTACKS
+from mooring.attacks import SumView, attacks_on
 from mooring.audit import (
     AuditResult,
     AuditSettings,
     EvaluationSpec,
     LeakageLimit,
-    OperatingPoint,
     PointResult,
-    SumSpec,
+    RotationPoint,
+    SumPoint,
+    simulate_sums,
 )
 from mooring.audit.auditor import Auditor
-from mooring.audit.sums import simulate_sums
-from mooring.audit.sums.measurement import SumAuditor
-from mooring.audit.utility import measure_references
+from mooring.audit.planning import planner
+from mooring.audit.sums.leakage import attack_total
+from mooring.audit.utility import measure_alone
 from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import RowFeatures
 from mooring.mechanisms.sums.guarantee import SumNoise
@@ -38,7 +39,8 @@ from tests.record import check_record
 
 EPSILONS = (None, 8.0, 1.0)
 RECORD = Path(__file__).parents[1] / "record.json"
-POINT = OperatingPoint("aa-i-gdp-data-noise", 6, 24, 0.0, 0.5)
+POINT = RotationPoint("aa-i-gdp-data-noise", 6, 24, 0.0, 0.5)
+NAMES = [attack.name for attack in attacks_on(SumView)]
 
 
 def study(n_rows: int = 12, n_test: int = 80, *, number: bool = False, n_participants: int = 8) -> Partition:
@@ -58,29 +60,29 @@ def study(n_rows: int = 12, n_test: int = 80, *, number: bool = False, n_partici
     return Partition.from_parts(rows, labels, test=test_rows, test_labels=test_labels, rng=rng)
 
 
-def spec(**options: object) -> SumSpec:
-    return replace(SumSpec(epsilons=EPSILONS, n_runs=2000), **options)
+def settings(n_canary_runs: int = 2000, **options: object) -> AuditSettings:
+    return AuditSettings(n_canary_runs=n_canary_runs, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def result() -> AuditResult:
-    return audited(study(), points=[POINT], attacks=["procrustes"], learner="linear", sums=spec())
+    points = [POINT, *map(SumPoint, EPSILONS)]
+    return audited(study(), points=points, attacks=["procrustes", *NAMES], learner="linear", n_canary_runs=2000)
 
 
 def test_figures_of_sums_are_as_on_record(result: AuditResult) -> None:
-    check_record(RECORD, "sums", result.sums.as_dict())
-    check_record(RECORD, "sums, table", [result.sums.list_results(), result.list_points()])
+    check_record(RECORD, "sums", [one.as_dict() for one in result.totals])
+    check_record(RECORD, "sums, table", [result.list_points(result.totals), result.list_points(result.row_points)])
 
 
 def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResult) -> None:
-    sums = result.sums
-    assert [one.point.epsilon for one in sums.results] == list(EPSILONS)
-    assert (sums.n_features, sums.n_rows) == (7, 96)
-    for one in sums.results:
-        assert [outcome.attack for outcome in one.outcomes] == list(SUM_ATTACKS)
-        assert [outcome.attack for outcome in one.one_honest] == list(SUM_ATTACKS)
+    assert [one.point.epsilon for one in result.totals] == list(EPSILONS)
+    assert (result.description["n_sum_features"], result.description["n_rows"]) == (7, 96)
+    for one in result.totals:
+        assert [outcome.attack for outcome in one.outcomes] == NAMES
+        assert [outcome.attack for outcome in one.beyond] == NAMES
         assert all(outcome.figures or outcome.reason for outcome in one.outcomes)
-        assert one.deployed.value > sums.alone.value - 0.02
+        assert one.deployed.value > one.alone.value - 0.02
         assert (one.point.quorum, one.point.n_colluders) == (8, 1)
         _, auc = one.worst()
         assert auc.control is not None
@@ -91,18 +93,15 @@ def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResu
             told = one.worst(measure)[1]
             assert rate <= told.chance < 2 * rate  # above all of some 600
             assert one.epsilon is None or told.interval.low <= math.exp(one.epsilon.claimed) * rate + one.point.delta
-    bare, weak, strong = sums.results
+    bare, weak, strong = result.totals
     assert not bare.usable  # 49 numbers of 96 rows
     assert bare.worst()[1].value > strong.worst()[1].value
     assert weak.epsilon.measured.gaussian > 4 > 1 > strong.epsilon.measured.gaussian
-    assert AuditResult.from_json(result.to_json()).sums == sums
-    assert audited(study(), points=[POINT], attacks=["procrustes"], learner="linear").sums is None
+    assert AuditResult.from_json(result.to_json()).totals == result.totals
 
 
 def test_a_page_shows_sums_and_calls_those_without_noise_no_guarantee(result: AuditResult) -> None:
-    refused = replace(result.sums.results[0], usable=False)
-    shown = replace(result, sums=replace(result.sums, results=(refused, *result.sums.results)))
-    page = render_audit(shown, command="mooring audit")
+    page = render_audit(result, command="mooring audit")
     for words in (
         "refused: too many features",
         "Sums instead of rows",
@@ -117,27 +116,29 @@ def test_a_page_shows_sums_and_calls_those_without_noise_no_guarantee(result: Au
 
 def test_many_features_without_noise_are_refused_and_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight participants of six rows and seven features: more than a tenth of the rows of a quorum."""
-    few = Auditor.of(study(6), None, AuditSettings(sums=spec(n_runs=4000))).sum_auditor()
-    assert not few.audit(few.point(None)).usable
-    size = few.simulate(few.point(None)).layout.size
+    few = Auditor.of(study(6), None, settings(4000))
+    assert not few.audit(SumPoint(None)).usable
+    point = SumPoint(None).settled_for(few.deployment)
+    simulation = point.simulate(few.deployment)
+    size = simulation.layout.size
     for most, usable in ((Fraction(size, 48), True), (Fraction(2 * size - 1, 96), False)):
-        with patch("mooring.audit.sums.measurement.MOST_NUMBERS_A_ROW", most):
-            assert few.audit(few.point(None)).usable == usable
+        with patch("mooring.audit.operating_points.MOST_NUMBERS_A_ROW", most):
+            assert point.is_usable_with(simulation) == usable
     draw = SumNoise.draw_many
     monkeypatch.setattr(SumNoise, "draw_many", lambda *given: draw(*given) // 2)
-    found = few.audit(few.point(2.0))
+    found = few.audit(SumPoint(2.0))
     assert found.usable
     assert not found.epsilon.holds
 
 
 def test_a_number_is_learnt_and_attacked_as_well() -> None:
-    auditor = Auditor.of(study(number=True), None, AuditSettings(sums=spec())).sum_auditor()
-    found = auditor.audit(auditor.point(None))
+    found = Auditor.of(study(number=True), None, settings()).audit(SumPoint(None))
     assert found.deployed.metric == "R²"
     assert found.deployed.value > 0.3
     assert found.worst()[1].value > 0.52
     unlabelled = Partition.from_parts([np.eye(6)] * 3, rng=np.random.default_rng(0))
-    assert Auditor.of(unlabelled, None, AuditSettings(sums=spec())).sum_auditor() is None
+    with raising(InputError, "labels"):
+        Auditor.of(unlabelled, None, settings()).audit(SumPoint(None))
     with raising(InputError, "limit", expected="labels"):
         planned(unlabelled, limit="epsilon at most 2")
 
@@ -147,73 +148,74 @@ def test_the_colluders_own_test_rows_are_nobodys() -> None:
     rows = study()
     found = []
     for own in (rows.test[0], rows.test[0] + 5.0):
-        auditor = Auditor.of(replace(rows, test=(own, *rows.test[1:])), None, AuditSettings(sums=spec())).sum_auditor()
-        found.append(auditor.attack(auditor.simulate(auditor.point(None)), (0,)))
+        auditor = Auditor.of(replace(rows, test=(own, *rows.test[1:])), None, settings())
+        simulation = SumPoint(None).simulate(auditor.deployment)
+        found.append(attack_total(simulation, auditor.partition, auditor.settings, (0,)))
     assert found[0] == found[1]
 
 
 def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MOST_CANDIDATES", 60), ("_LEAST_OTHERS", 20)):
-        monkeypatch.setattr(f"mooring.audit.sums.measurement.{name}", value)
-    auditor = Auditor.of(study(), None, AuditSettings(sums=spec(), targets=(2,))).sum_auditor()
-    found = auditor.audit(auditor.point(None))
-    assert found.one_honest == auditor.attack(auditor.simulate(auditor.point(None)), (0, 1, 3, 4, 5, 6, 7))
+        monkeypatch.setattr(f"mooring.audit.sums.leakage.{name}", value)
+    auditor = Auditor.of(study(), None, settings(targets=(2,)))
+    found = auditor.audit(SumPoint(None))
+    simulation = SumPoint(None).simulate(auditor.deployment)
+    others = (0, 1, 3, 4, 5, 6, 7)
+    assert found.beyond == attack_total(simulation, auditor.partition, auditor.settings, others)
     figures = [outcome.figures for outcome in found.outcomes if outcome.figures]
     assert [one["membership_auc"].n for one in figures] == [40, 40]
     assert figures[0]["membership_at_0.1_percent"].chance == 1 / 21
 
 
 def test_of_many_participants_twelve_train_alone_each_once() -> None:
-    references, predicted = measure_references(study(n_participants=14, number=True), learner="linear", seed=0)
-    assert (references.n_alone, len({one.tobytes() for one in predicted})) == (12, 12)
+    alone = measure_alone(settings().deploy(study(n_participants=14, number=True)), learner="linear")
+    assert alone.predictions is not None
+    assert (alone.references.n_alone, len({one.tobytes() for one in alone.predictions})) == (12, 12)
 
 
 def test_images_have_the_features_of_pictures() -> None:
     rng = np.random.default_rng(0)
     parts = [(rng.random((12, 64)), np.arange(12) % 2) for _ in range(2)]
     rows, labels = zip(*parts, strict=True)
-    settings = AuditSettings(sums=spec(), evaluation=EvaluationSpec(image_shape=(8, 8)))
-    auditor = Auditor.of(rows, labels, settings).sum_auditor()
-    assert auditor.feature_map == PictureFeatures(8, 8)
-    found = auditor.audit(auditor.point(None))
-    assert (found.usable, found.one_honest) == (False, ())  # of two, one is honest in any case
+    auditor = Auditor.of(rows, labels, settings(evaluation=EvaluationSpec(image_shape=(8, 8))))
+    assert auditor.deployment.features == PictureFeatures(8, 8)
+    found = auditor.audit(SumPoint(None))
+    assert (found.usable, found.beyond) == (False, ())  # of two, one is honest in any case
     for shape in (None, (2, 32)):  # no images, and smaller ones than filters take
-        other = replace(settings, evaluation=EvaluationSpec(image_shape=shape))
-        assert replace(auditor, settings=other).feature_map == RowFeatures(64)
+        assert replace(auditor.deployment, image_shape=shape).features == RowFeatures(64)
 
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     told: list[tuple[int, int, str]] = []
-    options = {"attacks": ["procrustes"], "learner": "linear", "sums": spec(epsilons=(None, 1.0), n_runs=200)}
-    options["progress"] = lambda *words: told.append(words)
-    with patch.object(SumAuditor, "split_budget", autospec=True, side_effect=SumAuditor.split_budget) as split:
+    options = {"attacks": ["procrustes", *NAMES], "learner": "linear", "n_canary_runs": 200}
+    options |= {"sums": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: told.append(words)}
+    with patch.object(planner, "split_budget", side_effect=planner.split_budget) as split:
         found = planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
     assert [call.args[1].epsilon for call in split.call_args_list] == [2.0]  # others are beside it, as they come
     assert [words[:2] for words in told] == [(k, 4) for k in range(5)]
-    (contrast,) = found.audit.points
+    (contrast,) = found.audit.row_points
     assert contrast.point.n_anchor_rows == 4 * contrast.point.n_components
     return found
 
 
 def test_a_tenth_may_be_missing_and_one_beside_the_colluders_is_there() -> None:
     for n, colluders, given, quorum in ((9, 1, 0, 9), (10, 1, 0, 9), (20, 1, 0, 18), (10, 9, 0, 10), (9, 1, 4, 4)):
-        settings = AuditSettings(sums=spec(quorum=given or None), colluders=tuple(range(colluders)))
-        point = SumAuditor(study(4, 4, n_participants=n), settings).point(2.0)
+        deployment = settings(colluders=tuple(range(colluders))).deploy(study(4, 4, n_participants=n))
+        point = SumPoint(2.0, quorum=given or None).settled_for(deployment)
         assert (point.quorum, point.n_colluders) == (quorum, colluders)
 
 
 def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
-    assert plan.recommended is None
-    assert plan.sums.point.epsilon == 2
+    assert plan.recommended.point.epsilon == 2
     assert plan.answer == "pays"
     for words in ("Recommended: secure sums, ε = 2", "odds by 7.40", "1 participant colluding", "false alarms"):
         assert words in plan.verdict
     assert plan.method["name"] == "secure-sum"
     assert plan.method_lines().startswith('[method]\nname = "secure-sum"\nepsilon = 2\n')
-    assert [one.point.epsilon for one in plan.audit.sums.results] == [None, 1.0, 2.0]
-    assert "For contrast" in plan.audit.headline()
-    assert Plan.from_json(plan.to_json()).sums == plan.sums
+    assert [one.point.epsilon for one in plan.audit.totals] == [None, 1.0, 2.0]
+    assert plan.audit.headline_point is plan.recommended
+    assert Plan.from_json(plan.to_json()).recommended == plan.recommended
     page = render_plan(plan, command="mooring plan")
     assert 'class="good decision"' in page
 
@@ -221,13 +223,13 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
 def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
     limit = LeakageLimit.parse("epsilon at most 2")
     assert (limit, str(limit)) == (LeakageLimit("epsilon", 2.0, False), "epsilon at most 2")
-    met = {one.point.epsilon: limit.met_by_sums(one) for one in plan.audit.sums.results}
+    met = {one.point.epsilon: limit.met_at(one) for one in plan.audit.totals}
     assert met == {None: False, 1.0: True, 2.0: True}
     assert not limit.met_at(PointResult(POINT, 0.5, (), None, None))
-    assert not LeakageLimit.parse("error at least 0.5").met_by_sums(plan.sums)
-    told = plan.sums.worst("membership_at_1_percent")[1].interval.high
+    assert not LeakageLimit.parse("error at least 0.5").met_at(plan.recommended)
+    told = plan.recommended.worst("membership_at_1_percent")[1].interval.high
     met = [
-        LeakageLimit("membership_at_1_percent", told + more, False).met_by_sums(plan.sums) for more in (-0.001, 0.001)
+        LeakageLimit("membership_at_1_percent", told + more, False).met_at(plan.recommended) for more in (-0.001, 0.001)
     ]
     assert met == [False, True]
 
@@ -235,20 +237,18 @@ def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
 def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) -> None:
     """Three participants with many rows each: at ε = 0.05 noise is all there is."""
     rich = study(60, 30, n_participants=3)
-    found = planned(rich, limit="epsilon at most 0.05", attacks=["procrustes"], sums=spec(epsilons=(), n_runs=200))
-    assert (found.sums, found.method, found.method_lines(), found.answer) == (None, None, None, None)
+    found = planned(rich, limit="epsilon at most 0.05", attacks=["procrustes", *NAMES], n_canary_runs=200)
+    assert (found.recommended, found.method, found.method_lines(), found.answer) == (None, None, None, None)
     refused(lambda: planned(rich, limit="epsilon at most 0"), "limit", "above zero", "epsilon at most 0")
 
 
 def test_a_person_who_comes_twice_is_counted_once() -> None:
-    rows, labels = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40.0) % 2
+    rows, labels = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2
 
     def simulated(times: int, rows_of_person: list[np.ndarray] | None) -> np.ndarray:
         given = [[np.concatenate([part] * times)] * 2 for part in (rows, labels)]
         found = simulate_sums(
             *given,
-            feature_map=RowFeatures(3),
-            n_classes=2,
             privacy=None,
             rng=np.random.default_rng(1),
             rows_of_person=rows_of_person,

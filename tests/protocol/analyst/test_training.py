@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier
 
-from mooring import OperatingPoint, make_anchor, run_audit
+from mooring import RotationPoint, make_anchor, run_audit
 from mooring.audit import AuditSettings
 from mooring.audit.utility import measure_utility
 from mooring.errors import InputError, RefusedError, StorageError
@@ -63,7 +63,7 @@ def test_audit_and_train_choose_the_same_learner(task: str, tmp_path: Path) -> N
     study = uploaded(tmp_path, rows, labels)
     assert train(study, tmp_path).learner == expected
     parts = [rows[k::P] for k in range(P)], [labels[k::P] for k in range(P)]
-    point = OperatingPoint(POINT, 4, R, V, 0.0)
+    point = RotationPoint(POINT, 4, R, V, 0.0)
     audit = run_audit(*parts, points=[point], settings=AuditSettings(attacks=["procrustes"]))
     assert audit.points[0].learner == audit.references.learner == expected
 

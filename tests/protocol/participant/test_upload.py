@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from mooring import RigidMap, Simulation, SimulationSettings, UploadNoise, simulate
+from mooring import RigidMap, RowSimulation, SimulationSettings, UploadNoise, simulate
 from mooring.atomic_io import write_atomically
 from mooring.errors import RefusedError
 from mooring.protocol.exchange import exchange_of
@@ -89,7 +89,7 @@ def send(given: Any, i: int) -> Sent:
     return Sent(verify_bundle(output, study), records, perturbation.map._SecretMap__map, noise)
 
 
-def test_a_bundle_is_what_a_simulation_shows_to_attackers(played: tuple[Any, list[Sent], Simulation]) -> None:
+def test_a_bundle_is_what_a_simulation_shows_to_attackers(played: tuple[Any, list[Sent], RowSimulation]) -> None:
     _, sent, simulation = played
     view = simulation.view(colluders=(0,), target=1)
     for one, shown in zip(sent, view.uploads, strict=True):
@@ -98,7 +98,7 @@ def test_a_bundle_is_what_a_simulation_shows_to_attackers(played: tuple[Any, lis
         np.testing.assert_array_equal(one.bundle.anchor_representation, shown.anchor_representation)
 
 
-def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sent], Simulation]) -> None:
+def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sent], RowSimulation]) -> None:
     """def:pa_i_gdp in plain NumPy: Y = X F O + 1 Ψᵀ + σ W and B = A O + 1 Ψᵀ + v W', to float32's rounding."""
     study, sent, simulation = played
     for one in sent:

@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from mooring.attacks.reconstruction import DoesNotApply
-from mooring.attacks.sums.view import LabelledFeatures, SumView
-from mooring.typing import Matrix
+from mooring.attacks.sums.view import MembershipScores, SumView
 
 _CLEAR = 0.25  # standard deviation of a count that still tells one from none and from two
 
 
-def class_of_one(view: SumView, candidates: LabelledFeatures) -> Matrix:
+def class_of_one(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by minus the squared distance of φ from its class's sum; NaN for candidates of classes with other counts."""
     sums, K = view.class_sums(), view.layout.outcome.n_classes
     on_products, on_outcomes = view.honest.noise_scales
@@ -25,6 +24,7 @@ def class_of_one(view: SumView, candidates: LabelledFeatures) -> Matrix:
     alone = np.abs(counts - 1) < 0.5
     if not alone.any():
         raise DoesNotApply("Every class has more than one honest row, or none.")
+    candidates = view.candidates
     codes = (candidates.outcomes[:, 0] > 0).astype(np.intp) if K == 2 else candidates.outcomes.argmax(axis=1)
     distances = ((candidates.features - sums[:, codes].T) ** 2).sum(axis=1)
-    return np.where(alone[codes], -distances, np.nan)
+    return MembershipScores(np.where(alone[codes], -distances, np.nan))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mooring.attacks.reconstruction import DoesNotApply
-from mooring.attacks.sums.view import LabelledFeatures, SumView
-from mooring.typing import Matrix
+from mooring.attacks.sums.view import MembershipScores, SumView
 
 _ROUNDING = 1e-10
 
 
-def column_space(view: SumView, candidates: LabelledFeatures) -> Matrix:
+def column_space(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by minus the squared distance of φ from the column space of S, which is zero for members."""
     if view.noise is not None:
         raise DoesNotApply("Noise fills the whole space: no direction of the features is left empty.")
@@ -19,4 +18,4 @@ def column_space(view: SumView, candidates: LabelledFeatures) -> Matrix:
     empty = vectors[:, values < _ROUNDING * values[-1]]
     if empty.shape[1] == 0:
         raise DoesNotApply("The honest rows span all features: every candidate lies in the column space.")
-    return np.asarray(-((candidates.features @ empty) ** 2).sum(axis=1))
+    return MembershipScores(-((view.candidates.features @ empty) ** 2).sum(axis=1))

@@ -6,22 +6,28 @@ import math
 
 import numpy as np
 
-from mooring.attacks.sums.view import LabelledFeatures, SumView
+from mooring.attacks.sums.view import MembershipScores, SumView
 from mooring.typing import Matrix
 
 _ROUNDING = 1e-9
 
 
-def leverage(view: SumView, candidates: LabelledFeatures) -> Matrix:
+def leverage(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by −zᵀM⁻¹z for z = (φ, y) and M = Σzzᵀ over the honest rows.
 
     With φ alone that is the leverage; with the label it is the leverage and the squared residual of least squares. If S is a
     Wishart matrix, the likelihood ratio of membership is (n − D − 2) log(1 − zᵀM⁻¹z) but for terms of the population. Noise
     widens the spectrum of M by about σ√D, which is added to it.
     """
-    return -measure_leverage(
-        view.joint_products(), view.joint_features(candidates), noise_scale=max(view.honest.noise_scales)
-    )
+    rows = view.joint_features(view.candidates)
+    return MembershipScores(-measure_leverage(view.joint_products(), rows, noise_scale=max(view.honest.noise_scales)))
+
+
+def score_without_sums(view: SumView) -> MembershipScores:
+    """Score candidates by how usual they are among the colluders' rows: what an attacker does without the total."""
+    known = view.joint_features(view.require_population())
+    rows = view.joint_features(view.candidates)
+    return MembershipScores(-measure_leverage(known.T @ known, rows, noise_scale=1.0))
 
 
 def measure_leverage(products: Matrix, rows: Matrix, *, noise_scale: float) -> Matrix:

@@ -12,20 +12,19 @@ import numpy as np
 from scipy.linalg import solve
 
 from mooring.attacks.reconstruction import DoesNotApply
-from mooring.attacks.sums.view import LabelledFeatures, SumView
-from mooring.typing import Matrix
+from mooring.attacks.sums.view import MembershipScores, SumView
 
 MOST_CANDIDATES = 4000
 _LEAST_SHARE, _MOST_SHARE = 0.05, 0.95
 _ROUNDING = 1e-4  # standard deviation assumed of exact sums, against what arithmetic loses
 
 
-def register(view: SumView, candidates: LabelledFeatures) -> Matrix:
+def register(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by the linear estimate of w with least mean square error, from w uncorrelated with mean π.
 
     The covariance of the equations is never formed: ⟨ψ_i, ψ_j⟩ = (φ_iᵀφ_j)² and (φ_iᵀφ_j)(y_iᵀy_j) are enough.
     """
-    sums, phi, y = view.honest, candidates.features, candidates.outcomes
+    sums, phi, y = view.honest, view.candidates.features, view.candidates.outcomes
     if len(phi) > MOST_CANDIDATES:
         raise DoesNotApply(f"A register of more than {MOST_CANDIDATES} candidates takes too long to solve for.")
     if len(phi) < sums.n_rows * _MOST_SHARE:
@@ -38,4 +37,4 @@ def register(view: SumView, candidates: LabelledFeatures) -> Matrix:
     share = float(np.clip(sums.n_rows / len(phi), _LEAST_SHARE, _MOST_SHARE))
     left = seen - share * gram.sum(axis=1)
     gram[np.diag_indices_from(gram)] += 1 / (share * (1 - share))
-    return np.asarray(share + solve(gram, left, assume_a="pos"))
+    return MembershipScores(share + solve(gram, left, assume_a="pos"))

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mooring.attacks.reconstruction import DoesNotApply
+from mooring.errors import InputError
 from mooring.learners.sums import Sums
 from mooring.mechanisms.sums.guarantee import SumNoise
 from mooring.mechanisms.sums.sums import Integers, SumLayout, quantise
@@ -39,6 +40,14 @@ class LabelledFeatures:
 
 
 @dataclass(frozen=True, eq=False)
+class MembershipScores:
+    """What an attack says of the candidates: one score each, higher for those that it takes for members."""
+
+    scores: Matrix
+    """Of shape (n_candidates,); NaN for a candidate that the attack says nothing about."""
+
+
+@dataclass(frozen=True, eq=False)
 class SumView:
     """The total, the noise that everybody adds, and what the colluders contributed."""
 
@@ -56,6 +65,8 @@ class SumView:
     """Each of shape (size,): the colluders' contributions, noise included."""
     population: LabelledFeatures | None = None
     """The colluders' rows; None without colluders."""
+    asked: LabelledFeatures | None = None
+    """Rows whose membership is asked for; from some attacks, all that could be members."""
 
     @property
     def n_honest(self) -> int:
@@ -73,6 +84,13 @@ class SumView:
         S, T = self.layout.unpack(self.total - sum(self.known, np.zeros_like(self.total)))
         scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, self.n_honest)
         return Sums(S, T, self.constant**2, self.layout.outcome.n_classes, scales)
+
+    @property
+    def candidates(self) -> LabelledFeatures:
+        """The rows whose membership is asked for."""
+        if self.asked is None:
+            raise InputError("asked", expected="rows to score", got="none", cure="Pass them to `SumSimulation.view`.")
+        return self.asked
 
     def require_population(self) -> LabelledFeatures:
         """Return the colluders' rows, or say that the attack has none to compare with."""

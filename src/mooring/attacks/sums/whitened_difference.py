@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from mooring.attacks.sums.view import LabelledFeatures, SumView
+from mooring.attacks.sums.view import MembershipScores, SumView
 from mooring.typing import Matrix
 
 _SMALLEST = 1e-6
 
 
-def whitened_difference(view: SumView, candidates: LabelledFeatures) -> Matrix:
+def whitened_difference(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by the likelihood ratio of the difference with and without the candidate, taken as Gaussian.
 
     In the eigenbasis of S, with x = Vᵀφ and eigenvalues nλ, the difference d = S − n E φφᵀ has entries of variance
     n(1 + n/n_c) λ_i λ_j, where the second term is the error of n_c rows known of the population, and noise, which looks the
     same in every basis. A member adds x xᵀ to d, and x yᵀ to the difference of T.
     """
-    population, sums = view.require_population(), view.honest
+    population, sums, candidates = view.require_population(), view.honest, view.candidates
     n, known = sums.n_rows, len(population.features)
     values, V = np.linalg.eigh(sums.products)
     spread, x, own = np.maximum(values, 0) / n + _SMALLEST, candidates.features @ V, population.features @ V
@@ -29,7 +29,7 @@ def whitened_difference(view: SumView, candidates: LabelledFeatures) -> Matrix:
     y, squares = candidates.outcomes, x**2
     matched = _forms(x, d / variances, x) / 2 + _forms(x, t / on_outcomes, y)
     moved = _forms(squares, 1 / variances, squares) / 2 + _forms(squares, 1 / on_outcomes, y**2)
-    return np.asarray(matched - moved / 2)
+    return MembershipScores(matched - moved / 2)
 
 
 def _forms(left: Matrix, matrix: Matrix, right: Matrix) -> Matrix:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mooring.attacks import CollusionView, DoesNotApply, Reconstruction
 from mooring.attacks.denoising.gaussian import fit_population
 from mooring.audit.result import AttackOutcome
-from mooring.audit.simulation import Simulation
+from mooring.audit.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import EpsilonAudit, Figure, Interval, Membership, bound_epsilon, wilson
@@ -156,7 +156,7 @@ class MembershipTest:
         return {"holder": _share("holder", np.concatenate(hits), chance, float(np.concatenate(false).mean()))}
 
 
-def audit_row_noise(simulation: Simulation) -> EpsilonAudit | None:
+def audit_row_noise(simulation: RowSimulation) -> EpsilonAudit | None:
     """Hold the noise on everybody's rows, once their maps are undone, against the ε that noise of its scale has.
 
     For rows that differ by σ in one number: half of the numbers have it added. None without private-data noise.
@@ -252,7 +252,7 @@ def _share(name: str, hits: npt.NDArray[Any], chance: float, control: float | No
 
 
 def make_membership_test(
-    simulation: Simulation, views: Sequence[CollusionView], partition: Partition, spec: EvaluationSpec, *, seed: int
+    simulation: RowSimulation, views: Sequence[CollusionView], partition: Partition, spec: EvaluationSpec, *, seed: int
 ) -> MembershipTest | None:
     """Collect the targets' rows and those that nobody uploaded; None where there are none of these.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mooring.audit.result import AuditResult, PointResult, SumResult
+from mooring.audit.result import AuditResult, PointResult
 from mooring.audit.specification import LeakageLimit
 from mooring.learners import Answer
 from mooring.serialization import Record, render_html
@@ -27,8 +27,6 @@ class Plan(Record):
     method: dict[str, Any] | None = None
     """What is recommended, as the [method] table of a study. `data_noise_scale` is None where the rows were not encoded
     by a study, and do not tell its unit."""
-    sums: SumResult | None = None
-    """Secure sums that are recommended instead of a point, where the limit is of ε."""
     search: AuditResult | None = None
     """Every point that was tried, on the other half; None where the limit is of ε."""
 
@@ -40,8 +38,7 @@ class Plan(Record):
     @property
     def answer(self) -> Answer | None:
         """Whether joining pays at the recommended point; None where that was not measured, or nothing is recommended."""
-        best = self.recommended or self.sums
-        gain = None if best is None else best.gain
+        gain = None if self.recommended is None else self.recommended.gain
         return None if gain is None else gain.answer
 
     def method_lines(self) -> str | None:
@@ -54,7 +51,7 @@ class Plan(Record):
             if value is not None
         }
         lines = ["[method]", *(f"{name} = {value}" for name, value in entries.items())]
-        if self.recommended is not None and self.method["data_noise_scale"] is None:
+        if self.recommended is not None and self.method.get("data_noise_scale", 0.0) is None:
             scale = self.recommended.data_noise_scale
             lines.append(f"# data_noise_scale: {scale:.3g} here. {self.audit.noise_unit.words}")
         return "\n".join(lines)
@@ -64,7 +61,7 @@ class Plan(Record):
         """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
         known = [
             (find_safety(one, self.limit), one.deployed.value, one)
-            for one in self.tried.points
+            for one in self.tried.row_points
             if one.deployed is not None and one.worst(self.limit.measure) is not None
         ]
         best = [
@@ -76,8 +73,8 @@ class Plan(Record):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, and the points among which it chose."""
-        tables = [self.tried.list_points(self.frontier)] if self.frontier else []
-        tables += [] if self.tried.sums is None else [self.tried.sums.list_results()]
+        shown = [*self.frontier, *self.tried.totals]
+        tables = [self.tried.list_points(shown)] if shown else []
         return render_html(self.verdict, self.method_lines() or "", tables=tables)
 
 

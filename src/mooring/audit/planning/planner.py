@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 
 from mooring.audit.auditor import Auditor
-from mooring.audit.hazards import state_sums
-from mooring.audit.operating_points import point_with_noise
+from mooring.audit.operating_points import RotationPoint, SumPoint, point_with_noise
 from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.search import HALVES, PointSearch
-from mooring.audit.result import PointResult, SumAudit
+from mooring.audit.result import PointResult, state_total
 from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, LeakageLimit
+from mooring.audit.utility import Alone, References, measure_utility
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 
 _CONTRAST = 0.5  # the private-data noise of the point that secure sums are shown beside
+_OTHER_SHARES = (0.2, 0.65)  # of the budget for S
 
 
 def plan_study(
@@ -31,6 +32,7 @@ def plan_study(
     limit: LeakageLimit | str = DEFAULT_LIMIT,
     n_components: int | Sequence[int] | None = None,
     n_anchor_rows: int | None = None,
+    sums: Sequence[SumPoint] = (),
     settings: AuditSettings | None = None,
     progress: Progress | None = None,
 ) -> Plan:
@@ -49,6 +51,8 @@ def plan_study(
         the best point found. A projection in the settings fixes it.
     n_anchor_rows : int, optional
         r. By default four times h, and then half and twice as many are tried at the best point found.
+    sums : sequence of SumPoint, optional
+        Secure sums that are tried beside the methods. Where the limit is of ε, the first one's other settings are used.
     settings, progress
         As for `run_audit`.
 
@@ -67,22 +71,21 @@ def plan_study(
     searcher, reporter = _halve(datasets, labels, settings)
     described: dict[str, Any] = {"target": str(limit), "seed": settings.seed}
     if limit.measure == "epsilon":
-        return _plan_sums(searcher, reporter, limit, progress, described)
+        return _plan_sums(searcher, reporter, limit, sums, progress, described)
     fixed = n_components is not None or isinstance(settings.projection, Projection)
     widths = _widths(n_components, searcher)
     search = PointSearch(searcher, limit, progress, n_anchor_rows)
     search.say("training alone and pooled")
-    scores = searcher.references()
+    _ = searcher.alone
     for h in widths:
         search.over_noise(h)
     search.over_shape(widen=not fixed)
     reported, recommended, verdict = search.conclude(reporter)
-    sums = searcher.audit_sums(search.say)
-    sums_reported, beside = (None, "") if sums is None else _report_sums(sums, reporter)
+    tried_sums, more, beside = _try_sums(searcher, reporter, sums, search)
     search.finish()
     chosen: dict[str, Any] = {"chosen": 0} if search.best() is not None else {"safest": True}
-    audit = reporter.result(reporter.references(), [reported], sums=sums_reported, **chosen, **described)
-    tried = searcher.result(scores, tuple(search.tried.values()), sums=sums, **described)
+    audit = reporter.result([reported, *more], **chosen, **described)
+    tried = searcher.result([*search.tried.values(), *tried_sums], **described)
     method = None if recommended is None else _tabulate(recommended, reporter)
     return Plan(limit, audit, recommended, verdict + beside, method, search=tried)
 
@@ -98,59 +101,88 @@ def _halve(
 
 
 def _plan_sums(
-    searcher: Auditor, reporter: Auditor, limit: LeakageLimit, progress: Progress | None, described: dict[str, Any]
+    searcher: Auditor,
+    reporter: Auditor,
+    limit: LeakageLimit,
+    sums: Sequence[SumPoint],
+    progress: Progress | None,
+    described: dict[str, Any],
 ) -> Plan:
     """Secure sums at the ε asked for, with the split of the budget that scored best, beside one point that uploads rows."""
-    h = reporter.default_n_components
+    h = reporter.deployment.default_n_components
     contrast = point_with_noise(0.0, _CONTRAST, n_components=h, n_anchor_rows=4 * h)
-    choosing, sums = searcher.sum_auditor(), reporter.sum_auditor()
-    if choosing is None or sums is None or limit.bound <= 0:
+    has_labels = reporter.deployment.label_kind is not None and searcher.deployment.label_kind is not None
+    if not has_labels or limit.bound <= 0:
         raise InputError(
             "limit",
-            expected="above zero, and of rows with labels and test rows" if sums is None else "above zero",
+            expected="above zero" if has_labels else "above zero, and of rows with labels and test rows",
             got=str(limit),
             cure="A guarantee is about what is learnt: name a label.",
         )
-    asked = dict.fromkeys((*sums.spec.epsilons, limit.bound))
+    within = replace(sums[0], epsilon=limit.bound) if sums else SumPoint(limit.bound)
+    asked = list(dict.fromkeys((*sums, within)))
     tell = progress or (lambda done, total, words: None)
     results = []
-    for k, epsilon in enumerate(asked):
-        point = sums.point(epsilon)
-        tell(k, len(asked) + 1, point.title)
-        results.append(sums.audit(choosing.split_budget(point) if epsilon == limit.bound else point))
-    tell(len(asked), len(asked) + 1, reporter.title(contrast))
+    for k, point in enumerate(asked):
+        tell(k, len(asked) + 1, point.title_with())
+        results.append(reporter.audit(split_budget(searcher, point) if point == within else point))
+    tell(len(asked), len(asked) + 1, contrast.title_on(reporter.deployment))
     audited = reporter.audit(contrast)
     tell(len(asked) + 1, len(asked) + 1, "done")
-    best = next(one for one in results if one.point.epsilon == limit.bound)
-    found = sums.result(results)
-    audit = reporter.result(reporter.references(), [audited], sums=found, contrast=True, **described)
+    place = asked.index(within)
+    best = results[place]
+    chosen = best.point
+    assert isinstance(chosen, SumPoint)
+    audit = reporter.result([*results, audited], chosen=place, **described)
     answer = None if best.gain is None else best.gain.answer
     named = {"pays": "Recommended", "does not pay": "Nothing is recommended. Within the limit"}
-    words = f"{named.get(answer or '', 'Within the limit')}: secure sums, {best.point.state_guarantee()}"
-    verdict = f"{words} At ε = {limit.bound:g} {state_sums(best)} {HALVES}"
+    words = f"{named.get(answer or '', 'Within the limit')}: secure sums, {chosen.state_guarantee()}"
+    verdict = f"{words} At ε = {limit.bound:g} {state_total(best)} {HALVES}"
     pays = answer != "does not pay"
-    return Plan(limit, audit, None, verdict, best.point.as_method() if pays else None, best if pays else None)
+    return Plan(limit, audit, best if pays else None, verdict, chosen.as_method() if pays else None)
 
 
-def _report_sums(sums: SumAudit, reporter: Auditor) -> tuple[SumAudit | None, str]:
-    """The least ε that pays on the rows that were searched, on the other ones; and a sentence about it."""
-    able = [one for one in sums.results if one.point.epsilon is not None and one.gain is not None]
+def split_budget(auditor: Auditor, point: SumPoint) -> SumPoint:
+    """Return the same ε with the split of the budget between S and T whose model scores best on the auditor's rows."""
+    tried = [replace(point, product_share=share) for share in (point.product_share, *_OTHER_SHARES)]
+
+    def scored(one: SumPoint) -> float:
+        simulation = one.settled_for(auditor.deployment).simulate(auditor.deployment)
+        alone = Alone(References(None, None, 0), None)
+        found = measure_utility(simulation, auditor.deployment, learner=auditor.settings.learner, alone=alone)
+        return -math.inf if found.deployed is None else found.deployed.value
+
+    return max(tried, key=scored)
+
+
+def _try_sums(
+    searcher: Auditor, reporter: Auditor, sums: Sequence[SumPoint], search: PointSearch
+) -> tuple[list[PointResult], list[PointResult], str]:
+    """Secure sums on the rows that were searched; the least ε that pays there, on the other rows; a sentence about it."""
+    if searcher.deployment.label_kind is None:
+        return [], [], ""
+    results = []
+    for point in sums:
+        search.say(point.title_with())
+        results.append(searcher.audit(point))
+    able = [one for one in results if one.point.promise is not None and one.gain is not None]
     paying = [one for one in able if one.gain is not None and one.gain.answer == "pays"]
-    auditor = reporter.sum_auditor()
-    if not paying or auditor is None:
-        return None, " Secure sums, which carry a guarantee, were not shown to pay either." if able else ""
-    least = min(paying, key=lambda one: one.point.epsilon or math.inf).point
-    found = auditor.audit(least)
-    words = f" Secure sums carry a guarantee instead: at ε = {least.epsilon:g} {state_sums(found)}"
-    return auditor.result([found]), words
+    if not paying or reporter.deployment.label_kind is None:
+        return results, [], " Secure sums, which carry a guarantee, were not shown to pay either." if able else ""
+    least = min(paying, key=lambda one: one.point.promise or (math.inf, 0.0)).point
+    assert isinstance(least, SumPoint)
+    reported = reporter.audit(least)
+    words = f" Secure sums carry a guarantee instead: at ε = {least.epsilon:g} {state_total(reported)}"
+    return results, [reported], words
 
 
 def _tabulate(recommended: PointResult, auditor: Auditor) -> dict[str, Any]:
-    """A point as the [method] table of a study."""
+    """Return a point as the [method] table of a study."""
     point = recommended.point
-    projection = auditor.projection_onto(point.n_components).kind
+    assert isinstance(point, RotationPoint)
+    projection = auditor.deployment.projection_onto(point.n_components).kind
     return {
-        "name": point.method,
+        "name": point.described.name,
         **({} if projection == "none" else {"components": point.n_components}),
         "anchor_rows": point.n_anchor_rows,
         "data_noise_scale": auditor.settings.noise_unit.in_study(recommended.data_noise_scale),
@@ -162,7 +194,7 @@ def _tabulate(recommended: PointResult, auditor: Auditor) -> dict[str, Any]:
 def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:
     """The numbers of components to try."""
     m = auditor.partition.n_features
-    given = auditor.default_n_components if n_components is None else n_components
+    given = auditor.deployment.default_n_components if n_components is None else n_components
     widths = (given,) if isinstance(given, int) else tuple(given)
     if not widths or any(not 1 <= h <= m for h in widths):
         raise InputError(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from mooring.audit.auditor import Auditor
-from mooring.audit.operating_points import OperatingPoint, point_with_noise
+from mooring.audit.operating_points import RotationPoint, point_with_noise
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.result import PointResult
 from mooring.audit.specification import LeakageLimit
@@ -33,7 +33,7 @@ class PointSearch:
         self, auditor: Auditor, limit: LeakageLimit, progress: Progress | None, n_anchor_rows: int | None
     ) -> None:
         self.auditor, self.limit, self.progress, self.n_anchor_rows = auditor, limit, progress, n_anchor_rows
-        self.tried: dict[OperatingPoint, PointResult] = {}
+        self.tried: dict[RotationPoint, PointResult] = {}
         self.expected = 0
 
     def say(self, words: str) -> None:
@@ -61,7 +61,7 @@ class PointSearch:
         """
         point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
         if point not in self.tried:
-            self.say(f"h = {h}: {self.auditor.title(point)}")
+            self.say(f"h = {h}: {point.title_on(self.auditor.deployment)}")
             self.tried[point] = self.auditor.audit(point)
             if len(self.tried) == 1 and self.tried[point].worst(self.limit.measure) is None:
                 raise InputError(
@@ -89,7 +89,8 @@ class PointSearch:
         best = self.best()
         if best is None:
             return
-        v, level, h = best.point.anchor_noise_scale, best.point.data_noise_level, best.point.n_components
+        point = self._point_of(best)
+        v, level, h = point.anchor_noise_scale, point.data_noise_level, point.n_components
         if v > 0 and self.n_anchor_rows is None:
             for r in (2 * h, 8 * h):
                 self.at(v, level, h, r)
@@ -112,15 +113,18 @@ class PointSearch:
                 f" ({bare.title} keeps to it against the attacks we know, but its rows carry no noise: the upload is "
                 "an exact image of them, so it is not recommended.)"
             )
-        noisy = [one for one in self.tried.values() if one.point.data_noise_level > 0]
+        noisy = [one for point, one in self.tried.items() if point.data_noise_level > 0]
         chosen = best or max(noisy, key=lambda one: find_safety(one, self.limit))
         self.say(f"on the other half of the rows: {chosen.title}")
-        level = chosen.data_noise_scale / reporter.rms(chosen.point.n_components)  # the same σ in the other rows' unit
-        reported = reporter.audit(replace(chosen.point, data_noise_level=level))
+        point = self._point_of(chosen)
+        level = chosen.data_noise_scale / reporter.deployment.rms(
+            point.n_components
+        )  # the same σ in the other rows' unit
+        reported = reporter.audit(replace(point, data_noise_level=level))
         if best is None:
             words = f"No operating point that was tried keeps to the limit ({self.limit}). None is recommended."
             return reported, None, f"{words} At the safest, {_held(reported)}, {self._found(reported)}. {HALVES}{aside}"
-        recommended, words = self._worded(reported, reporter.references().local_only)
+        recommended, words = self._worded(reported, reporter.alone.references.local_only)
         return reported, recommended, f"{words} {HALVES}{aside}"
 
     def _found(self, one: PointResult) -> str:
@@ -163,13 +167,16 @@ class PointSearch:
         """The point that scores best of those that keep to the limit and whose rows carry noise."""
         return next(iter(self._ranked()), None)
 
+    def _point_of(self, result: PointResult) -> RotationPoint:
+        return next(point for point, one in self.tried.items() if one is result)
+
     def _keeps(self, one: PointResult) -> bool:
         return self.limit.met_at(one, room=_ROOM)
 
     def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
         """Points that keep to the limit, the best score first, then the safest; without scores, the least noise first."""
         kept = [
-            one for one in self.tried.values() if self._keeps(one) and (one.point.data_noise_level > 0) == with_noise
+            one for point, one in self.tried.items() if self._keeps(one) and (point.data_noise_level > 0) == with_noise
         ]
         sign = 1 if any(math.isfinite(_score(one)) for one in kept) else -1
         return sorted(kept, key=lambda one: (_score(one), sign * find_safety(one, self.limit)), reverse=True)
@@ -200,7 +207,9 @@ class PointSearch:
 
 def _held(one: PointResult) -> str:
     """A point in words, with its sizes."""
-    return f"{one.title}, h = {one.point.n_components}, r = {one.point.n_anchor_rows}"
+    point = one.point
+    assert isinstance(point, RotationPoint)
+    return f"{one.title}, h = {point.n_components}, r = {point.n_anchor_rows}"
 
 
 def _score(one: PointResult) -> float:

@@ -5,19 +5,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from mooring.attacks.sums import LabelledFeatures, SumView
+from mooring.attacks.sums.view import LabelledFeatures, SumView
 from mooring.attacks.view import check_roles
+from mooring.audit.simulation import JointModel
 from mooring.errors import InputError
-from mooring.learners.sums import Sums
-from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.learners import LearnerLike
+from mooring.learners.fitting import MOST_ALONE
+from mooring.learners.registry import AUTO, SumLearner, resolve_sum_learner
+from mooring.learners.sums import SumModel, Sums
+from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures
 from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, Outcome, SumAccumulator, SumLayout
 from mooring.randomness import Streams
+from mooring.tables.records import label_kind_of
 from mooring.typing import Matrix
+
+Labels = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCoding:
+    """How labels enter the sums: codes of classes, or numbers scaled to [−1, 1]."""
+
+    classes: Labels | None
+    """In the order of their codes; None for a number."""
+    unit: float = 1.0
+    """The largest magnitude of a number, which a study declares."""
+
+    @classmethod
+    def of(cls, values: Labels) -> LabelCoding:
+        """Return the coding of labels that take these values: floats are numbers, everything else names a class."""
+        if label_kind_of(values) == "number":
+            return cls(None, float(np.abs(values).max()))
+        return cls(np.unique(values))
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are; 0 for a number."""
+        return 0 if self.classes is None else len(self.classes)
+
+    def encode(self, labels: Labels) -> Matrix:
+        """Return labels as the sums take them."""
+        if self.classes is None:
+            return np.asarray(labels / self.unit, dtype=np.float64)
+        return np.searchsorted(self.classes, labels).astype(np.float64)
+
+    def decode(self, predictions: Matrix) -> Labels:
+        """Return predictions of a model of sums as labels."""
+        if self.classes is None:
+            return np.asarray(self.unit * predictions)
+        return np.asarray(self.classes[predictions.astype(np.intp)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +74,12 @@ class SumSimulation:
     features: tuple[Matrix, ...] = field(repr=False)
     """Each of shape (n_i, D): φ of every participant's rows."""
     labels: tuple[Matrix, ...] = field(repr=False)
-    """Each of shape (n_i,)."""
+    """Each of shape (n_i,), as they enter the sums."""
     contributions: tuple[Integers, ...] = field(repr=False)
     """Each of shape (size,): the sums over one participant's rows, and noise."""
+    coding: LabelCoding = field(repr=False)
+    privacy: SumPrivacy | None = None
+    """The guarantee; None without noise."""
 
     @cached_property
     def total(self) -> Integers:
@@ -43,20 +89,62 @@ class SumSimulation:
     @property
     def sums(self) -> Sums:
         """The total as learners take it."""
-        return self._as_sums(self.total, len(self.contributions))
+        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, len(self.contributions))
+        return self._as_sums(self.total, scales)
 
-    def sums_of(self, participant: int) -> Sums:
-        """One contribution as learners take it."""
-        return self._as_sums(self.contributions[participant], 1)
+    def exact_sums_of(self, participant: int) -> Sums:
+        """One participant's sums without noise, as learners take them: what it has by itself."""
+        sums = SumAccumulator(self.layout)
+        sums.add(self.features[participant], self.labels[participant])
+        return self._as_sums(sums.vector, (0.0, 0.0))
 
-    def _as_sums(self, vector: Integers, n_contributions: int) -> Sums:
-        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, n_contributions)
+    def _as_sums(self, vector: Integers, scales: tuple[float, float]) -> Sums:
         S, T = self.layout.unpack(vector)
         features = self.feature_map
         return Sums(S, T, features.constant_share, self.layout.outcome.n_classes, scales, features.unit_length)
 
-    def view(self, colluders: Sequence[int] = (0,)) -> SumView:
-        """What the analyst and these participants know together; nothing that the others keep to themselves."""
+    def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
+        """Train on the total what "auto" is for sums, whatever learner is asked for: others need rows.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> labels = [rng.integers(0, 2, 200) for _ in range(4)]
+        >>> rows = [rng.standard_normal((200, 3)) + 4 * part[:, None] - 2 for part in labels]
+        >>> simulation = simulate_sums(rows[:3], labels[:3], privacy=1.0, rng=rng)
+        >>> float(np.mean(simulation.train().predict([rows[3]]) == labels[3])) > 0.95
+        True
+        """
+        model = self._fit(self.sums)
+
+        def predict(new: Sequence[Matrix]) -> Labels:
+            return self.coding.decode(model.predict(np.concatenate([self.feature_map.apply(part) for part in new])))
+
+        def predict_alone(new: Sequence[Matrix]) -> Labels:
+            phi = np.concatenate([self.feature_map.apply(part) for part in new])
+            chosen = np.unique(np.linspace(0, len(self.features) - 1, MOST_ALONE).astype(np.intp))
+            models = [self._fit(self.exact_sums_of(int(i))) for i in chosen]
+            return np.stack([self.coding.decode(own.predict(phi)) for own in models])
+
+        return JointModel(self._learner.name, predict, predict_alone=predict_alone)
+
+    def _fit(self, sums: Sums) -> SumModel:
+        return self._learner.fit(sums, shrink=not self.feature_map.is_dense)
+
+    @property
+    def _learner(self) -> SumLearner:
+        return resolve_sum_learner(AUTO, "number" if self.coding.classes is None else "classes")
+
+    def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> SumView:
+        """What the analyst and these participants know together; nothing that the others keep to themselves.
+
+        Parameters
+        ----------
+        colluders : sequence of int, default (0,)
+            Empty for an analyst on its own.
+        asked : LabelledFeatures, optional
+            Rows whose membership the attacks are to score.
+        """
         p = len(self.contributions)
         check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
         return SumView(
@@ -67,6 +155,7 @@ class SumSimulation:
             self.noise,
             tuple(self.contributions[c] for c in colluders),
             self.members(colluders) if colluders else None,
+            asked,
         )
 
     def members(self, participants: Sequence[int]) -> LabelledFeatures:
@@ -74,33 +163,37 @@ class SumSimulation:
         parts = [(self.features[i], self.labels[i]) for i in participants]
         return LabelledFeatures.encode(self.layout, *(np.concatenate(part) for part in zip(*parts, strict=True)))
 
-    def encode(self, rows: Matrix, labels: Matrix) -> LabelledFeatures:
-        """Other rows, as they would enter the sums."""
-        return LabelledFeatures.encode(self.layout, self.feature_map.apply(rows), labels)
+    def encode(self, rows: Sequence[Matrix], labels: Sequence[Labels]) -> LabelledFeatures:
+        """Other rows, in parts, as they would enter the sums."""
+        features = np.concatenate([self.feature_map.apply(part) for part in rows])
+        return LabelledFeatures.encode(self.layout, features, self.coding.encode(np.concatenate(labels)))
 
 
 def simulate_sums(
     datasets: Sequence[Matrix],
-    labels: Sequence[Matrix],
+    labels: Sequence[Labels],
     *,
-    feature_map: FeatureMap,
-    n_classes: int,
-    privacy: SumPrivacy | None,
+    privacy: SumPrivacy | float | None,
+    feature_map: FeatureMap | None = None,
+    label_values: npt.ArrayLike | None = None,
     rng: np.random.Generator | Streams,
     rows_of_person: Sequence[Integers] | None = None,
 ) -> SumSimulation:
-    """Run a study of sums from encoded rows to the total.
+    """Run a study of secure sums from rows to the total.
 
     Parameters
     ----------
     datasets : sequence of arrays of shape (n_i, n_features)
-        Every participant's encoded rows.
+        Every participant's rows, of numbers in about [−1, 1].
     labels : sequence of arrays of shape (n_i,)
-        Codes of classes, or numbers in [−1, 1].
-    n_classes : int
-        0 for a number.
-    privacy : SumPrivacy or None
-        None for sums without noise, which carry no guarantee.
+        Floats are numbers; everything else names a class.
+    privacy : SumPrivacy, float or None
+        The guarantee. A number is ε for adding or removing one row, with δ = 1e-5, a quorum of all participants and one
+        colluder. None for sums without noise, which carry no guarantee.
+    feature_map : FeatureMap, optional
+        The public feature map; by default the rows themselves, scaled to one length.
+    label_values : array, optional
+        Classes, or numbers between which labels lie, which a study declares; by default those of the labels.
     rng : numpy.random.Generator or Streams
         Participant i draws its noise from the stream "participant/i/sum-noise".
     rows_of_person : sequence of integers of shape (n_i,), optional
@@ -108,31 +201,36 @@ def simulate_sums(
 
     Examples
     --------
-    >>> from mooring.mechanisms.sums.feature_map import RowFeatures
     >>> rng = np.random.default_rng(0)
     >>> rows, labels = [rng.standard_normal((30, 3)) for _ in range(3)], [rng.integers(0, 2, 30) for _ in range(3)]
-    >>> simulation = simulate_sums(rows, labels, feature_map=RowFeatures(3), n_classes=2, privacy=None, rng=rng)
+    >>> simulation = simulate_sums(rows, labels, privacy=None, rng=rng)
     >>> round(simulation.sums.n_rows)
     90
     """
     streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
-    layout = SumLayout(feature_map.n_features, Outcome(n_classes))
-    if privacy is not None and privacy.quorum > len(datasets):
+    p = len(datasets)
+    if isinstance(privacy, int | float):
+        privacy = SumPrivacy(float(privacy), 1e-5, quorum=p, n_colluders=1)
+    if privacy is not None and privacy.quorum > p:
         raise InputError(
             "quorum",
-            expected=f"at most the {len(datasets)} participants",
+            expected=f"at most the {p} participants",
             got=str(privacy.quorum),
             cure="No total could be opened.",
         )
+    feature_map = RowFeatures(datasets[0].shape[1]) if feature_map is None else feature_map
+    coding = LabelCoding.of(np.concatenate(labels) if label_values is None else np.asarray(label_values))
+    layout = SumLayout(feature_map.n_features, Outcome(coding.n_classes))
     noise = None if privacy is None else calibrate_sums(layout, privacy)
     features = tuple(feature_map.apply(rows) for rows in datasets)
+    encoded = tuple(coding.encode(part) for part in labels)
     contributions = []
-    for i, (phi, own) in enumerate(zip(features, labels, strict=True)):
+    for i, (phi, outcomes) in enumerate(zip(features, encoded, strict=True)):
         sums = SumAccumulator(layout)
-        sums.add(phi, own, None if rows_of_person is None else rows_of_person[i])
+        sums.add(phi, outcomes, None if rows_of_person is None else rows_of_person[i])
         words = words_from(streams.named(f"participant/{i}/sum-noise"))
         contributions.append(sums.vector if noise is None else sums.vector + noise.draw(layout, words))
-    return SumSimulation(layout, feature_map, noise, features, tuple(labels), tuple(contributions))
+    return SumSimulation(layout, feature_map, noise, features, encoded, tuple(contributions), coding, privacy)
 
 
 def words_from(rng: np.random.Generator) -> Words:

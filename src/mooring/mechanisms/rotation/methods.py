@@ -7,9 +7,7 @@ Neither the transform nor anchor noise gives a formal guarantee. Private-data no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from mooring.errors import InputError, require_choice
@@ -50,24 +48,24 @@ class Method:
             raise InputError(name, expected=expected, got=str(scale), cure="'aa-i-gdp-both-noise' takes both.")
 
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {
-        method.name: method
-        for method in (
-            Method("c-gdp", "C-GDP", "common", False, False, "none"),
-            Method("c-gdp-data-noise", "C-GDP (private-data noise)", "common", True, False, "none"),
-            Method("i-gdp", "I-GDP", "own", False, False, "none"),
-            Method("aa-i-gdp", "AA-I-GDP", "own", False, False, "reference"),
-            Method("aa-i-gdp-data-noise", "AA-I-GDP (private-data noise)", "own", True, False, "reference"),
-            Method("aa-i-gdp-anchor-noise", "AA-I-GDP (anchor noise)", "own", False, True, "procrustes"),
-            Method("aa-i-gdp-both-noise", "AA-I-GDP (both noises)", "own", True, True, "procrustes"),
-        )
-    }
-)
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("c-gdp", "C-GDP", "common", False, False, "none"),
+        Method("c-gdp-data-noise", "C-GDP (private-data noise)", "common", True, False, "none"),
+        Method("i-gdp", "I-GDP", "own", False, False, "none"),
+        Method("aa-i-gdp", "AA-I-GDP", "own", False, False, "reference"),
+        Method("aa-i-gdp-data-noise", "AA-I-GDP (private-data noise)", "own", True, False, "reference"),
+        Method("aa-i-gdp-anchor-noise", "AA-I-GDP (anchor noise)", "own", False, True, "procrustes"),
+        Method("aa-i-gdp-both-noise", "AA-I-GDP (both noises)", "own", True, True, "procrustes"),
+    )
+}
 """Every method by name: the paper's six, and `aa-i-gdp-both-noise`, of which the anchor-aligned ones are corners."""
 
 
-def get_method(name: str) -> Method:
-    """Return the method called `name`."""
-    require_choice("method", name, METHODS)
-    return METHODS[name]
+def get_method(method: str | Method) -> Method:
+    """Return the method with this name, or the method itself."""
+    if isinstance(method, Method):
+        return method
+    require_choice("method", method, METHODS)
+    return METHODS[method]

@@ -51,6 +51,10 @@ class FeatureMap(Protocol):
     def unit_length(self) -> bool:
         """Whether every row of φ is of length one, but for rows of which nothing is known."""
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether most features of a row are not zero and hardly correlated, so that correlations need no shrinkage."""
+
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows, of shape (n, n_features); no row is longer than one."""
 
@@ -76,6 +80,8 @@ class TableFeatures:
     """Hat functions of a number; 0 leaves its linear feature alone."""
     constant_share: float = 0.3
     """c₀."""
+
+    is_dense: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         numbers = {column.name for column in self.schema.columns if column.kind != "category"}
@@ -247,6 +253,7 @@ class RowFeatures:
     constant_share: float = 0.3
     """c₀."""
     unit_length: ClassVar[bool] = True
+    is_dense: ClassVar[bool] = False
 
     @property
     def n_features(self) -> int:

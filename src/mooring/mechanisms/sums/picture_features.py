@@ -80,6 +80,7 @@ class PictureFeatures:
     constant_share: ClassVar[float] = CONSTANT_SHARE
     """c₀."""
     unit_length: ClassVar[bool] = True
+    is_dense: ClassVar[bool] = True
     """Of any picture that is not blank."""
 
     def __post_init__(self) -> None:

@@ -49,6 +49,7 @@ class FourierFeatures:
     constant_share: float = 0.05
     """c₀."""
     unit_length: ClassVar[bool] = True
+    is_dense: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("n_inputs", "n_frequencies"):

@@ -125,6 +125,11 @@ class SumSettings:
         must = f"Each of the {n_combiners} combiners must answer: one that is absent stops the study."
         return must + ("" if self.threshold else f" From {spared} combiners on, one can be spared.")
 
+    @property
+    def promise(self) -> tuple[float, float] | None:
+        """ε and δ of the guarantee for one unit; None without noise."""
+        return None if self.epsilon is None else (self.epsilon, self.delta)
+
     def privacy(self, *, quorum: int) -> SumPrivacy:
         """The guarantee as the accountant takes it; without noise, with an ε that stands for nothing."""
         return SumPrivacy(

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.attacks import REGISTRY
+from mooring.attacks import CollusionView, attacks_on
 from mooring.audit import (
     AuditResult,
     AuditSettings,
     EvaluationSpec,
     LeakageLimit,
     NoiseUnit,
-    OperatingPoint,
     PointResult,
     References,
+    RotationPoint,
     root_mean_square,
     run_audit,
 )
@@ -82,7 +82,7 @@ def inspect(
     seed : int, default 0
         Chooses the parts and plays the secrets of the self-attack. No real secret is drawn.
     attacks : sequence of str, optional
-        Names in `mooring.attacks.REGISTRY`; by default all, less those that are too slow at this width.
+        Names in `mooring.attacks.ATTACKS`; by default all, less those that are too slow at this width.
     """
     projection = study_projection(study)
     rows, labels = encoded.rows, encoded.labels
@@ -155,12 +155,12 @@ def _standing_warnings(study: Study) -> tuple[str, ...]:
     return known, noise, labels
 
 
-def point_of(study: Study, rms: float) -> OperatingPoint | None:
+def point_of(study: Study, rms: float) -> RotationPoint | None:
     """The study's own operating point, for rows of this root mean square; None where they are zero and noise is not."""
     if study.data_noise_scale > 0 and not rms > 0:
         return None
     level = study.data_noise_scale / rms if study.data_noise_scale > 0 else 0.0
-    return OperatingPoint(study.method, study.n_components, study.n_anchor_rows, study.anchor_noise_scale, level)
+    return RotationPoint(study.method, study.n_components, study.n_anchor_rows, study.anchor_noise_scale, level)
 
 
 def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:
@@ -238,7 +238,8 @@ def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         f"At {n_components} components the self-attack leaves out {', '.join(slow)}, which would take minutes and often "
         "recovers most: 'mooring audit --study' runs every attack."
     )
-    return tuple(name for name in REGISTRY if name not in slow), (note,) if slow else ()
+    names = (attack.name for attack in attacks_on(CollusionView))
+    return tuple(name for name in names if name not in slow), (note,) if slow else ()
 
 
 def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mooring.audit import AuditSettings, LeakageLimit, SumAudit, SumPoint, SumResult, SumSpec
-from mooring.audit.decision import decide_upload, select_sums, state_promise, weigh_sums
-from mooring.audit.hazards import state_sums
-from mooring.audit.sums import SumAuditor
+from mooring.audit import AuditResult, AuditSettings, LeakageLimit, References, SumPoint, run_audit
+from mooring.audit.decision import decide_upload, state_promise, weigh_audit, weigh_total
+from mooring.audit.result import state_total
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.results import Inspection
@@ -60,30 +59,31 @@ def inspect_sums(
     warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
     if len(encoded.rows) < n_rows:
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
-    tried = None if audit is None else audit.results[0]
     exceeded = tuple(
-        one for one in study.upload_limits if not _is_kept(LeakageLimit.parse(one), settings.epsilon, tried)
+        words for words in study.upload_limits if not _is_kept(LeakageLimit.parse(words), settings.epsilon, audit)
     )
     verdict = _verdict(study, audit)
-    return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, sums=audit)
+    return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, self_attack=audit)
 
 
 def conclude_sums(study: Study, found: Inspection) -> Inspection:
     """The same with its decision: the one that its page leads with."""
-    settings = study.sum_scheme.settings
-    tried: list[SumResult | None] = [*select_sums([found.sums], settings)] or [None]
-    weighed = [weigh_sums(one, settings.epsilon, settings.delta, study.upload_limits) for one in tried]
-    return replace(found, decision=decide_upload("sums over these rows", weighed, {"check": found.as_dict()}))
+    limits = study.upload_limits
+    if found.self_attack is not None:
+        weighed = weigh_audit(found.self_attack, limits)
+    else:
+        weighed = weigh_total(None, study.sum_scheme.settings.promise, limits)
+    return replace(found, decision=decide_upload("sums over these rows", [weighed], {"check": found.as_dict()}))
 
 
-def _is_kept(limit: LeakageLimit, epsilon: float | None, tried: SumResult | None) -> bool:
+def _is_kept(limit: LeakageLimit, epsilon: float | None, audit: AuditResult | None) -> bool:
     """Whether a limit is kept: one of ε by the study itself, others by what was tried."""
     if limit.measure == "epsilon":
         return epsilon is not None and epsilon <= limit.bound
-    return tried is not None and limit.met_by_sums(tried)
+    return audit is not None and limit.met_at(audit.points[0])
 
 
-def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
+def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None:
     rows, labels, scheme = encoded.rows, encoded.labels, study.sum_scheme
     if labels is None or len(rows) < _FEWEST_ROWS or np.unique(labels).size < 2:
         return None
@@ -103,25 +103,26 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> SumAudit | None:
         names=_NAMES,
     )
     settings = scheme.settings
-    spec = SumSpec(
-        delta=settings.delta, quorum=2, feature_map=study_features(study), shrink=settings.features == "columns"
-    )
-    auditor = SumAuditor(partition, AuditSettings(colluders=(0,), targets=(1,), seed=seed, sums=spec))
     asked = dict.fromkeys((settings.epsilon, None))
-    points = [SumPoint(one, settings.delta, 2, 1, settings.product_share) for one in asked]
-    found = auditor.result([auditor.audit(point) for point in points])
+    points = [SumPoint(epsilon, settings.delta, 2, 1, settings.product_share) for epsilon in asked]
+    result = run_audit(
+        partition,
+        points=points,
+        chosen=points[0],
+        settings=AuditSettings(colluders=(0,), targets=(1,), seed=seed, feature_map=study_features(study)),
+    )
     # what a model of a part of one's own rows scores says nothing of joining
-    results = tuple(replace(one, deployed=None, gain=None) for one in found.results)
-    return replace(found, alone=None, results=results)
+    results = tuple(replace(one, deployed=None, gain=None, alone=None, learner=None) for one in result.points)
+    return replace(result, points=results, references=References(None, None, 0), warnings=())
 
 
-def _verdict(study: Study, audit: SumAudit | None) -> str:
+def _verdict(study: Study, audit: AuditResult | None) -> str:
     # rows are attacked, by noise for rows; that for persons of several rows is stronger
     noise = "the study's noise" if study.sum_scheme.settings.rows_per_person == 1 else "noise for single rows"
     promise = state_promise(study.sum_scheme.settings)
     if audit is None:
         return f"{promise} No attack could be run on your rows."
     with_noise = {True: f"With {noise}", False: "Without noise"}
-    told = [f"{with_noise[one.point.epsilon is not None]}: {state_sums(one)}" for one in audit.results]
+    told = [f"{with_noise[one.point.promise is not None]}: {state_total(one)}" for one in audit.points]
     said = f"Were everybody else's sums known to the attacker: {' '.join(told)}"
     return f"{promise} {said} These are lower bounds: a better attack may exist."

@@ -1,0 +1,177 @@
+"""The deployment that an audit simulates: who holds which rows, and what is public about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.attacks import PublicRows
+from mooring.errors import InputError, MissingExtraError
+from mooring.learners import Kind
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
+from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures
+from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
+from mooring.tables import Column, Partition
+from mooring.typing import Array, Matrix
+
+ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
+Labels = npt.NDArray[Any]
+_SIDES, _MOST_CHANNELS = (4, 256), 4  # of pictures for which there are features
+
+
+@dataclass(frozen=True, eq=False)
+class Deployment:
+    """Who holds which rows, who colludes, and what everybody knows: what an operating point is simulated on."""
+
+    partition: Partition
+    colluders: tuple[int, ...] = (0,)
+    seed: int = 0
+    projection: ProjectionKind | Projection = "auto"
+    """The public projection of rotation, as in `AuditSettings`."""
+    feature_map: FeatureMap | None = None
+    """The public feature map of sums; by default that of pictures for images, and the rows themselves, scaled to one
+    length, for tables."""
+    columns: tuple[Column, ...] = ()
+    """The table's columns, which attackers know; empty where rows are not of a table."""
+    image_shape: tuple[int, ...] | None = None
+    device: str | None = None
+    """Such as "cuda": uploads, alignment and attacks are computed there."""
+    _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
+    _rms: dict[int, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def projection_name(self) -> str:
+        """What kind of projection is asked for."""
+        return self.projection.kind if isinstance(self.projection, Projection) else self.projection
+
+    @property
+    def rows(self) -> list[Array]:
+        """Every participant's training rows, on the device."""
+        return [_on_device(part, self.device) for part in self.partition.train]
+
+    def public_rows(self, projection: Projection) -> PublicRows | None:
+        """The public rows through a projection; None where there are none."""
+        if self.partition.public is None:
+            return None
+        records = _on_device(self.partition.public, self.device)
+        return PublicRows(records, projection.moved_to(records).encode(records), self.partition.public_labels)
+
+    @property
+    def default_n_components(self) -> int:
+        """How many components a study has unless it says otherwise."""
+        given = self.projection
+        return given.n_components if isinstance(given, Projection) else min(30, self.partition.n_features)
+
+    def projection_onto(self, n_components: int) -> Projection:
+        """The public projection onto so many components; always the same one."""
+        given = self.projection
+        if isinstance(given, Projection):
+            if (given.n_features, given.n_components) != (self.partition.n_features, n_components):
+                raise InputError(
+                    "projection",
+                    expected=f"one from {self.partition.n_features} features onto {n_components} components",
+                    got=f"one from {given.n_features} onto {given.n_components}",
+                    cure="A projection that is given fixes the number of components.",
+                )
+            return given
+        if n_components not in self._projections:
+            rng = np.random.default_rng([self.seed, 0, n_components])
+            self._projections[n_components] = make_projection(self.partition, given, n_components, rng)
+        return self._projections[n_components]
+
+    def rms(self, n_components: int) -> float:
+        """s, the root mean square of all training rows projected onto so many components."""
+        if n_components not in self._rms:
+            self._rms[n_components] = root_mean_square(self.partition.train, self.projection_onto(n_components))
+        return self._rms[n_components]
+
+    @cached_property
+    def features(self) -> FeatureMap:
+        """The public feature map of sums; that of pictures for images of a size that it takes."""
+        if self.feature_map is not None or self.image_shape is None:
+            return self.feature_map or RowFeatures(self.partition.n_features)
+        height, width, n_channels = (*self.image_shape, 1)[:3]
+        sides = sorted((height, width))
+        if not (_SIDES[0] <= sides[0] <= sides[1] <= _SIDES[1] and n_channels <= _MOST_CHANNELS):
+            return RowFeatures(self.partition.n_features)
+        n_components = min(N_COMPONENTS, filters_of(height, width).n_responses)
+        return PictureFeatures(height, width, n_channels, n_components)
+
+    @property
+    def label_kind(self) -> Kind | None:
+        """What there is to learn: classes, a number, or nothing."""
+        partition = self.partition
+        if partition.train_labels is None or partition.test_labels is None or partition.label_kind == "none":
+            return None
+        if partition.label_kind == "classes" and np.unique(np.concatenate(partition.train_labels)).size < 2:
+            return None  # one class only: there is nothing to tell apart
+        return partition.label_kind if sum(part.shape[0] for part in partition.test) else None
+
+    def require_labels(self) -> tuple[Labels, ...]:
+        """Every participant's training labels; a deployment with nothing to learn is refused."""
+        if self.label_kind is None:
+            expected, cure = "labels of training rows, and rows to test on", "Name a label: sums serve a model of one."
+            raise InputError("labels", expected=expected, got="none, or one class only", cure=cure)
+        return cast("tuple[Labels, ...]", self.partition.train_labels)
+
+    @property
+    def test_labels(self) -> Labels:
+        """The labels of all test rows, one participant after the other."""
+        return np.concatenate(cast("tuple[Labels, ...]", self.partition.test_labels))
+
+    @cached_property
+    def label_values(self) -> Labels:
+        """Labels of training and test rows together: a study declares their classes, or the range of a number."""
+        return np.concatenate([*self.require_labels(), self.test_labels])
+
+
+def make_projection(
+    partition: Partition, kind: ProjectionKind, n_components: int, rng: np.random.Generator
+) -> Projection:
+    """Return the public projection that a study of this kind would use."""
+    m = partition.n_features
+    if kind == "auto":
+        kind = "none" if n_components == m else "gaussian" if partition.public is None else "public-svd"
+    if kind == "none":
+        if n_components != m:
+            raise InputError(
+                "n_components", expected=f"{m} without a projection", got=str(n_components), cure="Choose a projection."
+            )
+        return no_projection(m)
+    if kind == "gaussian":
+        return gaussian_projection(m, n_components, rng=rng)
+    if partition.public is None:
+        raise InputError(
+            "projection", expected="one that needs no public rows", got="'public-svd'", cure="Set public rows aside."
+        )
+    return public_svd_projection(partition.public, n_components, rng=rng)
+
+
+def root_mean_square(parts: Sequence[Matrix], projection: Projection | None = None) -> float:
+    """Return s, the root mean square of all projected training rows' entries: the unit of private-data noise.
+
+    Without a projection, the rows are taken as projected already.
+    """
+    projected = (part if projection is None else projection.encode(part) for part in parts)
+    squares = [(float((part**2).sum()), part.size) for part in projected]
+    return float(np.sqrt(sum(total for total, _ in squares) / sum(size for _, size in squares)))
+
+
+def _on_device(rows: Matrix, device: str | None) -> Array:
+    if device in (None, "cpu"):
+        return rows
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(needed_for="an audit on a GPU", package="torch", extra="torch") from None
+    try:
+        return torch.as_tensor(rows, dtype=torch.float64, device=device)
+    except (AssertionError, RuntimeError):
+        raise InputError(
+            "device", expected="one that torch finds here", got=repr(device), cure="'cpu' always works."
+        ) from None

@@ -1,0 +1,39 @@
+"""What attackers recover of a simulated collaboration, whatever its mechanism."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from mooring.audit.leakage import measure_rows
+from mooring.audit.result import Leakage
+from mooring.audit.simulation import RowSimulation, Simulation
+from mooring.audit.specification import AuditSettings
+from mooring.audit.sums.leakage import measure_total
+from mooring.audit.sums.simulation import SumSimulation
+from mooring.errors import InputError
+from mooring.tables import Partition
+
+
+@singledispatch
+def measure_leakage(simulation: Simulation, partition: Partition, settings: AuditSettings) -> Leakage:
+    """Run every attack that applies to a simulation, and measure what each of them recovered.
+
+    Simulations whose class is neither `RowSimulation` nor `SumSimulation` need a function of their own, which takes the same
+    arguments and is registered with `measure_leakage.register(TheirClass)`.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        Of the training rows of `partition`.
+    partition : Partition
+        Whose test rows nobody uploads: they stand for rows that attackers must tell from those that were uploaded.
+    settings : AuditSettings
+        Checked against the partition, with targets named.
+    """
+    kind = type(simulation).__name__
+    cure = "Return one of these from `simulate`, or register a function with `measure_leakage.register`."
+    raise InputError("simulation", expected="a RowSimulation or a SumSimulation", got=f"a {kind}", cure=cure)
+
+
+measure_leakage.register(RowSimulation)(measure_rows)
+measure_leakage.register(SumSimulation)(measure_total)

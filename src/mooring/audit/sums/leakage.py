@@ -1,0 +1,81 @@
+"""What attackers learn from a simulated total: membership by every attack on sums, and the ε measured by canaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mooring.attacks import DoesNotApply, LabelledFeatures, SumView, attacks_on
+from mooring.attacks.registry import Attack
+from mooring.attacks.sums.leverage import score_without_sums
+from mooring.attacks.sums.register import MOST_CANDIDATES
+from mooring.audit.result import AttackOutcome, Leakage
+from mooring.audit.specification import AuditSettings
+from mooring.audit.sums.canaries import audit_epsilon
+from mooring.audit.sums.simulation import Labels, SumSimulation
+from mooring.metrics import Membership
+from mooring.tables import Partition
+from mooring.typing import Matrix
+
+_LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
+
+
+def measure_total(simulation: SumSimulation, partition: Partition, settings: AuditSettings) -> Leakage:
+    """Attack the total by the colluders that the guarantee allows for, and by all participants but one."""
+    target = (settings.targets or (1,))[0]
+    others = tuple(i for i in range(partition.n_participants) if i != target)
+    measured = None
+    if simulation.privacy is not None:
+        rng = np.random.default_rng([settings.seed, 13])
+        outcome, n_runs = simulation.layout.outcome, settings.n_canary_runs
+        measured = audit_epsilon(outcome, simulation.privacy, rng=rng, n_runs=n_runs)
+    beyond = attack_total(simulation, partition, settings, others) if len(others) > len(settings.colluders) else ()
+    return Leakage(attack_total(simulation, partition, settings, settings.colluders), beyond, epsilon=measured)
+
+
+def attack_total(
+    simulation: SumSimulation, partition: Partition, settings: AuditSettings, colluders: Sequence[int]
+) -> tuple[AttackOutcome, ...]:
+    """Measure membership of the honest rows against test rows, by every attack; colluders know their own test rows."""
+    participants = range(partition.n_participants)
+    honest = simulation.members([i for i in participants if i not in colluders])
+    asked = [i for i in participants if i not in settings.colluders]
+    labels: Sequence[Labels] = partition.test_labels or ()
+    others = simulation.encode([partition.test[i] for i in asked], [labels[i] for i in asked])
+    rng = np.random.default_rng([settings.seed, 14])
+    members = _sample(honest, MOST_CANDIDATES - min(_LEAST_OTHERS, len(others.features)), rng)
+    outside = _sample(others, MOST_CANDIDATES - len(members.features), rng)
+    is_register = len(members.features) == len(honest.features)
+    pairs = zip(*((rows.features, rows.outcomes) for rows in (members, outside)), strict=True)
+    candidates, n = LabelledFeatures(*(np.concatenate(pair) for pair in pairs)), len(members.features)
+    view = simulation.view(colluders, asked=candidates)
+    control = None
+    if colluders:
+        guessed = score_without_sums(view).scores
+        control = Membership(guessed[:n], guessed[n:])
+    return tuple(
+        _attack(attack, view, n, control, settings.seed)
+        if is_register or attack.name != "register"
+        else AttackOutcome(attack.name, reason="A register of all these rows would take too long to solve for.")
+        for attack in attacks_on(SumView, settings.attacks)
+    )
+
+
+def _sample(rows: LabelledFeatures, most: int, rng: np.random.Generator) -> LabelledFeatures:
+    chosen = np.sort(rng.permutation(len(rows.features))[:most])
+    return replace(rows, features=rows.features[chosen], outcomes=rows.outcomes[chosen])
+
+
+def _attack(attack: Attack, view: SumView, n_members: int, control: Membership | None, seed: int) -> AttackOutcome:
+    try:
+        scores: Matrix = attack.function(view, rng=np.random.default_rng([seed, 3])).scores
+    except DoesNotApply as why:
+        return AttackOutcome(attack.name, reason=why.reason)
+    members, others = (part[np.isfinite(part)] for part in (scores[:n_members], scores[n_members:]))
+    if min(members.size, others.size) == 0:
+        return AttackOutcome(
+            attack.name, reason="No candidate and no member of the class in question is left to compare."
+        )
+    return AttackOutcome(attack.name, Membership(members, others).figures(control))
