@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from mooring import METHODS
-from mooring.audit import PointGrid, RotationPoint, point_with_noise
+from mooring.audit import OperatingPoint, PointGrid, RotationPoint, point_with_noise
 
 Refused = Callable[..., None]
 
@@ -72,4 +72,4 @@ def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> No
 )
 def test_a_point_with_noise_is_the_corner_that_has_it(v: float, level: float, name: str) -> None:
     point = point_with_noise(v, level, n_components=3, n_anchor_rows=12)
-    assert point == RotationPoint(name, 3, 12, v, level) == RotationPoint(**point.as_dict())
+    assert point == RotationPoint(name, 3, 12, v, level) == OperatingPoint.from_dict(point.as_dict())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mooring import Plan
-from mooring.attacks import ATTACKS
+from mooring.attacks import CollusionView, attacks_on
 from mooring.audit import AuditSettings, LeakageLimit, PointResult, utility
 from mooring.audit.planning import planner
 from mooring.audit.planning import search as searching
@@ -23,6 +23,8 @@ from mooring.report.charts import tabulate_errors
 from mooring.tables import Partition
 from tests.auditing import planned, scores_of_audit
 from tests.record import check_record
+
+ON_ROWS = [attack.name for attack in attacks_on(CollusionView)]
 
 Refused = Callable[..., None]
 Found = tuple[Plan, Path, list[Any]]
@@ -101,10 +103,10 @@ def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attac
     assert worst[1].interval.low >= 0.3
     figures = [outcome.figures["centred_error"] for outcome in found.outcomes if outcome.applies]
     assert min(figure.value for figure in figures) == worst[1].value
-    assert [o.attack for o in found.outcomes if " + " not in o.attack] == list(ATTACKS)
+    assert [o.attack for o in found.outcomes if " + " not in o.attack] == ON_ROWS
     assert plan[0].audit.points == (found,)
     for one in plan[0].tried.points:  # every other point that was tried was audited with every attack too
-        assert {o.attack.partition(" + ")[0] for o in one.outcomes} == set(ATTACKS)
+        assert {o.attack.partition(" + ")[0] for o in one.outcomes} == set(ON_ROWS)
 
 
 def test_no_point_that_keeps_to_the_target_scores_better(plan: Found) -> None:
@@ -177,7 +179,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
     plan: Found, many_small: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, folder, _ = plan
-    monkeypatch.setattr("mooring.audit.auditor.simulate", None)
+    monkeypatch.setattr("mooring.audit.operating_points.simulate", None)
     again = planned(many_small, limit="mean error at least 0.3", folder=folder, **AT_ONE)
     assert again.to_json() == found.to_json()
 
@@ -311,7 +313,7 @@ def test_other_anchors_are_tried_where_the_anchor_carries_noise_and_none_is_give
     auditor: Any = SimpleNamespace(
         partition=SimpleNamespace(n_features=6, public=None),
         settings=SimpleNamespace(projection="none"),
-        title=str,
+        deployment=SimpleNamespace(rms=lambda h: 1.0),
         audit=lambda at: PointResult(at, 0.1, (AttackOutcome("moments", {"centred_error": error}),), None, None),
     )
     search = searching.PointSearch(auditor, LeakageLimit.parse("mean error at least 0.5"), None, given)
@@ -347,7 +349,8 @@ def test_a_point_without_a_score_is_no_better_than_one_with() -> None:
 
 
 def test_a_limit_that_these_rows_cannot_measure_is_refused_at_the_first_point(refused: Refused) -> None:
-    auditor: Any = SimpleNamespace(title=str, audit=lambda at: PointResult(at, 0.1, (), None, None))
+    deployment = SimpleNamespace(rms=lambda h: 1.0)
+    auditor: Any = SimpleNamespace(deployment=deployment, audit=lambda at: PointResult(at, 0.1, (), None, None))
     search = searching.PointSearch(auditor, LeakageLimit.parse("linkage at most 10 %"), None, None)
     refused(lambda: search.at(0.0, 0.5, 6, 24), "limit", "can be measured", "linkage")
 

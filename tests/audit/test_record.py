@@ -141,7 +141,7 @@ def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
     found.finish()
     assert "nan" not in words  # intervals are unknown here
     places = list(found.tried.values())
-    plan = Plan(found.limit, SimpleNamespace(points=tuple(places)), recommended, words)  # type: ignore[arg-type]
+    plan = Plan(found.limit, SimpleNamespace(row_points=tuple(places)), recommended, words)  # type: ignore[arg-type]
     frontier = [places.index(one) for one in plan.frontier]
     tried = [list(vars(point).values())[1:] for point in found.tried]
     chosen = [None if one is None else places.index(one) for one in (found.best(), reported, recommended)]

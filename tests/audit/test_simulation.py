@@ -12,7 +12,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from mooring import METHODS, RigidMap, SimulationSettings, Streams, Termination, make_anchor
-from mooring.attacks import ATTACKS, DENOISERS, DoesNotApply, run
+from mooring.attacks import DENOISERS, CollusionView, DoesNotApply, attacks_on, run
 from mooring.audit.simulation import RowSimulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
@@ -428,7 +428,7 @@ def test_poor_data_give_a_result_or_a_reason(case: str, method: str) -> None:
     known = min(5, len(rows[1]))
     for options in ({}, {"colluders": (), "n_known_rows": known, "n_repeated_uploads": 1}):
         view = simulation.view(**options)
-        for attack in ATTACKS:
+        for attack in attacks_on(CollusionView):
             results = []
             with suppress(DoesNotApply):
                 results.append(run(attack, view, rng=np.random.default_rng(0)))

@@ -149,10 +149,10 @@ def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:
 def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
     """Rows are attacked, with noise for rows: where persons have several, that is not the study's."""
     tried, found = (
-        Mock(point=Mock(epsilon=1.0, delta=1e-5), deployed=None, gain=None, epsilon=None),
+        Mock(point=Mock(promise=(1.0, 1e-5)), deployed=None, gain=None, epsilon=None),
         Mock(value=0.5, chance=0.01),
     )
-    tried.worst, audit = lambda *_: ("an attack", found), Mock(results=[tried])
+    tried.worst, audit = lambda *_: ("an attack", found), Mock(points=[tried])
     one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
     assert "the study's noise" in _verdict(one, audit)
     assert "the study's noise" not in _verdict(three, audit)

@@ -1,0 +1,6 @@
+"""Contract suites for attacks and methods of one's own: each raises AssertionError that says what is wrong."""
+
+from mooring.testing.attacks import check_attack
+from mooring.testing.methods import check_method
+
+__all__ = ["check_attack", "check_method"]

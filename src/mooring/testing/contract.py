@@ -1,0 +1,9 @@
+"""What every contract suite uses: a requirement that says in a sentence what is wrong."""
+
+from __future__ import annotations
+
+
+def require(is_met: object, problem: str) -> None:
+    """Raise AssertionError with this sentence unless the requirement is met, also where Python skips assert statements."""
+    if not is_met:
+        raise AssertionError(problem)
