@@ -16,11 +16,9 @@ from mooring.audit import (
     AuditSettings,
     EvaluationSpec,
     LeakageLimit,
-    PointGrid,
     PointResult,
     RotationPoint,
     evaluator,
-    hazards,
 )
 from mooring.audit.hazards import (
     hazards_of_columns,

@@ -25,7 +25,7 @@ from mooring.audit.simulation import (
     simulate_rows,
 )
 from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, EvaluationSpec, LeakageLimit
-from mooring.audit.sums.simulation import SumSimulation, simulate_sums
+from mooring.audit.sum_simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import References
 
 __all__ = [

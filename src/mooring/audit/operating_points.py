@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from mooring.audit.simulation import RowSimulation, Simulation, SimulationSettings, simulate
-from mooring.audit.sums.simulation import SumSimulation, simulate_sums
+from mooring.audit.sum_simulation import SumSimulation, simulate_sums
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds

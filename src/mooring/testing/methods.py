@@ -100,5 +100,6 @@ def _check_alignment(method: Method) -> None:
     )
     if method.uses_anchor or method.transform == "common":
         joint, truth = np.concatenate(simulation.aligned), np.concatenate(rows)
-        gaps = [np.linalg.norm(part[:, None] - part[None], axis=-1) for part in (joint, truth)]
-        require(np.allclose(*gaps, atol=1e-6), f"Without noise, {method.name} must keep all distances between rows.")
+        found, expected = (np.linalg.norm(part[:, None] - part[None], axis=-1) for part in (joint, truth))
+        is_same = np.allclose(found, expected, atol=1e-6)
+        require(is_same, f"Without noise, {method.name} must keep all distances between rows.")

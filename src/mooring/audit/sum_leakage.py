@@ -11,10 +11,10 @@ from mooring.attacks import DoesNotApply, LabelledFeatures, SumView, attacks_on
 from mooring.attacks.registry import Attack
 from mooring.attacks.sums.leverage import score_without_sums
 from mooring.attacks.sums.register import MOST_CANDIDATES
+from mooring.audit.canaries import audit_epsilon
 from mooring.audit.result import AttackOutcome, Leakage
 from mooring.audit.specification import AuditSettings
-from mooring.audit.sums.canaries import audit_epsilon
-from mooring.audit.sums.simulation import Labels, SumSimulation
+from mooring.audit.sum_simulation import Labels, SumSimulation
 from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Matrix

@@ -24,7 +24,7 @@ from mooring.audit import (
 )
 from mooring.audit.auditor import Auditor
 from mooring.audit.planning import planner
-from mooring.audit.sums.leakage import attack_total
+from mooring.audit.sum_leakage import attack_total
 from mooring.audit.utility import measure_alone
 from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import RowFeatures
@@ -38,7 +38,7 @@ from tests.raising import raising
 from tests.record import check_record
 
 EPSILONS = (None, 8.0, 1.0)
-RECORD = Path(__file__).parents[1] / "record.json"
+RECORD = Path(__file__).parent / "record.json"
 POINT = RotationPoint("aa-i-gdp-data-noise", 6, 24, 0.0, 0.5)
 NAMES = [attack.name for attack in attacks_on(SumView)]
 
@@ -156,7 +156,7 @@ def test_the_colluders_own_test_rows_are_nobodys() -> None:
 
 def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MOST_CANDIDATES", 60), ("_LEAST_OTHERS", 20)):
-        monkeypatch.setattr(f"mooring.audit.sums.leakage.{name}", value)
+        monkeypatch.setattr(f"mooring.audit.sum_leakage.{name}", value)
     auditor = Auditor.of(study(), None, settings(targets=(2,)))
     found = auditor.audit(SumPoint(None))
     simulation = SumPoint(None).simulate(auditor.deployment)

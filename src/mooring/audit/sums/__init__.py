@@ -1,1 +1,0 @@
-"""The audit of sums: simulated totals, canaries, and what attackers learn from them."""
