@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 import mooring
 from mooring.cli.app import app
+from mooring.protocol.step import Item, Step
+from mooring.protocol.steps import BUILT_IN, arrange_steps
 
 ROOT = Path(__file__).parents[1]
 ROLES = (
@@ -63,7 +65,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put the commands, and drafts of studies, on their pages."""
+    """Put the commands, tables of steps, and drafts of studies on their pages."""
+    markdown = re.sub(r"^<!-- steps: ([\w-]+) -->$", lambda found: render_steps(found[1]), markdown, flags=re.M)
     if page.file.src_uri == "commands.md":
         return "\n".join([markdown, *_render_commands()])
     if page.file.src_uri == "files.md":
@@ -133,6 +136,35 @@ def _render_command(command: Any, name: str) -> Iterator[str]:
     options = [f"| `{option}` {_escape(is_typed + kind)} | {_escape(said)} |" for option, is_typed, kind, said in split]
     if options:
         yield "\n".join(["| option | what it does |", "|---|---|", *options, ""])
+
+
+def render_steps(which: str) -> str:
+    """A table of the steps of a mechanism, or of those that the desk offers, for all mechanisms."""
+    lists = {name: arrange_steps(*added) for name, added in BUILT_IN.items()}
+    if which != "desk":
+        head = ["| who | step | command | needs | makes |", "|---|---|---|---|---|"]
+        return "\n".join([*head, *(_render_step(step) for step in lists[which])])
+    head = ["| who | step | with | what it does |", "|---|---|---|---|"]
+    for title, mechanisms in _find_mechanisms(lists).items():
+        step = next(step for steps in lists.values() for step in steps if step.title == title)
+        only = "" if len(mechanisms) == len(lists) else ", ".join(mechanisms)
+        head += [f"| {step.role} | {title} | {only} | {step.explanation} |"] if step.run else []
+    return "\n".join(head)
+
+
+def _find_mechanisms(lists: Mapping[str, Sequence[Step]]) -> dict[str, list[str]]:
+    titles = dict.fromkeys(step.title for steps in lists.values() for step in steps)
+    return {title: [name for name, steps in lists.items() if title in {one.title for one in steps}] for title in titles}
+
+
+def _render_step(step: Step) -> str:
+    needs, makes = ("; ".join(_describe_item(item) for item in items) for items in (step.needs, step.makes))
+    title = f"{step.title} (optional)" if step.is_optional else step.title
+    return f"| {step.role} | {title} | `mooring {step.command}` | {needs} | {makes} |"
+
+
+def _describe_item(item: Item) -> str:
+    return f"{item.what}{' ' * bool(item.files)}{', '.join(f'`{name}`' for name in item.files)}"
 
 
 def _draft_study(command: str) -> str:

@@ -120,7 +120,7 @@ def test_packages_are_loaded_by_those_who_use_them() -> None:
     """mooring imports where there is no cryptography; scikit-learn takes a second, and only training and attacks need it."""
     code = (
         "import sys, mooring; from mooring.cli.app import app; "
-        f"print(sorted(({FOR_THE_PROTOCOL!r} | {{'mooring.protocol'}}) & set(sys.modules))); "
+        f"print(sorted(({FOR_THE_PROTOCOL!r} | {{'mooring.protocol.crypto'}}) & set(sys.modules))); "
         "import mooring.protocol.analyst.delivery, mooring.protocol.participant.prediction, mooring.report.study_page; "
         "print(sorted({'onnx', 'pandas', 'scipy.stats', 'sklearn'} & set(sys.modules)))"
     )

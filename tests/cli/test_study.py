@@ -104,7 +104,7 @@ def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path:
 def test_a_file_that_is_there_is_not_overwritten_unless_asked(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text("mine")
-    run("init", data, "-o", study, code=BAD_INPUT, what="--output")
+    run("init", data, "-o", study, code=BAD_INPUT, what="output")
     assert study.read_text() == "mine"
     run("init", data, "-o", study, "--force")
 

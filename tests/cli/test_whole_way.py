@@ -21,6 +21,7 @@ from mooring.cli import execution
 from mooring.cli.app import COMMANDS
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.perturbation import open_anchor
+from mooring.protocol.steps import list_commands
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
 from tests import commands
@@ -445,8 +446,8 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(again: Walk, monkeypatch
 def test_the_help_reads_like_the_story() -> None:
     printed = commands.run("--help").output
     names = re.findall(r"^[│|] (\w+)  ", printed, flags=re.MULTILINE)
-    story = "plan audit study join deal invite check share send combine align train export deliver predict"
-    assert " ".join(names) == f"{story} report governance desk demo reproduce version flare"
+    others = ["governance", "desk", "demo", "reproduce", "version", "flare"]
+    assert names == ["plan", "audit", *list_commands(), *others]
     assert "Exit codes: 0 done" in " ".join(printed.split())
 
 

@@ -8,9 +8,10 @@ from threading import Event
 import pytest
 
 from mooring.desk.app import make_desk
-from mooring.desk.jobs import Outcome
-from mooring.desk.workspace import Workspace
+from mooring.desk.workspace import find_page, receive
 from mooring.errors import InputError, RefusedError
+from mooring.protocol.step import Outcome, Place
+from mooring.report.step_pages import StepPages
 from tests import commands
 from tests.desk.serving import Running, serving
 from tests.raising import raising
@@ -122,7 +123,7 @@ def test_one_step_runs_at_a_time(running: Running) -> None:
 
     def wait(progress: object) -> Outcome:
         finish.wait(30)
-        return Outcome(("Ended.",))
+        return Outcome(None, {}, ("Ended.",))
 
     job = jobs.start("A <b>long</b> step", wait)
     job.tell(1, 4, "halving")
@@ -151,7 +152,7 @@ def test_files_of_other_names_and_kinds_are_not_taken(name: str, tmp_path: Path)
     source = tmp_path / "source"
     source.write_bytes(b"x")
     with source.open("rb") as file, pytest.raises(InputError):
-        Workspace(root).receive(name, file, replace=True)
+        receive(Place.at(root, StepPages()), name, file, replace=True)
     assert list(tmp_path.rglob("*.*")) == []
 
 
@@ -182,13 +183,13 @@ def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
     (root / "rows.csv").symlink_to(outside / "rows.csv")
     (root / "report.html").symlink_to(outside / "rows.csv")
     (root / "inbox").symlink_to(outside)
-    place = Workspace(root)
+    place = Place.at(root, StepPages())
     assert place.list_files(("",)) == []
-    assert place.list_files(("",), folder=place.inbox) == []
-    assert place.find_page("report.html") is None
+    assert place.list_files(("",), folder="inbox") == []
+    assert find_page(place, "report.html") is None
     for name in ("rows.csv", "north.bundle"):
         with (outside / "rows.csv").open("rb") as file, raising(RefusedError, "the file"):
-            place.receive(name, file, replace=True)
+            receive(place, name, file, replace=True)
     assert [path.name for path in outside.iterdir()] == ["rows.csv"]
 
 
@@ -202,10 +203,13 @@ def test_a_passphrase_is_asked_once_and_never_shown(
 
     monkeypatch.setattr("mooring.protocol.storage.vault.lock_with_passphrase", lambda data, passphrase: data[::-1])
     monkeypatch.setattr("mooring.protocol.storage.vault.unlock_with_passphrase", unlock)  # age's take a second each
-    given = {"name": "north", "role": "participant", "passphrase": "horse"}
-    assert "the same twice" in running.take("join", **given, again="house")
-    assert "north.card.toml" in running.take("join", **given, again="horse")
-    running.application.desk.opened = None  # as after a restart
+    given = {"name": "north", "role": "participant"}
+    for again in ("house", ""):
+        assert "the same both times" in running.take("join", **given, passphrase=["horse", again])
+    joined = running.take("join", **given, passphrase=["horse", "horse"])
+    assert "mooring join --name north --passphrase" in joined
+    assert "horse" not in joined
+    running.application.place.opened = None  # as after a restart
     page = running.ask("GET", "/").text
     assert 'action="' + running.application.session.path + '/step/unlock"' in page
     assert "north</h1>" not in page

@@ -3,16 +3,20 @@
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mooring.protocol.step import Outcome
+from mooring.protocol.steps import steps_of
 from tests import commands
 from tests.desk.chromium import Tab, open_chromium
-from tests.desk.serving import serving
+from tests.desk.serving import Running, serving
 
 NAMES = ("north", "south", "east")
 ROLES = (*NAMES, "analyst")
@@ -61,6 +65,7 @@ def tabs(place: Path, chromium: str, tmp_path: Path) -> Iterator[Mapping[str, Ta
 def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chromium(
     place: Path, tabs: Mapping[str, Tab]
 ) -> None:
+    """Every role's whole way, in a browser: what is tested is that forms, uploads and pages work there."""
     north, analyst = tabs["north"], tabs["analyst"]
     for role, tab in tabs.items():
         kind = "analyst" if role == "analyst" else "participant"
@@ -69,91 +74,195 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     copy(place, "post/study.toml", "analyst")
     assert "Took study.toml" in north.upload(place / "post" / "study.toml")
     assert "Took east.card.toml" in analyst.upload(*(place / name / f"{name}.card.toml" for name in NAMES))
-    analyst.submit("#enrol form")
+    assert "mooring study enrol" in analyst.submit("#enrol form")
     copy(place, "analyst/study.toml", "south", "east")
     assert "Took study.toml" in north.upload(place / "analyst" / "study.toml", replace=True)
 
     tabs["east"].send("Page.reload")
-    tabs["east"].submit("#deal form")
+    assert "sealed to 3 participants" in tabs["east"].submit("#deal form")  # who was enrolled first
     copy(place, "east/ward.anchor", "north", "south")
-    checked = north.submit("#check form", data="patients.csv")
-    assert "Do not share" in checked  # 40 rows of three columns, with the least noise
-    told = (
-        "The last check, of the table as it was then (mooring check patients.csv): Should you share these rows? Do not"
-    )
-    assert told in north.find("document.querySelector('#share').innerText")
+    assert "mooring check patients.csv" in north.submit("#check form", data="patients.csv")
+    assert north.find("!!document.querySelector('#share .warn')")  # 40 rows of three columns, with the least noise
     refused = north.submit("#share form", data="patients.csv", labels=False)
     assert "consent for labels" in refused
+    assert re.search(r"expected\s+given\s+got\s+none\s+cure\s+The analyst sees", refused)
     tabs["south"].send("Page.reload")
     for name in NAMES:
         assert "40 rows, shuffled" in tabs[name].submit("#share form", data="patients.csv", labels=True)
 
     analyst.upload(*(place / name / f"{name}.bundle" for name in NAMES))
-    assert "Aligned 3 participants" in analyst.submit("#align form", mode="everybody")
-    analyst.submit("#train form", learner="linear")
-    assert "results/south" in analyst.submit("#deliver form")
+    assert "Aligned 3 participants" in analyst.submit("#align form", mode="first")
+    assert "Trained 'linear' on 120 rows" in analyst.submit("#train form", learner="linear")
+    assert "mooring deliver --output results" in analyst.submit("#deliver form")
     north.upload(*(place / "analyst" / "results" / "north").iterdir())
-    assert "Wrote 20 predictions" in north.submit("#predict form", new="new.csv", beside="patients.csv")
-    north.submit("#report form")
+    assert "Wrote 20 predictions" in north.submit("#predict form", data="new.csv", beside="patients.csv")
+    assert "mooring report" in north.submit("#report form")
     north.find("location = document.querySelector('#outcome a').href")
     north.wait_for("!!document.querySelector('svg') && document.title.startsWith('mooring: ')")
     assert north.find("window.origin") == "null"
     assert (place / "north" / "predictions.csv").read_text().startswith("prediction,probability_no,probability_yes\n")
 
 
-def test_secure_sums_by_three_desks_that_combine(place: Path) -> None:
-    opened = r'<details class="step[^>]* id="(\w+)" open>'
+@dataclass
+class Member:
+    """A desk, and beside it a copy of its folder in which every command that the desk shows is typed."""
+
+    desk: Running
+    root: Path
+    monkeypatch: pytest.MonkeyPatch
+    taken: set[str] = field(default_factory=set)
+
+    def take(self, step: str, *, is_fresh: bool = False, **values: str | list[str]) -> Outcome:
+        """Take a step on the desk, type its command into a copy of the folder as it was, and compare what both left.
+
+        What is drawn or sealed anew (`is_fresh`) has other bytes each time; everything else must be the same.
+        """
+        copy = self.root.parent / "copies" / self.root.name
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.root, copy)
+        panel = self.desk.take(step, **values)
+        job = self.desk.application.jobs.last
+        assert job is not None
+        assert job.outcome is not None, panel
+        words = shlex.split(job.command)
+        self.monkeypatch.setattr(sys, "argv", words)
+        codes = {"whole": 0, "in part": 3, "refused": 4}
+        code = codes[job.outcome.standing] if step != "fit" or job.outcome.result.fits else 2
+        commands.run(*words[1:], place=copy, code=code)
+        left, typed = files_of(self.root), files_of(copy)
+        assert left.keys() == typed.keys(), job.command
+        if not is_fresh:
+            assert [name for name in left if left[name] != typed[name]] == [], job.command
+        self.taken.add(step)
+        return job.outcome
+
+    @property
+    def open_steps(self) -> list[str]:
+        """The steps that the page has open."""
+        return re.findall(r'<details class="step[^>]* id="(\w+)" open>', self.desk.ask("GET", "/").text)
+
+    def waits(self, step: str) -> bool:
+        """Whether a step that is listed cannot be taken yet."""
+        state = next(one for one in self.desk.application.look().states if one.step.name == step)
+        return bool(state.waits_for)
+
+
+UNLIKE = (".sqlite", ".sqlite-wal", ".sqlite-shm", "lock")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(UNLIKE)]
+    names = {path: str(path.relative_to(folder)) for path in paths}
+    # a combining key's file is named after the key, and pages say when they were made
+    contents = {path: re.sub(rb"[\d-]{10} \d\d:\d\d UTC", b"TIME", path.read_bytes()) for path in paths}
+    return {re.sub(r"[0-9a-f]{32}", "KEY", names[path]): contents[path] for path in paths}
+
+
+@pytest.fixture
+def members(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, Member]]:
     with ExitStack() as stack:
-        desks = {role: stack.enter_context(serving(place / role)) for role in ROLES}
-        for role, one in desks.items():
-            one.take("join", name=role, role="analyst" if role == "analyst" else "participant")
-        commands.run(*shlex.split(DRAFT + SUMS), place=place / "post")
-        copy(place, "post/study.toml", "analyst")
-        for name in NAMES:
-            copy(place, f"{name}/*.card.toml", "analyst")
-        copy(place, "analyst/study.toml", "north")
-        desks["north"].take("fit", data="patients.csv")  # in a draft; enrolling is for whoever keeps it
-        assert not re.findall(opened, desks["north"].ask("GET", "/").text)
-        desks["north"].take("enrol", cards=["north.card.toml"])
-        desks["analyst"].take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
-        copy(place, "analyst/study.toml", *NAMES)
-        desks["north"].take("fit", data="patients.csv")
-        assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["check"]
-        desks["north"].take("fit", data="wide.csv")
-        assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["fit"]
-        desks["north"].take("fit", data="patients.csv")
-        desks["north"].upload({"more.csv": b"?"})
-        assert re.findall(opened, desks["north"].ask("GET", "/").text) == ["fit"]
-        desks["north"].take("check", data="patients.csv")
-        with serving(place / "north") as restarted:
-            advice = "The last check, of the table as it was then (mooring check patients.csv): Should"
-            assert all(advice in one.ask("GET", "/").text for one in (desks["north"], restarted))
-        desks["north"].upload({"patients.csv": (place / "north" / "new.csv").read_bytes()}, replace=True)
-        desks["south"].take("check", data="patients.csv")
-        for name in NAMES:
-            desks[name].take("share", data="patients.csv")
-        waiting = desks["south"].ask("GET", "/").text  # nobody is sent to the report while a step waits
-        assert re.findall(opened, waiting) == ["confirm"]
-        copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
-        (place / "analyst" / "inbox" / "x.bundle").write_text("none")
-        desks["analyst"].take("inbox")
-        (place / "analyst" / "inbox" / "x.bundle").unlink()
-        desks["north"].take("combine")
-        for name in NAMES:
-            assert "about 3 bundles" in desks[name].take("confirm")
-        copy(place, "*/*.confirmation", "analyst/inbox")
-        desks["analyst"].take("align")
-        copy(place, "analyst/analysis/closing.list", *NAMES)
-        for name in NAMES:
-            desks[name].take("combine")
-        copy(place, "*/*.share", "analyst/inbox")
-        desks["analyst"].take("train", learner="auto")
-        assert "results/east" in desks["analyst"].take("deliver")
-        copy(place, "analyst/results/east/*", "east/result")
-        assert "Wrote 20 predictions" in desks["east"].take("predict", new="new.csv")
-        assert all("page/report.html" in desks[role].take("report") for role in ("east", "analyst"))
-        (place / "east" / "report.html").write_text("signed")
-        desks["east"].take("report")
-        assert (place / "east" / "report.html").read_text() == "signed"
-        desks["east"].take("report", force="yes")
-        assert "<svg" in (place / "east" / "report.html").read_text()
+        yield {role: Member(stack.enter_context(serving(place / role)), place / role, monkeypatch) for role in ROLES}
+
+
+def agree(place: Path, members: Mapping[str, Member], draft: str) -> None:
+    """Everybody joins, and the analyst, who keeps the study's file, enrols all."""
+    for role, member in members.items():
+        assert member.open_steps == ["join"]
+        member.take("join", is_fresh=True, name=role, role="analyst" if role == "analyst" else "participant")
+    commands.run(*shlex.split(draft), place=place / "post")
+    copy(place, "post/study.toml", "analyst", "north")
+    for name in NAMES:
+        copy(place, f"{name}/*.card.toml", "analyst")
+    north, analyst = members["north"], members["analyst"]
+    north.take("fit", data="patients.csv")  # in a draft
+    assert north.waits("check")
+    assert north.open_steps == ["check"]  # enrolling is for whoever keeps the study's file
+    assert analyst.open_steps == ["enrol"]
+    enrolled = analyst.take("enrol", cards=[f"{role}.card.toml" for role in ROLES])
+    assert enrolled.result.is_complete
+    copy(place, "analyst/study.toml", *NAMES)
+
+
+def finish(place: Path, members: Mapping[str, Member]) -> None:
+    """The analyst delivers, a participant predicts, both report; and every step of the study was taken."""
+    delivered = members["analyst"].take("deliver").result.delivered
+    assert set(delivered) == set(NAMES)
+    east = members["east"]
+    assert east.waits("predict")
+    copy(place, "analyst/results/east/*", "east/result")
+    assert east.take("predict", data="new.csv").result.values.size == 20
+    east.take("predict", data="new.csv", beside="patients.csv", importance="yes", force="yes", ignore="")
+    for member in (east, members["analyst"]):
+        assert member.take("report").page is not None
+    (place / "east" / "report.html").write_text("signed")
+    assert "--force" in east.desk.take("report")
+    assert (place / "east" / "report.html").read_text() == "signed"
+    east.take("report", force="yes")
+    assert "<svg" in (place / "east" / "report.html").read_text()
+    study = east.desk.application.place.study
+    assert {name for one in members.values() for name in one.taken} == {
+        step.name for step in steps_of(study) if step.run
+    }
+
+
+def test_every_step_of_rotation_does_on_the_desk_what_its_command_does(
+    place: Path, members: Mapping[str, Member]
+) -> None:
+    agree(place, members, DRAFT)
+    north, analyst = members["north"], members["analyst"]
+    dealer = next(one for one in members.values() if "deal" in one.open_steps)
+    dealer.take("deal", is_fresh=True)
+    copy(place, f"{dealer.root.name}/ward.anchor", *(name for name in NAMES if name != dealer.root.name))
+    checked = north.take("check", data="patients.csv")
+    assert checked.standing == "in part"
+    for name in NAMES:
+        shared = members[name].take("share", data="patients.csv", anchor="ward.anchor", labels="yes")
+        assert shared.result.n_rows == 40
+    assert analyst.open_steps == ["align"]
+    assert analyst.waits("align")
+    copy(place, "*/*.bundle", "analyst/inbox")
+    assert len(analyst.take("collect").result.bundles) == 3
+    analyst.take("align", mode="first")
+    analyst.take("train", learner="linear")
+    finish(place, members)
+
+
+def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
+    place: Path, members: Mapping[str, Member]
+) -> None:
+    agree(place, members, DRAFT + SUMS)
+    north, south, analyst = members["north"], members["south"], members["analyst"]
+    assert north.take("fit", data="patients.csv").result.fits
+    assert north.open_steps == ["check"]
+    assert not north.take("fit", data="wide.csv").result.fits
+    assert north.open_steps == ["fit"]
+    north.take("fit", data="wide.csv", ignore="note")
+    north.desk.upload({"more.csv": b"?"})
+    assert north.open_steps == ["fit"]  # a table may be another now
+    north.take("check", data="patients.csv")
+    with serving(place / "north") as restarted:
+        advice = "of the table as it was then (mooring check patients.csv"
+        assert all(advice in one.ask("GET", "/").text for one in (north.desk, restarted))
+    north.desk.upload({"patients.csv": (place / "north" / "new.csv").read_bytes()}, replace=True)
+    south.take("check", data="patients.csv")
+    for name in NAMES:
+        shared = members[name].take("share", is_fresh=True, data="patients.csv")
+        assert shared.result.epsilon == 2
+        assert ("The check of these rows: " in shared.notes[0]) == (name == "south")
+    assert south.open_steps == ["confirm"]  # nobody is sent to the report while a step waits
+    copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
+    (place / "analyst" / "inbox" / "x.bundle").write_text("none")
+    collected = analyst.take("collect")
+    assert (len(collected.result.bundles), len(collected.result.set_aside)) == (3, 1)
+    (place / "analyst" / "inbox" / "x.bundle").unlink()
+    assert "one that can be taken now" in north.desk.take("combine")  # without a list
+    for name in NAMES:
+        assert members[name].take("confirm").result.is_whole
+    copy(place, "*/*.confirmation", "analyst/inbox")
+    assert set(analyst.take("align").result.participants) == set(NAMES)
+    copy(place, "analyst/analysis/closing.list", *NAMES)
+    for name in NAMES:
+        assert members[name].take("combine").result.is_whole
+    copy(place, "*/*.share", "analyst/inbox")
+    analyst.take("train", learner="auto")
+    finish(place, members)

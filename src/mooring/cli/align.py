@@ -1,25 +1,15 @@
-"""`mooring align`: take the bundles that hold up, and bring them into one space."""
+"""`mooring align`: check the bundles that came, and make what is trained on from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from mooring.cli import execution
 from mooring.cli.options import EngineOptions, engine_option
 from mooring.errors import InputError
-from mooring.serialization import count_noun
-
-if TYPE_CHECKING:
-    from mooring.protocol.analyst.intake import Intake
-    from mooring.protocol.exchange import AlignMode
-
-WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
-DEFAULT_FOLDER = Path("analysis")
 
 
 @execution.command
@@ -30,7 +20,7 @@ def align(
         str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or a URL: s3://…, https://…")
     ],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
-    folder: WorkFolder = DEFAULT_FOLDER,
+    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     late: Annotated[
         bool, typer.Option("--late", help="Admit newcomers only; whoever is aligned already keeps its map.")
     ] = False,
@@ -60,12 +50,10 @@ def align(
         Path | None, typer.Option(help="Folder of the combiners' *.confirmation files.", rich_help_panel="Secure sums")
     ] = None,
 ) -> int | None:
-    """Check every bundle, set aside what does not hold up, and bring the others into one space.
+    """Take the step 'align'.
 
-    Once results are delivered, newcomers are admitted with --late: another alignment of everybody would not fit what was
-    delivered, and needs --again.
-
-    In a study of secure sums nothing is aligned: the list of bundles is closed and signed, for the combiners.
+    Every bundle is checked first, and set aside if it does not pass. Once results are delivered, newcomers are admitted
+    with --late: another alignment of everybody would not fit what was delivered, and needs --again.
 
     Exit code 3 means: done, but something was set aside.
 
@@ -75,38 +63,12 @@ def align(
 
     With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
     """
-    from mooring.protocol.exchange import GatherOptions, exchange_of
-
     if late and again:
         raise InputError("--late and --again", expected="one of them", got="both", cure="Leave one out.")
-    mode: AlignMode = "late" if late else "again" if again else "first"
-    opened = execution.read_study(study)
-    opened.require_roster()
-    command = execution.quote_command()
-    key = execution.open_vault(vault).signing_key if exchange_of(opened).gathers_signed else None
-    with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as chosen:
-        with execution.show_progress("Checking bundles") as tell:
-            intake = chosen.collect(opened, bundles, folder, command=command, progress=tell)
-        console.say(*_describe_intake(intake))
-        with execution.show_progress("Gathering contributions") as tell:
-            options = GatherOptions(mode, certify, confirmations, key, command, tell)
-            gathered = chosen.gather(opened, intake.bundles, folder, options)
-    result = {"intake": intake.as_dict(), exchange_of(opened).gather_record: gathered.as_dict()}
-    table = execution.make_table(gathered.list_contributions(), title="Contributions", n_left=1)
-    console.show(result, table, *map(escape, gathered.describe()), "Next: mooring train")
-    return None if gathered.is_whole and not intake.set_aside else execution.IN_PART
-
-
-def _describe_intake(intake: Intake) -> Iterator[str]:
-    counts = [bundle.n_rows for bundle in intake.bundles if bundle.n_rows is not None]
-    rows = f" with {sum(counts):,} rows" if counts else ""
-    names = ", ".join(bundle.member.name for bundle in intake.bundles) or "nobody"
-    yield f"[bold]Accepted[/bold] {count_noun(len(intake.bundles), 'bundle')}{rows}: {names}."
-    for entry in intake.set_aside:
-        yield f"[yellow]Set aside[/yellow] {escape(entry.file)}: {escape(entry.reason)}."
-    waiting = [name for name in intake.missing if name not in intake.gone]
-    if waiting:
-        without = " The study goes on without; 'align --late' adds." if intake.bundles else ""
-        yield f"Nothing that counts yet from: {', '.join(waiting)}.{without}"
-    if intake.gone:
-        yield f"Accepted before, but the file is not there any more: {', '.join(intake.gone)}."
+    mode = "late" if late else "again" if again else "first"
+    place = execution.make_place(study, vault, folder)
+    options = {"bundles": bundles, "mode": mode, "certify": certify, "confirmations": confirmations}
+    with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as place.engine:
+        outcome = execution.take_step("align", place, **options)
+    console.show_outcome(outcome)
+    return execution.STANDINGS[outcome.standing]

@@ -1,4 +1,4 @@
-"""The `mooring` command. Registers commands in the order in which a study uses them, and nothing else."""
+"""The `mooring` command. Registers commands in the order of the steps of a study, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mooring import __version__
 from mooring.cli.align import align
 from mooring.cli.audit import audit
 from mooring.cli.check import check
+from mooring.cli.collect import collect
 from mooring.cli.combine import combine
 from mooring.cli.deal import deal
 from mooring.cli.deliver import deliver
@@ -30,31 +31,16 @@ from mooring.cli.send import send
 from mooring.cli.share import share
 from mooring.cli.study import study_app
 from mooring.cli.train import train
+from mooring.protocol.step import AFTERWARDS
+from mooring.protocol.steps import list_commands
 
 BEFORE = "Before anybody joins"
-AGREE = "Agree on a study"
-SHARE = "Participants: look, then upload once"
-ANALYST = "The analyst: align, train, hand back"
-USE = "Participants: use the joint model"
-AFTERWARDS = "At any time"
-
+STEPS = (align, check, collect, combine, deal, deliver, export, invite, join, predict, report, send, share, train)
+BY_NAME: dict[str, Any] = {"study": study_app} | {command.__name__: command for command in STEPS}
 COMMANDS = (
     (plan, BEFORE),
     (audit, BEFORE),
-    (study_app, AGREE),
-    (join, AGREE),
-    (deal, AGREE),
-    (invite, AGREE),
-    (check, SHARE),
-    (share, SHARE),
-    (send, SHARE),
-    (combine, SHARE),
-    (align, ANALYST),
-    (train, ANALYST),
-    (export, ANALYST),
-    (deliver, ANALYST),
-    (predict, USE),
-    (report, AFTERWARDS),
+    *((BY_NAME[name], phase) for name, phase in list_commands().items()),
     (governance, AFTERWARDS),
     (desk, AFTERWARDS),
     (demo, AFTERWARDS),
@@ -76,7 +62,7 @@ class InOrder(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands."""
-        order = ["study" if command is study_app else command.__name__ for command, _ in COMMANDS]  # type: ignore[union-attr]
+        order = ["study" if command is study_app else command.__name__ for command, _ in COMMANDS]
         return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from mooring.cli import execution
 
@@ -27,21 +26,20 @@ def combine(
         Path | None,
         typer.Option(help="Where your answer goes.", show_default="YOUR-NAME.share, or YOUR-NAME.confirmation"),
     ] = None,
-) -> None:
-    """Add up your shares of everybody's sums, in a study of secure sums; for the combiners that the study names.
+) -> int | None:
+    """Take the step 'confirm' or 'combine'.
 
-    Without --list, before the study is closed: confirm that each bundle's shares fit, so that a bad one can be left out.
-    With --list: your share of the total. One list is answered, once; the same list gives the same bytes again. Your
-    combining key is destroyed then.
+    It is for the combiners that a study of secure sums names. Without --list, it confirms; with --list, it combines. The
+    same list gives the same bytes again.
+
+    Exit code 3 means: done, but your share in somebody's bundle failed verification.
 
     Example: mooring combine --bundles inbox --study study.toml --vault st-mary/vault
 
     Afterwards: mooring combine --bundles inbox --list closing.list --study study.toml --vault st-mary/vault
     """
-    participant = execution.open_participant(study, vault)
-    name = participant.member.name
-    step, files = ("confirm", {}) if closing_list is None else ("combine", {"list": closing_list})
-    path = output or Path(f"{name}.{'confirmation' if closing_list is None else 'share'}")
-    with execution.show_progress("Opening shares") as moved:
-        written = participant.take(step, output=path, progress=moved, bundles=bundles, **files)
-    console.show(written.as_dict(), *map(escape, written.lines))
+    name = "confirm" if closing_list is None else "combine"
+    options = {"bundles": bundles, "closing_list": closing_list, "output": output}
+    outcome = execution.take_step(name, execution.make_place(study, vault), **options)
+    console.show_outcome(outcome)
+    return execution.STANDINGS[outcome.standing]

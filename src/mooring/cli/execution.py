@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -24,7 +24,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.errors import InputError, MooringError, RefusedError, StorageError, UnforeseenError, explain_error
+from mooring.errors import MooringError, RefusedError, StorageError, UnforeseenError, explain_error
+from mooring.protocol.step import Outcome, Place
+from mooring.protocol.steps import explain_command, find_step
+from mooring.report.step_pages import StepPages
 from mooring.serialization import Rows
 from mooring.typing import Progress
 
@@ -33,11 +36,11 @@ __all__ = ["Format", "Output", "end_on_sigterm", "exit_code_of", "run_command"]
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
-    from mooring.protocol.participant.role import Participant
-    from mooring.protocol.storage.vault import Vault
 
 BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
 """Exit codes: bad input; done, but some set aside; refused to protect; disk trouble; a fault of mooring's; Ctrl-C."""
+STANDINGS = {"whole": None, "in part": IN_PART, "refused": REFUSED}
+"""Exit codes of steps that ended, by how they stand."""
 TERMINATED = 143
 """Exit code of a run that the system, or somebody, asked to end."""
 
@@ -53,6 +56,7 @@ VaultPath = Annotated[
         rich_help_panel="Study",
     ),
 ]
+WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
 TablePath = Annotated[Path, typer.Argument(help="Your table: .csv (also .tsv, .gz) or .parquet.", show_default=False)]
 AnchorPath = Annotated[
     Path | None,
@@ -68,7 +72,7 @@ LabelConsent = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
 Format = Annotated[Literal["text", "json"], typer.Option(help="What to print: json is for other programs.")]
 _UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer versions of Typer bring along
-DEFAULT_STUDY, DEFAULT_VAULT = Path("study.toml"), Path("vault")
+DEFAULT_STUDY, DEFAULT_VAULT, DEFAULT_FOLDER = Path("study.toml"), Path("vault"), Path("analysis")
 
 
 class Output(Console):
@@ -78,11 +82,15 @@ class Output(Console):
         self.format = format
         super().__init__(stderr=format == "json")
 
-    def show(self, result: dict[str, Any], *lines: str | Table) -> None:
+    def show(self, result: Mapping[str, Any], *lines: str | Table) -> None:
         """Print a result: as JSON, or as lines of text with Rich's markup, and tables."""
         if self.format == "json":
             typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
         self.say(*lines)
+
+    def show_outcome(self, outcome: Outcome) -> None:
+        """Print what a step did."""
+        self.show(outcome.record, *_describe_outcome(outcome))
 
     def fail(self, problem: MooringError | str, code: int, **told: Any) -> typer.Exit:
         """Print what went wrong on standard error, and for programs on standard output with its fields; returns the exit.
@@ -161,7 +169,8 @@ def explain_usage_errors(words: Sequence[str]) -> Iterator[None]:
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make a command of a function that prints on its first parameter, the console, and may return an exit code.
 
-    The command has the option --format and, of a parameter that is a dataclass, an option for each of its fields.
+    The command has the option --format and, of a parameter that is a dataclass, an option for each of its fields. Where the
+    list of steps explains it, that sentence takes the place of the first of the function's docstring.
     """
     groups: dict[str, Any] = {}
     shown: list[inspect.Parameter] = []
@@ -183,6 +192,9 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
             raise typer.Exit(code)
 
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    first, _, rest = (function.__doc__ or "").partition("\n\n")
+    explained = explain_command(function.__name__) or explain_command(f"study {function.__name__}")
+    run.__doc__ = f"{explained or first}\n\n{inspect.cleandoc(rest)}"
     run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
 
@@ -239,13 +251,6 @@ def ask_passphrase(vault: Path) -> str | None:
     )
 
 
-def open_vault(folder: Path) -> Vault:
-    """Open a vault, with its passphrase where it has one."""
-    from mooring.protocol.storage.vault import Vault
-
-    return Vault.open(folder, passphrase=ask_passphrase(folder))
-
-
 def read_study(path: Path) -> Study:
     """The study in a file."""
     from mooring.protocol.messages.study import Study
@@ -253,28 +258,30 @@ def read_study(path: Path) -> Study:
     return Study.read(path)
 
 
-def open_participant(study: Path, vault: Path) -> Participant:
-    """The participant that a study's file and a vault make."""
-    from mooring.protocol.participant.role import Participant
-
-    return Participant(read_study(study), open_vault(vault))
+def make_place(study: Path, vault: Path = DEFAULT_VAULT, folder: Path = DEFAULT_FOLDER) -> Place:
+    """The current folder, with what options name in place of the usual names."""
+    return Place(Path(), study, vault, folder, StepPages(), ask_passphrase=ask_passphrase)
 
 
-def find_anchor(given: Path | None, study_name: str) -> Path:
-    """The sealed anchor: the file that was named, or the one that 'mooring deal' writes unless told otherwise."""
-    path = given or Path(f"{study_name}.anchor")
-    if not path.is_file():
-        expected, got = "the sealed anchor that was dealt", "none" if given else f"none called {path.name}, here"
-        cure = "Give --anchor FILE; one participant makes it with 'mooring deal'."
-        raise InputError("anchor file", expected=expected, got=got, cure=cure)
-    return path
+def take_step(name: str, place: Place, /, **options: Any) -> Outcome:
+    """Take a step with what was given to a command, by the names of the step's parameters."""
+    step = find_step(place, name)
+    assert step.run is not None
+    given = {option: value for option, value in options.items() if value not in (None, "", ())}
+    with show_progress(step.title) as moved:
+        return step.run(place, **given, command=quote_command(), progress=moved)
 
 
-def require_absent(output: Path, *, force: bool) -> None:
-    """Refuse to overwrite a file that is there, unless forced to."""
-    if output.exists() and not force:
-        cure = "Choose another --output, or give --force."
-        raise InputError("--output", expected="a file that is not there", got="one that is", cure=cure)
+def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:
+    yield from map(escape, outcome.lines)
+    for sentence in outcome.details:
+        yield f"  • {escape(sentence)}"
+    for note in outcome.notes:
+        yield f"[yellow]Note:[/yellow] {escape(note)}"
+    for title, rows in outcome.tables:
+        yield make_table([[escape(cell) for cell in row] for row in rows], title=title, n_left=1)
+    if outcome.decision:
+        yield f"[bold]{escape(outcome.decision)}[/bold]"
 
 
 def quote_command() -> str:
@@ -289,7 +296,7 @@ def show_progress(words: str) -> Iterator[Progress]:
     """A progress bar on standard error; call what it yields with how much is done and how much there is."""
     with _progress_bar(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()) as bar:
         task = bar.add_task(words, total=None)
-        yield lambda done, total, what="": bar.update(task, completed=done, total=total)
+        yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what or words)
 
 
 @contextmanager

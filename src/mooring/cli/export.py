@@ -9,8 +9,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
-from mooring.cli.execution import Force, Output, command
+from mooring.cli.execution import DEFAULT_FOLDER, Force, Output, WorkFolder, command
 
 
 @command
@@ -26,10 +25,11 @@ def export(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Copy the collaboration matrix to a Parquet file: one row a record, aligned, with its participant and label.
+    """Take the step 'export'.
 
-    With an output that ends in .onnx, write the model instead, for scoring elsewhere: from aligned rows or, in a study of
-    secure sums, from encoded rows to predictions. This needs the extra onnx; mooring itself never reads such a file.
+    The Parquet file has an aligned row for each record, with its participant and label. With an output that ends in .onnx,
+    write the model instead, for scoring elsewhere: from aligned rows or, in a study of secure sums, from encoded rows to
+    predictions. This needs the extra onnx; mooring itself never reads such a file.
 
     Example: mooring export --folder analysis --output collaboration.parquet
 

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_VAULT, Output, VaultPath, ask_passphrase, command
+from mooring.cli import execution
 
 floor_option = partial(typer.Option, rich_help_panel="Floors")
 
 
-@command
+@execution.command
 def join(
-    console: Output,
+    console: execution.Output,
     name: Annotated[str, typer.Option(help="How the study will call you: lower-case letters, digits, hyphens.")],
-    vault: VaultPath = DEFAULT_VAULT,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
         Path | None, typer.Option(help="Where your public card goes.", show_default="NAME.card.toml")
     ] = None,
@@ -47,33 +46,30 @@ def join(
         ),
     ] = None,
 ) -> None:
-    """Make your keys and secrets in a local vault, and a public card for the study's roster.
+    """Take the step 'join'.
 
-    The vault stays with you: keep it, back it up, show it to nobody. The card goes to whoever keeps the study's file. A
+    Keep the vault, back it up, and show it to nobody. The card goes to whoever keeps the study's file. A
     vault that is there already is used as it is, so one vault serves all your studies. Write a new card for each study of
     secure sums: its combining key is destroyed once the study's total is combined.
 
     Example: mooring join --name st-mary --vault st-mary/vault
     """
-    from mooring.protocol.messages.card import require_name
-    from mooring.protocol.participant.membership import issue_card
-    from mooring.protocol.storage.vault import Vault, is_encrypted
+    from mooring.protocol.storage.vault import is_encrypted
 
-    require_name("name", name)
-    asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise, "most_epsilon": most_epsilon}
-    floors: dict[str, float | bool] = {key: value for key, value in asked.items() if value is not None}
-    floors |= {"without_noise": True} if accept_no_noise else {}
-    words = ask_passphrase(vault) if is_encrypted(vault) else _new_passphrase() if with_passphrase else None
-    opened, is_new = Vault.open_or_create(vault, passphrase=words, floors=floors)
-    card = output or Path(f"{name}.card.toml")
-    member = issue_card(opened, card, name=name, is_analyst=analyst)
-
-    made = "Made a vault" if is_new else "The vault is there already"
-    console.show(
-        {"name": name, "new_vault": is_new, "card": str(card), **member.as_dict()},
-        f"{made}, in [bold]{escape(str(vault))}[/bold]: keep it, back it up.",
-        f"Send the card [bold]{escape(str(card))}[/bold] to whoever keeps the study's file; it holds no secret.",
+    words = execution.ask_passphrase(vault) if is_encrypted(vault) else _new_passphrase() if with_passphrase else None
+    outcome = execution.take_step(
+        "join",
+        execution.make_place(execution.DEFAULT_STUDY, vault),
+        name=name,
+        role="analyst" if analyst else "participant",
+        passphrase=words,
+        least_anchor_noise=least_anchor_noise,
+        least_data_noise=least_data_noise,
+        most_epsilon=most_epsilon,
+        accept_no_noise=accept_no_noise,
+        output=output,
     )
+    console.show_outcome(outcome)
 
 
 def _new_passphrase() -> str:

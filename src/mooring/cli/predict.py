@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.serialization import count_noun
 
 
 @execution.command
@@ -49,7 +48,7 @@ def predict(
     ] = None,
     ignore: execution.IgnoreColumns = None,
 ) -> None:
-    """Score new rows with the joint model, on your own machine: raw rows in, predictions out.
+    """Take the step 'predict'.
 
     The table has the column prediction and, for classes, probability_<class> for each class (a support vector machine, and
     least squares from sums, have none).
@@ -59,22 +58,21 @@ def predict(
 
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
-    from mooring.atomic_io import require_writable
-    from mooring.protocol.participant.prediction import Scoring
-
-    require_writable(output, what="the predictions", inputs=(data, study, beside, calibrate))
-    execution.require_absent(output, force=force)
-    participant = execution.open_participant(study, vault)
-    with execution.show_progress("scoring") as moved:
-        scoring = Scoring(threshold, importance, calibrate)
-        found = participant.predict(
-            data, result=result, own_rows=beside, scoring=scoring, ignore=ignore or (), progress=moved
-        )
-    found.write(output)
-    participant.keep_record("predict", found.as_dict(), command=execution.quote_command())
-    lines = [f"Wrote {count_noun(found.values.size, 'prediction')} to [bold]{escape(str(output))}[/bold]."]
-    lines += [*map(escape, found.state_findings()), *_say_evaluation(found.as_dict())]
-    console.show({**found.as_dict(), "predictions": str(output)}, *lines)
+    outcome = execution.take_step(
+        "predict",
+        execution.make_place(study, vault),
+        data=data,
+        result=result,
+        beside=beside,
+        importance=importance,
+        force=force,
+        ignore=ignore,
+        threshold=threshold,
+        calibrate=calibrate,
+        output=output,
+    )
+    console.show_outcome(outcome)
+    console.say(*_say_evaluation(outcome.record))
 
 
 def _say_evaluation(record: Mapping[str, Any]) -> list[str]:

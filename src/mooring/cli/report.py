@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Force, Output, command, read_study, require_absent
+from mooring.cli.execution import (
+    DEFAULT_FOLDER,
+    DEFAULT_STUDY,
+    DEFAULT_VAULT,
+    Force,
+    Output,
+    command,
+    make_place,
+    read_study,
+    take_step,
+)
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,8 +28,12 @@ if TYPE_CHECKING:
 def report(
     console: Output,
     folder: Annotated[
-        Path, typer.Argument(help="The analyst's work folder, or a participant's vault (or its folder of the study).")
-    ] = Path("."),
+        Path | None,
+        typer.Argument(
+            help="The analyst's work folder, or a participant's vault (or its folder of the study).",
+            show_default="analysis or vault, whichever is here",
+        ),
+    ] = None,
     study: Annotated[
         Path | None,
         typer.Option(
@@ -47,7 +59,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     force: Force = False,
 ) -> None:
-    """Turn what you have into one page to read, print and sign: who took part, what joining gives, what it gives away.
+    """Take the step 'report'.
 
     Any role can run it at any time: what is not known yet says which command would tell.
 
@@ -55,28 +67,12 @@ def report(
 
     Example: mooring report vault --study study.toml --output report.html
     """
-    from mooring.atomic_io import write_atomically
-    from mooring.report import collect_records, read_audit, render_report, summarise
-
-    require_absent(output, force=force)
-    known = _study(study, folder)
-    records = collect_records(find_records(folder, known), examples=examples)
-    found = None if audit is None else read_audit(audit, examples=examples)
-    if not records and found is None:
-        expected, got = "one with records of a study", "one without any"
-        cure = "Give the folder that the analyst's commands write to, your vault, or an audit with --audit."
-        raise InputError("folder", expected=expected, got=got, cure=cure)
-    summary = summarise(known, records, found)
-    # readable by its owner only: it may hold rows
-    write_atomically(output, render_report(summary).encode(), mode=0o600, what="the page")
-    console.show(summary | {"page": str(output)}, *_describe_report(summary, output))
-
-
-def _study(path: Path | None, folder: Path) -> Study | None:
-    """The study that was named; else one that lies at the usual places; else none."""
-    usual = (one for one in (folder / DEFAULT_STUDY, DEFAULT_STUDY) if one.is_file())
-    found = path or next(usual, None)
-    return None if found is None else read_study(found)
+    usual = (one for one in (DEFAULT_FOLDER, DEFAULT_VAULT) if one.is_dir())
+    source = folder or next(usual, Path())
+    file = study or next((one for one in (source / DEFAULT_STUDY, DEFAULT_STUDY) if one.is_file()), DEFAULT_STUDY)
+    known = read_study(file) if study is not None or file.is_file() else None
+    options = {"folder": find_records(source, known), "audit": audit, "examples": examples, "force": force}
+    console.show_outcome(take_step("report", make_place(file), output=output, **options))
 
 
 def find_records(folder: Path, study: Study | None) -> Path:
@@ -91,16 +87,3 @@ def find_records(folder: Path, study: Study | None) -> Path:
         return inside[0]
     expected, got = "a vault that holds this study", f"one with {len(inside)} {'other ' * (study is not None)}studies"
     raise InputError("folder", expected=expected, got=got, cure="Name the study's file with --study.")
-
-
-def _describe_report(summary: dict[str, Any], output: Path) -> Iterator[str]:
-    study, said = summary["study"], summary["verdict"]["sentences"]
-    known = f"Study {study['name']}, fingerprint {study['fingerprint']}" if study else None
-    yield escape(f"{known or 'The study is not known: give --study'}; seen by: {summary['role']}.")
-    yield f"[bold]{escape(summary['decision']['words'])}[/bold]"
-    yield escape(said["joining"][0])
-    for words in said["leakage"][:2]:  # whether a row can be told to be in, and what is rebuilt
-        yield f"[bold red]{escape(words)}[/bold red]"
-    if said["attention"]:
-        yield f"[yellow]{escape(' '.join(said['attention']))}[/yellow]"
-    yield escape(f"Open {output} in a browser{'; print it to sign it' if study else ''}.")

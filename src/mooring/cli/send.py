@@ -35,10 +35,10 @@ def send(
     ],
     allow_http: AllowHttp = False,
 ) -> None:
-    """Send a bundle or an anchor file, whole; what breaks off is sent again from its first byte, the same bytes.
+    """Take the step 'send'.
 
-    A presigned address, as 'mooring invite' makes it, needs no credentials here. Nothing but bundles and anchor files is
-    sent: a table or a vault given by mistake is refused.
+    What breaks off is sent again from its first byte, the same bytes. A presigned address, as 'mooring invite' makes it,
+    needs no credentials here. Nothing but bundles and anchor files is sent: a table or a vault given by mistake is refused.
 
     Example: mooring send st-mary.bundle --to @st-mary.address
     """
@@ -49,13 +49,15 @@ def send(
     with show_progress("sending") as moved:
         sent = send_file(file, address, allow_http=allow_http, progress=moved)
 
-    console.show({"file": str(file), **sent.as_dict()}, describe_sent(file, sent), f"Its SHA-256 is {sent.digest}.")
+    console.show(
+        {"file": str(file), **sent.as_dict()}, escape(describe_sent(file, sent)), f"Its SHA-256 is {sent.digest}."
+    )
 
 
 def describe_sent(file: Path, sent: SendResult) -> str:
     """What was sent, as a line of text."""
     if sent.there_before:
-        return f"{escape(str(file))} is at {escape(sent.to)} already, the same bytes: nothing was sent."
+        return f"{file} is at {sent.to} already, the same bytes: nothing was sent."
     tries = f", in {sent.tries} tries" if sent.tries > 1 else ""
-    held = "The other side tells the same size or checksum." if sent.confirmed else "The other side took it."
-    return f"[bold]Sent[/bold] {escape(str(file))} ({sent.bytes:,} bytes) to {escape(sent.to)}{tries}. {held}"
+    held = "The other side reports the same size or checksum." if sent.confirmed else "The other side took it."
+    return f"Sent {file} ({sent.bytes:,} bytes) to {sent.to}{tries}. {held}"

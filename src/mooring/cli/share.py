@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from mooring.cli import execution
 from mooring.cli.send import AllowHttp, describe_sent
@@ -44,11 +44,11 @@ def share(
         ),
     ] = "",
 ) -> None:
-    """Write the one bundle that you upload: rows and anchor under your secret map, labels, and nothing else.
+    """Take the step 'share'.
 
-    Rows are shuffled. The same rows give the same bytes again, whenever you run this; other rows in the same study, or the
-    same rows in another one, are refused, since fresh noise on the same rows could be averaged away. Where the study states
-    limits on uploads, so are rows that 'mooring check' has not seen, or not shown to keep to them.
+    Rows and anchor go into the bundle under your secret map, shuffled, with labels, and nothing else. Other rows in the
+    same study, or the same rows in another one, are refused, since fresh noise on the same rows could be averaged away.
+    Where the study states limits on uploads, so are rows that 'mooring check' has not seen, or not shown to keep to them.
 
     In a study of secure sums the bundle holds noisy sums over your rows, sealed in shares to the combiners: the analyst can
     open nothing of it. The same rows in another such study spend more of your epsilon, which is counted.
@@ -57,39 +57,28 @@ def share(
 
     Secure sums: mooring share patients.csv --study study.toml --vault st-mary/vault
     """
-    from mooring.protocol.exchange import exchange_of
     from mooring.protocol.transport.addresses import read_address
     from mooring.protocol.transport.transfer import require_address
 
     address = None if to is None else read_address(to)
     if address is not None:
         require_address(address, allow_http=allow_http)
-    participant = execution.open_participant(study, vault)
-    agreed = participant.study
-    path = output or Path(f"{participant.member.name}.bundle")
-    exchange = exchange_of(agreed)
-    dealt = execution.find_anchor(anchor, agreed.name) if exchange.uses_anchor else None
-    consent: dict[str, Any] = {"labels": labels, "override": override, "ignore": ignore or ()}
-    consent["command"] = execution.quote_command()
-    with execution.show_progress("Reading the table") as moved:
-        shared = participant.share(data, output=path, anchor=dealt, **consent, progress=moved)
-
-    sent = None if address is None else _send(path, address, shared.bundle_digest, allow_http=allow_http)
-
-    again = " again, the same bytes as before" if shared.reissued else ""
-    what, to_whom = exchange.describe_share(agreed, shared)
-    to_whom = f" {to_whom}" if sent is None else ""
-    told = participant.recall_check()
-    result = {**shared.as_dict(), "bundle": str(path), "fingerprint": agreed.fingerprint, "checked": told}
-    del result["rows_digest"]  # stays in the vault
-    console.show(
-        result if sent is None else {**result, "sent": sent.as_dict()},
-        f"Wrote [bold]{escape(str(path))}[/bold]{again}: {what}.{to_whom}",
-        *([] if sent is None else [describe_sent(path, sent)]),
-        f"[bold]{escape(told)}[/bold]",
-        f"Its SHA-256 is {shared.bundle_digest}.",
-        f"It is for the study with the fingerprint {agreed.fingerprint}.",
+    outcome = execution.take_step(
+        "share",
+        execution.make_place(study, vault),
+        data=data,
+        anchor=anchor,
+        labels=labels,
+        override=override,
+        ignore=ignore,
+        output=output,
     )
+    if address is not None:
+        path = Path(outcome.record["bundle"])
+        sent = _send(path, address, outcome.result.bundle_digest, allow_http=allow_http)
+        lines = (*outcome.lines, describe_sent(path, sent))
+        outcome = replace(outcome, record={**outcome.record, "sent": sent.as_dict()}, lines=lines)
+    console.show_outcome(outcome)
 
 
 def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendResult:

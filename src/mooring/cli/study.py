@@ -18,9 +18,10 @@ from mooring.cli.execution import (
     Output,
     StudyPath,
     command,
+    make_place,
     read_study,
-    require_absent,
     show_progress,
+    take_step,
 )
 from mooring.cli.options import (
     ProjectionChoice,
@@ -34,6 +35,7 @@ from mooring.cli.options import (
 )
 from mooring.cli.study_header import header, merge
 from mooring.errors import InputError
+from mooring.protocol.step import require_absent
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -246,32 +248,13 @@ def enrol(
     cards: Annotated[list[Path], typer.Argument(help="Cards that 'mooring join' wrote, the analyst's among them.")],
     study: StudyPath = DEFAULT_STUDY,
 ) -> None:
-    """Enter the members' cards in the study's roster; each must prove that its writer holds the keys.
+    """Take the step 'enrol'.
+
+    Each card must prove that its writer holds the keys.
 
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """
-    from mooring.protocol.designer.revision import enrol_cards
-    from mooring.protocol.exchange import exchange_of
-
-    agreed = enrol_cards(study, cards)
-    warnings = exchange_of(agreed).list_warnings(agreed)
-
-    console.show(
-        {
-            "study": str(study),
-            **_list_roster(agreed),
-            "complete": agreed.is_complete,
-            "fingerprint": agreed.fingerprint,
-            "warnings": warnings,
-        },
-        *_describe_roster(agreed),
-        *(f"[yellow]{escape(words)}[/yellow]" for words in warnings),
-        f"Send [bold]{escape(str(study))}[/bold] to everybody, and compare this by telephone: "
-        f"[bold]{agreed.fingerprint}[/bold]"
-        if agreed.is_complete
-        else "[bold]Not complete yet[/bold]: a study has two participants or more and an analyst. Enrol the others; "
-        "the fingerprint changes with each.",
-    )
+    console.show_outcome(take_step("enrol", make_place(study), cards=cards))
 
 
 @study_app.command("show")

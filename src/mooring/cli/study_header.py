@@ -10,7 +10,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command, require_absent
+from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command
+from mooring.protocol.step import require_absent
 
 OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="Where the header goes.")]
 
@@ -25,10 +26,10 @@ def header(
     ] = None,
     output: OutputPath = None,
 ) -> None:
-    """Describe your table for whoever drafts the study: kinds, ranges rounded outward, categories. It is made from rows.
+    """Take the step 'header'.
 
-    No end of a range, category or missing word in it comes from fewer than five rows, and no count of rows is in it. Read
-    the file before you send it.
+    The description is made from rows, so read it before you send it. No end of a range, category or missing word in it
+    comes from fewer than five rows, and no count of rows is in it.
 
     Example: mooring study header patients.csv --site north --category stage
     """
@@ -55,7 +56,7 @@ def merge(
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; again for more.")] = None,
     force: Force = False,
 ) -> int | None:
-    """Draft one study from several sites' headers, and show side by side what they do not agree on.
+    """Take the step 'merge'.
 
     Exit code 3 says that there is something to settle. Method and noise are those of 'mooring study init', to be edited.
 

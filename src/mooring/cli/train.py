@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.cli.align import DEFAULT_FOLDER, WorkFolder
-from mooring.cli.execution import make_table
 from mooring.cli.options import EngineOptions, engine_option
 
 
@@ -19,7 +16,7 @@ def train(
     console: execution.Output,
     engine: EngineOptions,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
-    folder: WorkFolder = DEFAULT_FOLDER,
+    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     learner: Annotated[
         str,
         typer.Option(
@@ -35,10 +32,11 @@ def train(
         Path | None, typer.Option(help="Folder of the combiners' *.share files.", rich_help_panel="Secure sums")
     ] = None,
 ) -> int | None:
-    """Train a model on the aligned rows, and score it on participants that it was not trained on.
+    """Take the step 'train'.
 
-    In a study of secure sums: open the total from the combiners' shares, and train on it. The learners are then auto,
-    discriminant (classes) and least-squares; there are no rows to score it on, so participants do.
+    A model of aligned rows is scored on participants that it was not trained on. In a study of secure sums the total is
+    opened from the combiners' shares; its learners are auto, discriminant (classes) and least-squares. There are no rows
+    to score such a model on, so participants do.
 
     Exit code 3 means: done, but somebody's rows were left out, or a combiner's share does not fit.
 
@@ -48,18 +46,8 @@ def train(
 
     In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
     """
-    from mooring.protocol.exchange import TrainOptions
-
-    opened, command = execution.read_study(study), execution.quote_command()
-    with engine.connect(passes=passes) as chosen, execution.show_progress("Training") as tell:
-        options = TrainOptions(learner, seed, shares, command, tell)
-        found = chosen.train(opened, folder, options)
-    tables = [make_table(rows, title=title, n_left=1) for title, rows in found.list_tables().items()]
-    notes = (f"[yellow]Note:[/yellow] {escape(sentence)}" for sentence in found.state_warnings())
-    scores = map(escape, found.state_scores())
-    console.show(found.as_dict(), escape(str(found)), *notes, *tables, *scores, _describe_model(folder))
-    return None if found.is_whole else execution.IN_PART
-
-
-def _describe_model(folder: Path) -> str:
-    return f"The model is in {escape(str(folder / 'training.safetensors'))}. Next: mooring deliver"
+    place = execution.make_place(study, folder=folder)
+    with engine.connect(passes=passes) as place.engine:
+        outcome = execution.take_step("train", place, learner=learner, seed=seed, shares=shares)
+    console.show_outcome(outcome)
+    return execution.STANDINGS[outcome.standing]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,38 +19,67 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 
 from mooring.atomic_io import make_folder
-from mooring.desk.analyst import list_analyst_steps
-from mooring.desk.jobs import Job, JobRunner, Outcome
-from mooring.desk.participant import enrolling, fitting, joining, list_participant_steps, unlocking
+from mooring.desk.jobs import Job, JobRunner
 from mooring.desk.session import DOCUMENT_POLICY, Guard, Session
-from mooring.desk.steps import Desk, Step
-from mooring.desk.workspace import PAGES, Workspace
+from mooring.desk.workspace import PAGES, find_page, receive
 from mooring.errors import InputError, MooringError, explain_error
 from mooring.protocol.messages.study import Study
+from mooring.protocol.step import Identity, Outcome, Place, Question, Step
+from mooring.protocol.steps import StepState, state_of
+from mooring.protocol.storage.vault import Vault
 from mooring.report import render_page
+from mooring.report.step_pages import StepPages
+from mooring.typing import Progress
 
 _MOST_FILES, _MOST_FIELDS = 200, 2000  # a field for each card that is enrolled
 _SOON = 0.3  # seconds: a step that ends by then is shown at once
+
+
+def _unlock(place: Place, *, passphrase: str, command: str, progress: Progress) -> Outcome:
+    place.opened = Vault.open(place.vault_folder, passphrase=passphrase)
+    return Outcome(None, {}, ("The vault is open for as long as the desk runs.",))
+
+
+UNLOCK = Step(
+    name="unlock",
+    role="everybody",
+    title="Unlock the vault",
+    explanation="The vault is encrypted; commands ask for its passphrase each time, the desk once.",
+    command="",
+    phase="",
+    asks=(Question("passphrase", "Passphrase of the vault", "password"),),
+    run=_unlock,
+)
 
 
 @dataclass(frozen=True)
 class Situation:
     """What a desk shows at one time."""
 
-    study: Study | None
-    role: str
-    name: str
-    steps: list[Step]
+    study: Study | None = None
+    who: Identity = field(default_factory=Identity)
+    states: Sequence[StepState] = ()
     problem: MooringError | None = None
+
+    @property
+    def following(self) -> str:
+        """The step to take next: the first that can be taken, else the first that waits; empty if there is none."""
+        left = [state for state in self.states if not state.is_done]
+        # somebody else keeps the study's file where a participant looks
+        left = [state for state in left if not (self.who.role == "participant" and state.step.role == "designer")]
+        left.sort(key=lambda state: (state.step.is_optional, bool(state.waits_for)))
+        return left[0].step.name if left else ""
 
 
 @dataclass
 class DeskApplication:
     """What a desk answers to the requests that its session lets through."""
 
-    desk: Desk
+    place: Place
     session: Session
     jobs: JobRunner = field(default_factory=JobRunner)
+    chosen: dict[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    """What was chosen last, by the name of the question: other steps offer it again."""
 
     def build(self) -> Starlette:
         """The application, guarded."""
@@ -66,22 +95,13 @@ class DeskApplication:
 
     def look(self) -> Situation:
         """The study, who this is, and the steps that follow."""
-        desk = self.desk
-        if desk.is_locked:
-            return Situation(None, "", "", [unlocking(desk)])
+        place = self.place
+        if place.is_locked:
+            return Situation(states=[StepState(UNLOCK, is_done=False, waits_for=())])
         try:
-            study = desk.read_study()
-            role, name, is_enrolled = desk.find_role(study)
-            steps = [] if is_enrolled else [replace(joining(desk), is_done=bool(role))]
-            if study is not None and study.is_complete and is_enrolled:
-                is_analyst = role == "analyst"
-                steps += list_analyst_steps(desk, study) if is_analyst else list_participant_steps(desk, study, name)
-            elif study is not None:
-                steps += [fitting(desk, study)] if role != "analyst" else []
-                steps += [enrolling(desk)] if not study.is_complete else []
-            return Situation(study, role, name, steps)
+            return Situation(place.study if place.has_study else None, place.identify(), state_of(place))
         except Exception as problem:
-            return Situation(None, "", "", [], explain_error(problem))
+            return Situation(problem=explain_error(problem))
 
     def open(self, request: Request) -> Response:
         """Let a browser in, whose token the session has checked; after a redirect it would not send the new cookie."""
@@ -90,22 +110,18 @@ class DeskApplication:
 
     def show(self, request: Request) -> Response:
         """The page of steps; it loads itself again while a step runs, or where it is asked to watch the inbox."""
-        found, job, place = self.look(), self.jobs.last, self.desk.workspace
-        apart = ("report", "enrol" if found.role == "participant" else "")  # never waited for, or somebody else's
-        left = [one for one in found.steps if not one.is_done and one.name not in apart]
-        following = next((one.name for one in sorted(left, key=lambda one: bool(one.obstacle))), "report")
+        job, place = self.jobs.last, self.place
         values = {
             "title": "desk",
-            "found": found,
-            "following": following,
+            "situation": self.look(),
             "job": job,
             "base": self.session.path,
             "form_token": self.session.form_token,
-            "folder": place.root.name,
-            "chosen": self.desk.chosen,
+            "place": place,
+            "chosen": self.chosen,
             "files": place.list_files(("",)),
-            "inbox": place.list_files(("",), folder=place.inbox),
-            "pages": [name for name in PAGES if place.find_page(name)],
+            "inbox": place.list_files(("",), folder="inbox"),
+            "pages": [name for name in PAGES if find_page(place, name)],
             "watches": "watch" in request.query_params,
         }
         page = render_page("desk.html.jinja", values, package=__package__)
@@ -122,14 +138,21 @@ class DeskApplication:
         title = name
         try:
             self.session.require_form_token(form.get("form_token"))
-            step = next((one for one in self.look().steps if one.name == name), None)
-            if step is None or step.obstacle:
-                got = "one that is not" if step is None else step.obstacle
+            state = next((state for state in self.look().states if state.step.name == name), None)
+            if state is None or state.waits_for:
+                got = (
+                    "a step that is not listed" if state is None else f"a step that waits for {state.waits_for[0].what}"
+                )
                 raise InputError("step", expected="one that can be taken now", got=got, cure="Load the page again.")
+            step, place = state.step, self.place
+            assert step.run is not None
             title = step.title
-            values = step.read({one.name: [str(value) for value in form.getlist(one.name)] for one in step.fields})
-            self.desk.chosen |= {one.name: values[one.name] for one in step.fields if one.is_remembered}
-            job = self.jobs.start(step.title, partial(step.run, values))
+            given = {one.name: [str(value) for value in form.getlist(one.name)] for one in step.asks}
+            answers = step.read(given, place)
+            self.chosen |= {one.name: given[one.name] for one in step.asks if one.endings or one.name == "ignore"}
+            command = step.spell(answers, place) if step.command else ""
+            run = partial(step.run, place, **answers, command=command)
+            job = self.jobs.start(title, lambda progress: run(progress=progress), command=command)
             if job.thread is not None:
                 job.thread.join(_SOON)
         except MooringError as problem:
@@ -148,18 +171,18 @@ class DeskApplication:
             given = [one for one in form.getlist("files") if isinstance(one, UploadFile) and one.filename]
             if not given:
                 raise InputError("files", expected="one or more", got="none", cure="Choose files first.")
-            place, may_replace = self.desk.workspace, bool(form.get("replace"))
-            self.desk.fitted = None  # a table may be another now
-            taken = [place.receive(one.filename or "", one.file, replace=may_replace) for one in given]
-            lines = tuple(f"Took {path.relative_to(place.root)}." for path in taken)
-            self.jobs.show(Job(title, outcome=Outcome(lines)))
+            place, may_replace = self.place, bool(form.get("replace"))
+            place.fitted = None  # a table may have other rows now
+            taken = [receive(place, one.filename or "", one.file, replace=may_replace) for one in given]
+            lines = tuple(f"Took {place.show(path)}." for path in taken)
+            self.jobs.show(Job(title, outcome=Outcome(None, {}, lines)))
         except Exception as problem:
             self.jobs.show(Job(title, problem=explain_error(problem)))
         return RedirectResponse(f"{self.session.path}/", 303)
 
     def read_page(self, request: Request) -> Response:
         """A page that a step wrote, without an origin of its own."""
-        path = self.desk.workspace.find_page(request.path_params["name"])
+        path = find_page(self.place, request.path_params["name"])
         if path is None:
             return PlainTextResponse("There is no such page.\n", 404)
         return HTMLResponse(path.read_bytes(), headers={"content-security-policy": DOCUMENT_POLICY})
@@ -205,7 +228,7 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
         listener.close()
         raise InputError("port", expected="free", got="one that is in use", cure="Leave --port out.") from None
     session = Session(listener.getsockname()[1], announce)
-    return listener, DeskApplication(Desk(Workspace(folder.resolve())), session)
+    return listener, DeskApplication(Place.at(folder.resolve(), StepPages()), session)
 
 
 def make_server(application: DeskApplication) -> uvicorn.Server:

@@ -6,27 +6,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock, Thread
-from typing import Any
 
 from mooring.errors import MooringError, RefusedError, explain_error
 from mooring.geometry.backend import is_out_of_memory
+from mooring.protocol.step import Outcome
 from mooring.typing import Progress
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a step did."""
-
-    lines: tuple[str, ...]
-    head: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-    """A table beneath them."""
-    page: str = ""
-    """A page that the step wrote, by name."""
-    command: str = ""
-    """What does the same in a terminal, in the desk's folder."""
-    is_whole: bool = True
-    """False where something was set aside or does not keep to a limit: where a command's exit code would not be 0."""
 
 
 @dataclass
@@ -34,6 +18,8 @@ class Job:
     """A step that runs or has ended."""
 
     title: str
+    command: str = ""
+    """What does the same in a terminal, in the desk's folder."""
     done: float = 0.0
     total: float = 0.0
     what: str = ""
@@ -66,14 +52,14 @@ class JobRunner:
     last: Job | None = None
     _starting: Lock = field(default_factory=Lock, repr=False)
 
-    def start(self, title: str, run: Callable[[Progress], Outcome]) -> Job:
+    def start(self, title: str, run: Callable[[Progress], Outcome], *, command: str = "") -> Job:
         """Start a step, unless one runs."""
         with self._starting:
             if self.last is not None and self.last.is_running:
                 raise RefusedError(
                     "the step", reason=f"another one runs: {self.last.title}", cure="Wait until it has ended."
                 )
-            job = self.last = Job(title)
+            job = self.last = Job(title, command)
             job.thread = Thread(target=_work, args=(job, run), name="mooring-desk", daemon=True)
             job.thread.start()
         return job

@@ -23,6 +23,7 @@ from mooring.protocol.messages.model import MODEL_FILE, MOST_MODEL_BYTES
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
+from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import Rows
 from mooring.tables.encoder import EncodedRows
@@ -159,20 +160,19 @@ class Exchange(Protocol):
         """The mechanism's name, as `name` in a study's [mechanism]."""
 
     @property
-    def shows_labels(self) -> bool:
-        """Whether the analyst sees the label of every row, so that sharing needs consent."""
+    def steps(self) -> tuple[Step, ...]:
+        """Steps that only this mechanism has."""
 
     @property
-    def uses_anchor(self) -> bool:
-        """Whether sharing needs the study's sealed anchor."""
+    def additions(self) -> tuple[Addition, ...]:
+        """What this mechanism adds to common steps."""
+
+    def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
+        """The roles that a participant of a complete study has in steps of this mechanism."""
 
     @property
     def sendable(self) -> tuple[SendableFile, ...]:
         """Files of a participant that may leave its machine."""
-
-    @property
-    def needs_shares(self) -> bool:
-        """Whether training needs shares of a total from combiners."""
 
     @property
     def gathers_signed(self) -> bool:

@@ -125,6 +125,7 @@ class Inspection:
             "exceeded": list(self.exceeded),
             "refused": list(self.refused),
             "decision": self.decision.get("words", ""),
+            "answer": self.decision.get("answer", ""),
             "rows_digest": self.rows_digest,
         }
 

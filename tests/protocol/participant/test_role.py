@@ -14,18 +14,18 @@ import pytest
 
 from mooring import Analyst, Participant, Study
 from mooring.cli.execution import REFUSED
-from mooring.desk.participant import list_participant_steps
-from mooring.desk.steps import Desk
-from mooring.desk.workspace import Workspace
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
 from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Predictions, predict_rows
+from mooring.protocol.participant.steps import advise_sharing, share
 from mooring.protocol.results import ShareResult
+from mooring.protocol.step import Place
 from mooring.protocol.sums.contribution import scale_labels
 from mooring.report import collect_records, render_check, summarise
+from mooring.report.step_pages import StepPages
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.protocol.conftest import SmallStudy
@@ -182,13 +182,11 @@ DAMAGE: list[Any] = [
 
 def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Path) -> None:
     given = make_sum_study(folder, p=3, epsilon=2.0, upload_limits=("epsilon at most 2",))
-    one, table, desk = (
-        Participant(given.study, given.vaults[0]),
-        given.table(0, 12),
-        Desk(Workspace(folder), given.vaults[0]),
-    )
+    one, table = Participant(given.study, given.vaults[0]), given.table(0, 12)
+    given.study.write(folder / "study.toml")
+    place = replace(Place.at(folder, StepPages()), opened=one.vault)
     one.check(table)
-    assert "(from Python)" in str(list_participant_steps(desk, given.study, one.member.name))
+    assert advise_sharing(place) is not None
     record = one.vault.study_path(given.study.folder_name) / "check.json"
     whole = json.loads(record.read_bytes()) | {"decision": "Share."}
     for damage in DAMAGE:
@@ -196,14 +194,11 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
         with raising(RefusedError, "the upload", reason="were not checked"):
             one.share(table, output=folder / "p0.bundle", override="Dr. Ash: all the same")
         assert "were not checked" in one.recall_check()
-        assert "The last check" not in str(list_participant_steps(desk, given.study, one.member.name))
+        assert advise_sharing(place) is None
     assert one.check(table).exceeded == ()
     record.write_bytes(json.dumps(whole).encode())
-    share = next(step for step in list_participant_steps(desk, given.study, one.member.name) if step.name == "share")
-    assert "The last check" in share.advice
-    for is_checked in (True, False):
-        assert share.run({"data": str(table), "ignore": ""}, lambda *_: None).is_whole == is_checked
-        record.unlink(missing_ok=True)
+    assert advise_sharing(place) is not None
+    assert share(place, data=table).record["checked"] == one.recall_check()
 
 
 def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:

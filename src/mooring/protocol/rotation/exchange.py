@@ -19,6 +19,8 @@ from mooring.protocol.rotation import anchor, bundle
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
 from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
 from mooring.protocol.rotation.result import MAP_FILE, MappedModel, bound_map_bytes, open_mapped_model, specify_model
+from mooring.protocol.rotation.steps import ADDITIONS, STEPS
+from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import count_noun
 from mooring.tables.encoder import EncodedRows
@@ -40,15 +42,18 @@ class RotationExchange:
     """What the protocol asks of rotation."""
 
     name: str = "rotation"
-    shows_labels: bool = True
-    uses_anchor: bool = True
     sendable: tuple[SendableFile, ...] = (
         SendableFile(bundle.KIND, bundle.FIELDS, SUFFIX, is_sealed=False),
         SendableFile(anchor.KIND, anchor.FIELDS, anchor.SUFFIX, is_sealed=True),
     )
-    needs_shares: bool = False
     gathers_signed: bool = False
+    steps: tuple[Step, ...] = STEPS
+    additions: tuple[Addition, ...] = ADDITIONS
     gather_record: str = "alignment"
+
+    def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
+        """The participant that deals the anchor is the dealer."""
+        return ("dealer",) if study.dealing_member.name == name else ()
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""

@@ -16,10 +16,12 @@ from mooring.protocol.exchange import Deliverable, Exchange, GatherOptions, Send
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
+from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.protocol.sums import bundle
 from mooring.protocol.sums.bundle import SumBundle, verify_sum_bundle
 from mooring.protocol.sums.result import SumResultModel, open_sum_model, specify_sum_model
+from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.serialization import count_noun
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Progress, TableSource
@@ -34,12 +36,15 @@ class SumExchange:
     """What the protocol asks of secure sums."""
 
     name: str = SECURE_SUM
-    shows_labels: bool = False
-    uses_anchor: bool = False
     sendable: tuple[SendableFile, ...] = (SendableFile(bundle.KIND, bundle.FIELDS, SUFFIX, is_sealed=True),)
-    needs_shares: bool = True
     gathers_signed: bool = True
+    steps: tuple[Step, ...] = STEPS
+    additions: tuple[Addition, ...] = ADDITIONS
     gather_record: str = "closing"
+
+    def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
+        """Participants that hold shares are combiners."""
+        return ("combiner",) if name in study.sum_scheme.combiners else ()
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""

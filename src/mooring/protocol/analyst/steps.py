@@ -1,0 +1,140 @@
+"""What the analyst's steps do, from the inbox to what a person reads: collect, align, train, deliver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mooring.protocol.step import Outcome, Place
+from mooring.serialization import count_noun
+from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    from mooring.protocol.analyst.intake import Intake
+    from mooring.protocol.analyst.role import Engine
+    from mooring.protocol.exchange import AlignMode
+
+
+def choose_engine(place: Place) -> Engine:
+    """The engine that was chosen for a folder, or this process."""
+    from mooring.protocol.analyst.role import LocalEngine
+
+    engine: Engine = place.engine or LocalEngine()
+
+    return engine
+
+
+def collect(place: Place, *, bundles: str | Path, command: str = "", progress: Progress | None = None) -> Outcome:
+    """Check every bundle at an address."""
+    study = place.study
+    study.require_roster()
+    return describe_intake(
+        choose_engine(place).collect(study, bundles, place.analysis, command=command, progress=progress)
+    )
+
+
+def describe_intake(intake: Intake) -> Outcome:
+    """What came, for a person."""
+    rows = [(bundle.member.name, "accepted") for bundle in intake.bundles]
+    rows += [(entry.file, f"set aside: {entry.reason}") for entry in intake.set_aside]
+    rows += [
+        (name, "accepted before, but its file is gone" if name in intake.gone else "missing") for name in intake.missing
+    ]
+    accepted = count_noun(len(intake.bundles), "bundle")
+    return Outcome(
+        intake,
+        intake.as_dict(),
+        (f"Accepted {accepted}; set aside {len(intake.set_aside)}; missing: {', '.join(intake.missing) or 'none'}.",),
+        tables=(("", [("bundle", "state"), *rows]),),
+        standing="in part" if intake.set_aside else "whole",
+    )
+
+
+def align(
+    place: Place,
+    *,
+    bundles: str | Path,
+    mode: AlignMode = "first",
+    certify: bool = True,
+    confirmations: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Check every bundle at an address, and make what is trained on from those that are accepted."""
+    from mooring.protocol.exchange import GatherOptions, exchange_of
+
+    study, engine = place.study, choose_engine(place)
+    study.require_roster()
+    exchange = exchange_of(study)
+    intake = engine.collect(study, bundles, place.analysis, command=command, progress=progress)
+    key = place.vault.signing_key if exchange.gathers_signed else None
+    options = GatherOptions(mode, certify, confirmations, key, command, progress)
+    gathered = engine.gather(study, intake.bundles, place.analysis, options)
+    came = describe_intake(intake)
+    is_whole = gathered.is_whole and not intake.set_aside
+    return Outcome(
+        gathered,
+        {"intake": came.record, exchange.gather_record: gathered.as_dict()},
+        (*came.lines, *gathered.describe()),
+        notes=tuple(f"Set aside {entry.file}: {entry.reason}." for entry in intake.set_aside),
+        tables=(("", gathered.list_contributions()),),
+        standing="whole" if is_whole else "in part",
+    )
+
+
+def list_learners(place: Place) -> Sequence[str]:
+    """The learners that the mechanism of a study offers."""
+    from mooring.protocol.exchange import exchange_of
+
+    return exchange_of(place.study).list_learners(place.study)
+
+
+def train(
+    place: Place,
+    *,
+    learner: str = "auto",
+    seed: int = 0,
+    shares: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Train the joint model on what was gathered."""
+    from mooring.protocol.exchange import TrainOptions
+
+    options = TrainOptions(learner, seed, shares, command, progress)
+    trained = choose_engine(place).train(place.study, place.analysis, options)
+    return Outcome(
+        trained,
+        trained.as_dict(),
+        (str(trained), *trained.state_scores()),
+        notes=tuple(trained.state_warnings()),
+        tables=tuple(trained.list_tables().items()),
+        standing="whole" if trained.is_whole else "in part",
+    )
+
+
+def deliver(
+    place: Place,
+    *,
+    output: str | Path,
+    override: str | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Write everybody's result."""
+    from mooring.protocol.analyst.delivery import deliver as deliver_results
+    from mooring.protocol.transport.addresses import is_url, redact_address
+
+    study = place.study
+    release: dict[str, Any] = {"override": override or "", "command": command, "progress": progress}
+    result = deliver_results(study, place.analysis, output, place.vault.signing_key, **release)
+    where = place.show(output) if isinstance(output, Path) else redact_address(output).rstrip("/")
+    lines = [f"Delivered to {count_noun(len(result.delivered), 'participant')}: {', '.join(result.delivered)}."]
+    lines.append(
+        f"Let each participant read {where}/<its name>, and no other's."
+        if is_url(output)
+        else f"Send each participant the folder {where}/<its name>, and nobody another one's."
+    )
+    notes = () if result.model_digest else ("There is no model in it, since none was trained.",)
+    return Outcome(result, result.as_dict(), tuple(lines), notes=notes)

@@ -1,0 +1,37 @@
+"""What the designer's step does that a page offers: enter cards in the roster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from mooring.protocol.step import Outcome, Place
+from mooring.typing import Progress
+
+
+def enrol(place: Place, *, cards: Collection[Path], command: str = "", progress: Progress | None = None) -> Outcome:
+    """Enter cards in the roster of a draft."""
+    from mooring.protocol.designer.revision import enrol_cards
+    from mooring.protocol.exchange import exchange_of
+
+    study = enrol_cards(place.study_file, list(cards))
+    file = place.show(place.study_file)
+    names = [member.name for member in study.participants]
+    analyst = study.analyst and study.analyst.name
+    warnings = exchange_of(study).list_warnings(study) if study.is_complete else []
+    lines = [f"Participants: {', '.join(names) or 'nobody yet'}. Analyst: {analyst or 'nobody yet'}."]
+    lines.append(
+        f"Send {file} to everybody, and compare its fingerprint by telephone: {study.fingerprint}"
+        if study.is_complete
+        else "Not complete yet: a study has two participants or more and an analyst. Enrol the others; the fingerprint "
+        "changes with each."
+    )
+    record = {
+        "study": file,
+        "participants": names,
+        "analyst": analyst,
+        "complete": study.is_complete,
+        "fingerprint": study.fingerprint,
+        "warnings": warnings,
+    }
+    return Outcome(study, record, tuple(lines), notes=tuple(warnings))

@@ -1,0 +1,228 @@
+"""What a participant's steps do, from the table in its folder to what a person reads: join, fit, check, share, predict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mooring.protocol.step import Outcome, Place, require_absent
+from mooring.serialization import count_noun, drop_empty_columns
+from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    from mooring.protocol.participant.role import Participant
+
+_PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
+
+
+def open_participant(place: Place) -> Participant:
+    """The participant that the study and the vault of a folder make."""
+    from mooring.protocol.participant.role import Participant
+
+    return Participant(place.study, place.vault)
+
+
+def join(
+    place: Place,
+    *,
+    name: str,
+    role: str = "participant",
+    passphrase: str | None = None,
+    least_anchor_noise: float | None = None,
+    least_data_noise: float | None = None,
+    most_epsilon: float | None = None,
+    accept_no_noise: bool = False,
+    output: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Make or open a vault, and write a card."""
+    from mooring.protocol.messages.card import require_name
+    from mooring.protocol.participant.membership import issue_card
+    from mooring.protocol.storage.vault import Vault
+
+    require_name("name", name)
+    asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise, "most_epsilon": most_epsilon}
+    floors: dict[str, float | bool] = {key: value for key, value in asked.items() if value is not None}
+    floors |= {"without_noise": True} if accept_no_noise else {}
+    place.opened, is_new = Vault.open_or_create(place.vault_folder, passphrase=passphrase, floors=floors)
+    card = output or place.root / f"{name}.card.toml"
+    member = issue_card(place.opened, card, name=name, is_analyst=role == "analyst")
+    made = "Made a vault" if is_new else "The vault is there already"
+    lines = (
+        f"{made}, in the folder {place.show(place.vault_folder)}: keep it, back it up, show it to nobody.",
+        f"Send the card {place.show(card)} to whoever keeps the study's file; it holds no secret.",
+    )
+    record = {"name": name, "new_vault": is_new, "card": place.show(card), **member.as_dict()}
+    return Outcome(member, record, lines)
+
+
+def fit(
+    place: Place,
+    *,
+    data: Path,
+    ignore: Collection[str] = (),
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """List everything in a table that does not fit the study."""
+    from mooring.protocol.participant.role import check_table_fit
+
+    study = place.study
+    result, warnings = check_table_fit(study, data, ignore=tuple(ignore), progress=progress)
+    place.fitted = study.schema if result.fits else None
+    fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
+    line = f"{fits} Nothing was kept, and nothing left."
+    if not result.fits:
+        line = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
+    stopped = (f"Not read to its end: {result.stopped}",) if result.stopped else ()
+    rows = [
+        (one.column, one.got, one.suggestion, one.expected, str(one.n_cells or ""), ", ".join(map(str, one.first_rows)))
+        for one in result.problems
+    ]
+    return Outcome(
+        result,
+        {"study": study.name, **result.as_dict(), "warnings": warnings},
+        (line, *stopped),
+        notes=tuple(warnings),
+        tables=(("", drop_empty_columns([_PROBLEMS, *rows])),) if rows else (),
+        standing="whole" if result.fits and not warnings else "in part",
+    )
+
+
+def check(
+    place: Place,
+    *,
+    data: Path,
+    ignore: Collection[str] = (),
+    seed: int = 0,
+    anchor: Path | None = None,
+    output: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Attack the rows of a table as others could, and write the page that says what to do."""
+    from mooring.atomic_io import require_writable
+    from mooring.protocol.exchange import exchange_of
+
+    if output is not None:
+        require_writable(output, what="the page", inputs=(data, place.study_file, anchor))
+    person = open_participant(place)
+    if anchor is not None:
+        exchange_of(person.study).require_anchor(person.vault, person.study, anchor)
+    result = person.check(data, ignore=ignore, seed=seed, progress=progress)
+    plain = result.as_dict()
+    record = person.keep_record("check", plain, command=command)
+    page = output or person.vault.study_folder(person.study.folder_name) / "check.html"
+    place.pages.write_check(person.study, record, page)
+    fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {person.study.name!r}"
+    standing: Literal["whole", "in part", "refused"] = "refused" if result.exceeded else "whole"
+    if standing == "whole" and result.decision["answer"] == "do not share":
+        standing = "in part"
+    del plain["rows_digest"]  # stays in the vault
+    return Outcome(
+        result,
+        {**plain, "decision": result.decision, "page": place.show(page)},
+        (
+            f"{fits}, fingerprint {person.study.fingerprint}.",
+            f"Open {place.show(page)} to see why; it may show rows of yours, so keep it to yourself.",
+        ),
+        details=(result.verdict, *result.hazards, *result.warnings),
+        decision=result.decision["words"],
+        page=page,
+        standing=standing,
+    )
+
+
+def share(
+    place: Place,
+    *,
+    data: Path,
+    ignore: Collection[str] = (),
+    anchor: Path | None = None,
+    labels: bool = False,
+    override: str | None = None,
+    output: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Write the bundle of a table."""
+    from mooring.protocol.exchange import exchange_of
+
+    person = open_participant(place)
+    path = output or place.root / f"{person.member.name}.bundle"
+    consent: dict[str, Any] = {"labels": labels, "override": override or "", "ignore": ignore, "command": command}
+    usual = place.root / f"{person.study.name}.anchor"
+    anchor = anchor or (usual if usual.is_file() else None)
+    shared = person.share(data, output=path, anchor=anchor, **consent, progress=progress)
+    what, to_whom = exchange_of(person.study).describe_share(person.study, shared)
+    again = " again, the same bytes as before" if shared.reissued else ""
+    checked = person.recall_check()
+    record = {**shared.as_dict(), "bundle": place.show(path), "fingerprint": person.study.fingerprint}
+    del record["rows_digest"]  # stays in the vault
+    return Outcome(
+        shared,
+        record | {"checked": checked},
+        (
+            f"Wrote {place.show(path)}{again}: {what}. {to_whom}",
+            f"Its SHA-256 is {shared.bundle_digest}.",
+            f"It is for the study with the fingerprint {person.study.fingerprint}.",
+        ),
+        notes=(checked,),
+    )
+
+
+def take_own_step(step: str, place: Place, output: Path, progress: Progress | None, **files: str | Path) -> Outcome:
+    """Take a step that only the study's mechanism has, and that writes one file."""
+    from mooring.atomic_io import require_writable
+
+    require_writable(output, what="the file", inputs=(place.study_file,))
+    result = open_participant(place).take(step, output=output, progress=progress, **files)
+    record = {"output": place.show(output), "digest": result.digest}
+    return Outcome(result, record, result.lines, standing="whole" if result.is_whole else "in part")
+
+
+def advise_sharing(place: Place) -> tuple[str, bool] | None:
+    """What the last check decided, and whether that is a warning; None without a check."""
+    from mooring.protocol.participant.membership import read_check
+
+    checked = read_check(place.vault, place.study)
+    if not checked.get("decision"):
+        return None
+    asked = checked["command"] or "from Python"
+    is_warning = bool(checked["exceeded"]) or checked.get("answer") == "do not share"
+    return f"The last check, of the table as it was then ({asked}): {checked['decision']}", is_warning
+
+
+def predict(
+    place: Place,
+    *,
+    data: Path,
+    result: str | Path,
+    beside: Path | None = None,
+    importance: bool = False,
+    force: bool = False,
+    ignore: Collection[str] = (),
+    threshold: float = 0.5,
+    calibrate: Path | None = None,
+    output: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Score new rows with what the analyst delivered."""
+    from mooring.atomic_io import require_writable
+    from mooring.protocol.participant.prediction import Scoring
+
+    path = output or place.root / "predictions.csv"
+    require_writable(path, what="the predictions", inputs=(data, place.study_file, beside, calibrate))
+    require_absent(path, force=force)
+    person, scoring = open_participant(place), Scoring(threshold, importance, calibrate)
+    predictions = person.predict(
+        data, result=result, own_rows=beside, scoring=scoring, ignore=ignore, progress=progress
+    )
+    predictions.write(path)
+    person.keep_record("predict", predictions.as_dict(), command=command)
+    lines = [f"Wrote {count_noun(predictions.values.size, 'prediction')} to {place.show(path)}."]
+    lines += [*predictions.state_findings(), "The report shows everything that was measured."]
+    return Outcome(predictions, {**predictions.as_dict(), "predictions": place.show(path)}, tuple(lines))

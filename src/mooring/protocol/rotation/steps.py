@@ -1,0 +1,85 @@
+"""The steps of rotation: one participant makes the anchor, everybody shares rows with it, and the analyst aligns them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mooring.protocol.participant.steps import take_own_step
+from mooring.protocol.step import (
+    AGREE,
+    AGREED,
+    Addition,
+    Choice,
+    Item,
+    Outcome,
+    Place,
+    Question,
+    Step,
+    has_label,
+)
+from mooring.typing import Progress
+
+ANCHOR = Item("the sealed anchor", ("*.anchor",))
+ALIGNMENT = Item("the alignment", ("analysis/alignment.json",))
+RESULT = Item("your result", ("result/map.safetensors", "result/model.safetensors"))
+
+
+def deal(place: Place, *, output: Path | None = None, command: str = "", progress: Progress | None = None) -> Outcome:
+    """Write the sealed anchor."""
+    return take_own_step("deal", place, output or place.root / f"{place.study.name}.anchor", progress)
+
+
+STEPS = (
+    Step(
+        name="deal",
+        role="dealer",
+        title="Make the anchor",
+        explanation="Make the secret anchor, sealed to every participant's key; one participant does this, and doing it "
+        "again gives the same file.",
+        command="deal",
+        phase=AGREE,
+        needs=(AGREED,),
+        makes=(Item("the sealed anchor", ("STUDY.anchor",)),),
+        run=deal,
+        after="enrol",
+    ),
+)
+ADDITIONS = (
+    Addition(
+        step="share",
+        needs=(ANCHOR,),
+        asks=(
+            Question("anchor", "Anchor", "choice", "--anchor", endings=(".anchor",)),
+            Question(
+                "labels",
+                "Yes, the analyst may see the column '{study.label.column}' of every row as it is",
+                "tick",
+                "--labels",
+                is_optional=True,
+                when=has_label,
+            ),
+        ),
+    ),
+    Addition(
+        step="align",
+        makes=(ALIGNMENT,),
+        asks=(
+            Question(
+                "mode",
+                "Align",
+                "choice",
+                choices=(
+                    Choice("first", "everybody"),
+                    Choice("late", "newcomers only", "--late"),
+                    Choice("again", "everybody anew", "--again"),
+                ),
+                default="first",
+            ),
+        ),
+        title="Align",
+        explanation="Bring the rows of all bundles that pass their checks into one space.",
+    ),
+    Addition(step="train", needs=(ALIGNMENT,)),
+    Addition(step="deliver", needs=(ALIGNMENT,)),
+    Addition(step="predict", needs=(RESULT,)),
+)

@@ -1,0 +1,410 @@
+"""What a step of a study is: who takes it, what it needs, makes and asks, its command, and what it does.
+
+This module names things and loads nothing heavy: help texts and the documentation are made from the steps.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from mooring.errors import InputError, MooringError, require_choice
+from mooring.serialization import Rows
+
+if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+    from mooring.protocol.storage.vault import Vault
+    from mooring.tables.schema import Schema
+
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+CARDS = (".card.toml",)
+AGREE = "Agree on a study"
+SHARE_ONCE = "Participants: look, then upload once"
+ANALYSE = "The analyst: gather, train, hand back"
+USE = "Participants: use the joint model"
+AFTERWARDS = "At any time"
+"""Headings under which steps and their commands are listed."""
+Value = str | float | bool | Path | tuple[str, ...] | tuple[Path, ...] | None
+"""What somebody answered to a question: text, a number, a tick, one file or one word of a list, or several."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who the owner of a vault is in a study."""
+
+    role: str = ""
+    """'participant' or 'analyst'; empty while it is not known."""
+    name: str = ""
+    is_enrolled: bool = False
+    """Whether the study's roster has this member."""
+
+
+@dataclass
+class Place:
+    """The folder that a member works in, and what it holds: study, vault, inbox, the analyst's work."""
+
+    root: Path
+    study_file: Path
+    vault_folder: Path
+    analysis: Path
+    """The analyst's work folder."""
+    pages: Pages = field(repr=False)
+    """Who writes pages for steps that end in one."""
+    engine: Any = field(default=None, repr=False)
+    """Who does the analyst's long steps; None for this process."""
+    ask_passphrase: Callable[[Path], str | None] = field(default=lambda vault: None, repr=False)
+    """Asks for the passphrase of a vault, where that can be asked when it is needed."""
+    opened: Vault | None = field(default=None, repr=False)
+    """The vault, once it is open: a passphrase is asked once."""
+    fitted: Schema | None = None
+    """The columns that a table was last found to fit."""
+
+    @classmethod
+    def at(cls, root: Path, pages: Pages) -> Place:
+        """A folder in which everything has its usual name."""
+        return cls(root, root / "study.toml", root / "vault", root / "analysis", pages)
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether there is a vault whose passphrase was not given yet."""
+        from mooring.protocol.storage.vault import is_encrypted
+
+        return self.opened is None and is_encrypted(self.vault_folder)
+
+    @property
+    def vault(self) -> Vault:
+        """The vault; an error where there is none, or where its passphrase was not given."""
+        from mooring.protocol.storage.vault import Vault
+
+        if self.opened is None:
+            self.opened = Vault.open(self.vault_folder, passphrase=self.ask_passphrase(self.vault_folder))
+        return self.opened
+
+    @property
+    def study(self) -> Study:
+        """The study, read anew; an error where there is no file of one."""
+        from mooring.protocol.messages.study import Study
+
+        return Study.read(self.study_file)
+
+    @property
+    def has_study(self) -> bool:
+        """Whether there is a file of a study."""
+        return self.study_file.is_file()
+
+    @property
+    def records(self) -> Path:
+        """Where the records of this member's steps lie: the work folder, or the vault's folder of the study."""
+        if self.identify().role == "analyst":
+            return self.analysis
+        return self.vault.study_path(self.study.folder_name)
+
+    def identify(self) -> Identity:
+        """Who the vault's owner is, by the roster, or by a card that was written here."""
+        from mooring.protocol.messages.card import read_card
+        from mooring.protocol.storage.vault import has_vault
+
+        if self.is_locked or not has_vault(self.vault_folder):
+            return Identity()
+        key, study = self.vault.signing_key.public, self.study if self.has_study else None
+        if study is not None and study.analyst is not None and study.analyst.signing_key == key:
+            return Identity("analyst", study.analyst.name, is_enrolled=True)
+        member = None if study is None else study.member_with_key(key)
+        if member is not None:
+            return Identity("participant", member.name, is_enrolled=True)
+        for name in self.list_files(CARDS):
+            try:
+                role, card = read_card(self.root / name)
+            except MooringError:
+                continue
+            if card.signing_key == key:
+                return Identity(role, card.name)
+        return Identity()
+
+    def list_files(self, endings: tuple[str, ...], *, folder: str = "") -> list[str]:
+        """Names of plain files with one of the endings; hidden files and links are left out."""
+        inside = self.root / folder
+        if not inside.is_dir() or inside.is_symlink():
+            return []
+        return sorted(path.name for path in inside.iterdir() if path.name.endswith(endings) and is_plain(path))
+
+    def show(self, path: str | Path) -> str:
+        """A path as somebody in the folder writes it."""
+        return str(path.relative_to(self.root) if isinstance(path, Path) and path.is_relative_to(self.root) else path)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a path is a file that is neither hidden nor a link."""
+    return path.is_file() and not path.is_symlink() and not path.name.startswith(".")
+
+
+class Pages(Protocol):
+    """Who writes the pages that steps end in: `mooring.report`."""
+
+    def write_check(self, study: Study, record: Mapping[str, Any], output: Path) -> None:
+        """Write the page of a check, from its record."""
+
+    def write_report(
+        self, study: Study | None, records: Path, output: Path, *, audit: Path | None = None, examples: bool = True
+    ) -> Outcome:
+        """Write the page of everything that a member knows of a study, and of an audit."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that a step needs or makes: files in a member's folder, or a state of the study."""
+
+    what: str
+    """What it is, as a sentence would call it."""
+    files: tuple[str, ...] = ()
+    """Patterns below the folder. NAME stands for the member, STUDY for the study, RECORDS for where records are kept."""
+    holds: Callable[[Place], bool] | None = None
+    """Whether it is there, where files alone do not say."""
+
+    def is_there(self, place: Place) -> bool:
+        """Whether a folder has it."""
+        return self.holds(place) if self.holds is not None else all(has_file(place, pattern) for pattern in self.files)
+
+    @property
+    def described(self) -> str:
+        """What it is, with the names of its files."""
+        return f"{self.what} ({', '.join(self.files)})" if self.files else self.what
+
+
+def has_file(place: Place, pattern: str) -> bool:
+    """Whether a folder has a plain file of a pattern, as `Item` writes patterns."""
+    folder, _, name = pattern.rpartition("/")
+    base = place.records if folder == "RECORDS" else place.root / folder
+    if "STUDY" in name or "NAME" in name:
+        name = name.replace("STUDY", place.study.name).replace("NAME", place.identify().name)
+    return base.is_dir() and any(fnmatchcase(path.name, name) and is_plain(path) for path in base.iterdir())
+
+
+def has_record(name: str) -> Callable[[Place], bool]:
+    """Whether a member's records in a folder include one."""
+    return lambda place: place.identify().is_enrolled and has_file(place, f"RECORDS/{name}.json")
+
+
+def has_label(place: Place) -> bool:
+    """Whether the study of a folder has a label, so that there is something to train and to predict."""
+    return place.study.label.kind != "none"
+
+
+def _has_agreed(place: Place) -> bool:
+    return place.has_study and place.study.is_complete and place.identify().is_enrolled
+
+
+AGREED = Item("the complete study with your card", ("study.toml",), _has_agreed)
+BUNDLES = Item("participants' bundles", ("inbox/*.bundle",))
+
+
+def require_absent(output: Path, *, force: bool) -> None:
+    """Refuse to overwrite a file, unless that was asked for."""
+    if output.exists() and not force:
+        cure = "Ask to overwrite it (--force), or write to another file (--output)."
+        raise InputError("output", expected="a file that is not there", got=f"{output.name}, which is", cure=cure)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One entry of a list to choose from."""
+
+    value: str
+    words: str = ""
+    """How a page calls it; the value itself if empty."""
+    flag: str = ""
+    """The option that chooses it on a command line, where there is one for it alone."""
+
+
+Choices = tuple[Choice, ...] | Callable[[Place], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a step asks a person, and the option of its command that takes the answer."""
+
+    name: str
+    """The parameter of the step's function."""
+    label: str
+    """What a page asks; fields of the study may stand in it, as in `str.format`."""
+    kind: Literal["text", "number", "password", "tick", "choice", "many", "usual"] = "text"
+    """`many` takes several: of a list, or names between commas. `usual` is not asked: the default names a file or folder."""
+    option: str = ""
+    """The command's option; empty for its argument."""
+    choices: Choices = ()
+    endings: tuple[str, ...] = ()
+    """Answers are files of the folder whose names end so."""
+    default: str = ""
+    """What is chosen at first; without one, somebody has to choose."""
+    is_optional: bool = False
+    is_rare: bool = False
+    """Whether a page folds it away."""
+    is_new: bool = False
+    """Whether a password is set, and therefore asked twice."""
+    hint: str = ""
+    when: Callable[[Place], bool] | None = None
+    """Whether it is asked in a folder; None for always."""
+
+    def word(self, place: Place) -> str:
+        """The label, with what the study says."""
+        return self.label.format(study=place.study) if "{" in self.label else self.label
+
+    def list_choices(self, place: Place) -> tuple[Choice, ...]:
+        """What there is to choose from in a folder."""
+        if self.endings:
+            return tuple(Choice(name) for name in place.list_files(self.endings))
+        return tuple(Choice(value) for value in self.choices(place)) if callable(self.choices) else self.choices
+
+    @property
+    def is_list(self) -> bool:
+        """Whether answers are entries of a list."""
+        return bool(self.endings or self.choices)
+
+    def read(self, given: Sequence[str], place: Place) -> Value:
+        """The answer that was given as text, once for each entry; an error where it is not one."""
+        if self.kind == "usual":
+            return place.root / self.default
+        entries = [entry for entry in given if entry]
+        if self.kind == "many" and not self.is_list:
+            entries = [name.strip() for entry in entries for name in entry.split(",") if name.strip()]
+        label = self.word(place)
+        if not entries and not self.is_optional:
+            raise InputError(label, expected="an answer", got="none", cure="Fill it in.")
+        if self.kind == "password":
+            if len(set(given)) > 1:
+                raise InputError(label, expected="the same both times", got="two that differ", cure="Type it again.")
+            entries = entries[:1]
+        if len(entries) > 1 and self.kind != "many":
+            raise InputError(label, expected="one answer", got=str(len(entries)), cure="Give one.")
+        for entry in entries if self.is_list else ():
+            known = [choice.value for choice in self.list_choices(place)]
+            require_choice(label, entry, known, cure="Choose from the list; load the page again.")
+        return self._convert(entries, place)
+
+    def _convert(self, entries: Sequence[str], place: Place) -> Value:
+        if self.kind == "tick":
+            return bool(entries)
+        if self.kind == "many":
+            return tuple(place.root / entry for entry in entries) if self.endings else tuple(entries)
+        if not entries:
+            return None
+        if self.kind == "number":
+            try:
+                return float(entries[0])
+            except ValueError:
+                raise InputError(self.label, expected="a number", got="text", cure="Correct it.") from None
+        return place.root / entries[0] if self.endings else entries[0]
+
+    def spell(self, answer: Value, place: Place) -> list[str]:
+        """The words of a command line that give the same answer; a password is never among them."""
+        if answer is None or answer is False or answer == ():
+            return []
+        if answer is True or self.kind == "password":
+            return [self.option]
+        chosen = {choice.value: choice for choice in self.list_choices(place)}
+        words = [place.show(part) if isinstance(part, Path) else _spell(part) for part in _list_parts(answer)]
+        if any(choice.flag for choice in chosen.values()):
+            return [chosen[word].flag for word in words if chosen[word].flag]
+        return [part for word in words for part in ((self.option, word) if self.option else (word,))]
+
+
+def _list_parts(answer: Value) -> Sequence[Any]:
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def _spell(part: Any) -> str:
+    return str(part).removesuffix(".0") if isinstance(part, float) else str(part)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step did, for a person, for a program, and for the step after it."""
+
+    result: Any
+    """The step's own, typed result."""
+    record: Mapping[str, Any]
+    """The same for programs: values that JSON holds."""
+    lines: tuple[str, ...]
+    """What it did, in sentences."""
+    details: tuple[str, ...] = ()
+    """What it found, in sentences that a page folds away."""
+    notes: tuple[str, ...] = ()
+    """What somebody should look at."""
+    tables: tuple[tuple[str, Rows], ...] = ()
+    """A title, which may be empty, and lines of text, headings first."""
+    decision: str = ""
+    """The sentence that matters most, where there is one."""
+    page: Path | None = None
+    """The page that it wrote."""
+    standing: Literal["whole", "in part", "refused"] = "whole"
+    """Whether all went in, some was set aside or is advised against, or a limit of the study is not kept."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a study."""
+
+    name: str
+    role: str
+    """Who takes it: designer, participant, analyst, everybody, or a role that the mechanism names."""
+    title: str
+    explanation: str
+    """What it does, in one sentence."""
+    command: str
+    """The words that follow `mooring`, without options that questions stand for."""
+    phase: str
+    """The heading that it stands under where commands are listed."""
+    needs: tuple[Item, ...] = ()
+    makes: tuple[Item, ...] = ()
+    asks: tuple[Question, ...] = ()
+    run: Callable[..., Outcome] | None = None
+    """Takes the folder, the answers by name, `command` and `progress`; None for a step that has a command only."""
+    when: Callable[[Place], bool] | None = None
+    """Whether somebody may take it in a folder; None for always."""
+    advise: Callable[[Place], tuple[str, bool] | None] | None = None
+    """What an earlier step found for or against this one, and whether that is a warning."""
+    after: str = ""
+    """For steps of a mechanism, the step that it follows."""
+    is_optional: bool = False
+    """Whether a study goes on without it."""
+
+    def list_questions(self, place: Place) -> tuple[Question, ...]:
+        """The questions that are asked in a folder."""
+        return tuple(question for question in self.asks if question.when is None or question.when(place))
+
+    def read(self, form: Mapping[str, Sequence[str]], place: Place) -> dict[str, Value]:
+        """The answers in a form, checked; what the step does not ask is not read."""
+        return {one.name: one.read(form.get(one.name, ()), place) for one in self.list_questions(place)}
+
+    def spell(self, answers: Mapping[str, Value], place: Place) -> str:
+        """The command line that takes the step with these answers, in the folder."""
+        words = [word for one in self.asks if one.name in answers for word in one.spell(answers[one.name], place)]
+        return shlex.join(["mooring", *self.command.split(), *words])
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What a mechanism adds to a common step, or says differently."""
+
+    step: str
+    """The name of the common step."""
+    needs: tuple[Item, ...] = ()
+    makes: tuple[Item, ...] = ()
+    asks: tuple[Question, ...] = ()
+    title: str = ""
+    explanation: str = ""
+
+    def extend(self, step: Step) -> Step:
+        """The step with what is added."""
+        return replace(
+            step,
+            needs=(*step.needs, *self.needs),
+            makes=(*step.makes, *self.makes),
+            asks=(*step.asks, *self.asks),
+            title=self.title or step.title,
+            explanation=self.explanation or step.explanation,
+        )

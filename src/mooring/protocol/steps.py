@@ -1,0 +1,490 @@
+"""The steps of a study: those that every study has, and those of its mechanism, in the order in which they are taken.
+
+Commands, the desk and the documentation read this list. `state_of` says which steps are done in a folder, which can be
+taken now, and what the others wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mooring.errors import InputError
+from mooring.protocol.analyst import steps as analyst
+from mooring.protocol.designer import steps as designer
+from mooring.protocol.participant import steps as participant
+from mooring.protocol.rotation import steps as rotation_steps
+from mooring.protocol.step import (
+    AFTERWARDS,
+    AGREE,
+    AGREED,
+    ANALYSE,
+    BUNDLES,
+    CARDS,
+    SHARE_ONCE,
+    TABLES,
+    USE,
+    Addition,
+    Choice,
+    Item,
+    Outcome,
+    Place,
+    Question,
+    Step,
+    has_file,
+    has_label,
+    has_record,
+    require_absent,
+)
+from mooring.protocol.sums import steps as sum_steps
+from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+
+
+def _is_fitted(place: Place) -> bool:
+    is_checked = any(has_record(name)(place) for name in ("check", "share"))
+    return is_checked or (place.has_study and place.fitted == place.study.schema)
+
+
+def _is_complete(place: Place) -> bool:
+    return place.has_study and place.study.is_complete
+
+
+def _has_records(place: Place) -> bool:
+    return place.identify().is_enrolled and any(place.records.glob("*.json"))
+
+
+STUDY = Item("the study's file", ("study.toml",))
+COMPLETE = Item("the study with its roster", ("study.toml",), _is_complete)
+TABLE = Item("your table", holds=lambda place: bool(place.list_files(TABLES)))
+HEADERS = Item("descriptions of tables", ("*.header.toml",))
+MEMBERSHIP = Item("your vault and your card", ("vault", "NAME.card.toml"), lambda place: bool(place.identify().role))
+MEMBERS_CARDS = Item("members' cards", ("*.card.toml",))
+BUNDLE = Item("your bundle", ("NAME.bundle",), has_record("share"))
+INTAKE = Item("a record of bundles", ("analysis/intake.json",))
+MODEL = Item("the model", ("analysis/training.json",))
+RESULTS = Item("everybody's result", ("results",), lambda place: has_file(place, "analysis/delivery.json"))
+DELIVERABLE = Item(
+    "the model, where the study has a label", MODEL.files, lambda place: not has_label(place) or MODEL.is_there(place)
+)
+
+_TABLE = Question("data", "Your table", "choice", endings=TABLES)
+_IGNORE = Question("ignore", "Columns to leave out", "many", "--ignore", is_optional=True, hint="names between commas")
+_BUNDLES = Question("bundles", "Bundles", "usual", "--bundles", default="inbox")
+_REASON = "who decides, and why: NAME: REASON"
+
+
+def _ask_overwriting(name: str) -> Question:
+    label = f"Overwrite {name}"
+    return Question("force", label, "tick", "--force", is_optional=True, when=lambda place: has_file(place, name))
+
+
+def _ask_floor(name: str, label: str) -> Question:
+    return Question(name, label, "number", f"--{name.replace('_', '-')}", is_optional=True, is_rare=True)
+
+
+def write_report(
+    place: Place,
+    *,
+    folder: Path | None = None,
+    audit: Path | None = None,
+    examples: bool = True,
+    force: bool = False,
+    output: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Write the page of everything that a member knows of a study."""
+    path = output or place.root / "report.html"
+    require_absent(path, force=force)
+    study = place.study if place.has_study else None
+    outcome = place.pages.write_report(study, folder or place.records, path, audit=audit, examples=examples)
+    line = f"Open {place.show(path)} in a browser, and print it to sign it."
+    return replace(outcome, record={**outcome.record, "page": place.show(path)}, lines=(*outcome.lines, line))
+
+
+COMMON: Sequence[Step] = (
+    Step(
+        name="header",
+        role="participant",
+        title="Describe your table",
+        explanation="Describe your table for whoever drafts the study: kinds, ranges rounded outward, and categories.",
+        command="study header",
+        phase=AGREE,
+        needs=(TABLE,),
+        makes=(Item("a description of your table", ("NAME.header.toml",)),),
+        is_optional=True,
+    ),
+    Step(
+        name="merge",
+        role="designer",
+        title="Merge descriptions",
+        explanation="Draft one study from several sites' descriptions, and show side by side what they do not agree on.",
+        command="study merge",
+        phase=AGREE,
+        needs=(HEADERS,),
+        makes=(STUDY,),
+        is_optional=True,
+    ),
+    Step(
+        name="init",
+        role="designer",
+        title="Draft the study",
+        explanation="Draft a study from the names of columns and what they mean; no value of a row is in the draft.",
+        command="study init",
+        phase=AGREE,
+        makes=(STUDY,),
+    ),
+    Step(
+        name="project",
+        role="designer",
+        title="Make a public projection",
+        explanation="Make a projection from public rows, never a participant's, and write its digest into the study.",
+        command="study project",
+        phase=AGREE,
+        needs=(STUDY,),
+        is_optional=True,
+    ),
+    Step(
+        name="fit",
+        role="participant",
+        title="Fit your table",
+        explanation="Read your table and list everything that does not fit the study; nothing is kept, and nothing "
+        "leaves.",
+        command="check --fit-only",
+        phase=AGREE,
+        needs=(STUDY, TABLE),
+        makes=(Item("a table that fits", holds=_is_fitted),),
+        asks=(_TABLE, _IGNORE),
+        run=participant.fit,
+        when=lambda place: place.has_study and place.identify().role != "analyst",
+    ),
+    Step(
+        name="join",
+        role="everybody",
+        title="Join",
+        explanation="Make keys and secrets in a vault, which stays with you, and a public card for the study's roster.",
+        command="join",
+        phase=AGREE,
+        makes=(MEMBERSHIP,),
+        asks=(
+            Question(
+                "name", "Your name in the study", option="--name", hint="lower-case letters, digits, hyphens: st-mary"
+            ),
+            Question("role", "You are", "choice", choices=(Choice("participant"), Choice("analyst", flag="--analyst"))),
+            Question(
+                "passphrase",
+                "Passphrase of the vault",
+                "password",
+                "--passphrase",
+                is_optional=True,
+                is_new=True,
+                hint="without one, the vault is not encrypted",
+            ),
+            _ask_floor("least_anchor_noise", "Refuse studies with less anchor noise than"),
+            _ask_floor("least_data_noise", "Refuse studies with less private-data noise than"),
+            _ask_floor("most_epsilon", "Refuse secure sums beyond this epsilon"),
+            Question(
+                "accept_no_noise",
+                "Accept methods without any noise",
+                "tick",
+                "--accept-no-noise",
+                is_optional=True,
+                is_rare=True,
+            ),
+        ),
+        run=participant.join,
+        when=lambda place: not place.identify().is_enrolled,
+    ),
+    Step(
+        name="enrol",
+        role="designer",
+        title="Enrol members",
+        explanation="Enter members' cards in the study's roster; the study's fingerprint changes with each.",
+        command="study enrol",
+        phase=AGREE,
+        needs=(STUDY, MEMBERS_CARDS),
+        makes=(COMPLETE,),
+        asks=(Question("cards", "Cards", "many", endings=CARDS),),
+        run=designer.enrol,
+        when=lambda place: place.has_study and not place.study.is_complete,
+    ),
+    Step(
+        name="show",
+        role="everybody",
+        title="Show the study",
+        explanation="Say in words what a study declares, who takes part, and its fingerprint.",
+        command="study show",
+        phase=AGREE,
+        needs=(STUDY,),
+        is_optional=True,
+    ),
+    Step(
+        name="invite",
+        role="analyst",
+        title="Invite participants",
+        explanation="Make an address for each participant, to which it can upload its bundle without credentials.",
+        command="invite",
+        phase=AGREE,
+        needs=(COMPLETE,),
+        is_optional=True,
+    ),
+    Step(
+        name="check",
+        role="participant",
+        title="See what would be given away",
+        explanation="See what others could recover of your rows at the study's noise, and whether to share them; nothing "
+        "leaves.",
+        command="check",
+        phase=SHARE_ONCE,
+        needs=(AGREED, TABLE),
+        makes=(Item("a page and a record of the check", ("check.html",), has_record("check")),),
+        asks=(_TABLE, _IGNORE, Question("output", "Page", "usual", "--output", default="check.html")),
+        run=participant.check,
+    ),
+    Step(
+        name="share",
+        role="participant",
+        title="Share",
+        explanation="Write the one bundle that you upload; the same rows give the same bytes again, and nothing is sent.",
+        command="share",
+        phase=SHARE_ONCE,
+        needs=(AGREED, TABLE),
+        makes=(BUNDLE,),
+        asks=(
+            _TABLE,
+            _IGNORE,
+            Question(
+                "override",
+                "Share although the check does not show that limits are kept",
+                option="--override",
+                is_optional=True,
+                is_rare=True,
+                hint=_REASON,
+                when=lambda place: bool(place.study.upload_limits),
+            ),
+        ),
+        run=participant.share,
+        advise=participant.advise_sharing,
+    ),
+    Step(
+        name="send",
+        role="participant",
+        title="Send",
+        explanation="Send a bundle or an anchor file to a folder, an object store or a presigned address.",
+        command="send",
+        phase=SHARE_ONCE,
+        needs=(BUNDLE,),
+        is_optional=True,
+    ),
+    Step(
+        name="collect",
+        role="analyst",
+        title="Look at the inbox",
+        explanation="Check every bundle that came, and say whose is there, whose is missing, and which are set aside and "
+        "why.",
+        command="collect",
+        phase=ANALYSE,
+        needs=(AGREED, BUNDLES),
+        makes=(INTAKE,),
+        asks=(_BUNDLES,),
+        run=analyst.collect,
+        is_optional=True,
+    ),
+    Step(
+        name="align",
+        role="analyst",
+        title="Gather contributions",
+        explanation="Make what is trained on from all bundles that pass their checks.",
+        command="align",
+        phase=ANALYSE,
+        needs=(AGREED, BUNDLES),
+        asks=(_BUNDLES,),
+        run=analyst.align,
+    ),
+    Step(
+        name="train",
+        role="analyst",
+        title="Train",
+        explanation="Train the joint model, and say how well it predicts, as far as an analyst can know.",
+        command="train",
+        phase=ANALYSE,
+        needs=(AGREED,),
+        makes=(MODEL,),
+        asks=(Question("learner", "Learner", "choice", "--learner", choices=analyst.list_learners, default="auto"),),
+        run=analyst.train,
+        when=has_label,
+    ),
+    Step(
+        name="export",
+        role="analyst",
+        title="Export",
+        explanation="Copy the collaboration matrix, or the model as ONNX, to a file that other tools read.",
+        command="export",
+        phase=ANALYSE,
+        needs=(AGREED,),
+        is_optional=True,
+    ),
+    Step(
+        name="deliver",
+        role="analyst",
+        title="Deliver",
+        explanation="Write each participant's result, signed; give nobody another participant's.",
+        command="deliver",
+        phase=ANALYSE,
+        needs=(AGREED, DELIVERABLE),
+        makes=(RESULTS,),
+        asks=(
+            Question("output", "Results", "usual", "--output", default="results"),
+            Question(
+                "override",
+                "Deliver above the study's limit",
+                option="--override",
+                is_optional=True,
+                hint=_REASON,
+                when=lambda place: bool(place.study.model_limit),
+            ),
+        ),
+        run=analyst.deliver,
+    ),
+    Step(
+        name="predict",
+        role="participant",
+        title="Predict",
+        explanation="Score new rows with the joint model, on this machine; where they have labels, measure how well.",
+        command="predict",
+        phase=USE,
+        needs=(AGREED, TABLE),
+        makes=(Item("predictions", ("predictions.csv",), has_record("predict")),),
+        asks=(
+            Question("data", "New rows", "choice", endings=TABLES),
+            Question("result", "Result", "usual", "--result", default="result"),
+            Question(
+                "beside",
+                "Rows that you shared",
+                "choice",
+                "--beside",
+                endings=TABLES,
+                is_optional=True,
+                hint="to compare with a model of them alone",
+            ),
+            Question(
+                "importance", "Measure what the model looks at", "tick", "--importance", is_optional=True, is_rare=True
+            ),
+            _ask_overwriting("predictions.csv"),
+            _IGNORE,
+        ),
+        run=participant.predict,
+        when=has_label,
+    ),
+    Step(
+        name="report",
+        role="everybody",
+        title="Make the report",
+        explanation="Write one page to read, print and sign: who took part, what joining gives, and what it gives away.",
+        command="report",
+        phase=AFTERWARDS,
+        needs=(AGREED, Item("records of earlier steps", holds=_has_records)),
+        makes=(Item("a page", ("report.html",)),),
+        asks=(_ask_overwriting("report.html"),),
+        run=write_report,
+        when=AGREED.is_there,
+        is_optional=True,
+    ),
+)
+
+
+BUILT_IN = {
+    "rotation": (rotation_steps.STEPS, rotation_steps.ADDITIONS),
+    "secure-sum": (sum_steps.STEPS, sum_steps.ADDITIONS),
+}
+"""Steps and additions of the mechanisms that come with mooring, for help texts and the documentation."""
+
+
+def list_commands() -> dict[str, str]:
+    """First words of the commands of all steps, in their order, with the heading that each stands under."""
+    added = [step for steps, _ in BUILT_IN.values() for step in steps]
+    return {step.command.split()[0]: step.phase for step in arrange_steps(added, ()) if "--" not in step.command}
+
+
+def explain_command(words: str) -> str:
+    """What a command does, in the sentences of its steps; words are those that follow `mooring`."""
+    by_mechanism = {
+        name: " ".join(dict.fromkeys(step.explanation for step in arrange_steps(*added) if step.command == words))
+        for name, added in BUILT_IN.items()
+    }
+    sentences = {name: text for name, text in by_mechanism.items() if text}
+    if len(set(sentences.values())) < 2:
+        return next(iter(sentences.values()), "")
+    return " ".join(f"With {name}: {text[0].lower()}{text[1:]}" for name, text in sentences.items())
+
+
+def arrange_steps(steps: Iterable[Step], additions: Iterable[Addition]) -> list[Step]:
+    """The common steps with those of a mechanism among them, and with what the mechanism adds."""
+    added = {addition.step: addition for addition in additions}
+    arranged = [added[step.name].extend(step) if step.name in added else step for step in COMMON]
+    for step in steps:
+        before = next(k for k, other in enumerate(arranged) if other.name == step.after)
+        arranged.insert(before + 1, step)
+    return arranged
+
+
+def steps_of(study: Study) -> list[Step]:
+    """All steps of a study, in the order in which they are taken."""
+    from mooring.protocol.exchange import exchange_of
+
+    exchange = exchange_of(study)
+    return arrange_steps(exchange.steps, exchange.additions)
+
+
+def find_step(place: Place, name: str) -> Step:
+    """The step of a name, in the study of a folder; a study whose mechanism has no such step is refused."""
+    common = {step.name: step for step in COMMON}
+    if name in common:
+        return common[name]  # joining, for one, needs no study
+    steps = {step.name: step for step in steps_of(place.study)}
+    if name not in steps:
+        cure = f"The steps of this study are {', '.join(step.name for step in steps.values() if step.run)}."
+        raise InputError(
+            "study", expected=f"one that has the step {name!r}", got="one that has no such step", cure=cure
+        )
+    return steps[name]
+
+
+@dataclass(frozen=True)
+class StepState:
+    """Where a step stands in a folder."""
+
+    step: Step
+    is_done: bool
+    waits_for: tuple[Item, ...]
+    """What it needs and does not have yet; empty for a step that can be taken now."""
+
+
+def state_of(place: Place) -> list[StepState]:
+    """The steps that the owner of a folder takes or may take, in their order, and where each stands.
+
+    Without a study, only joining is known. Until somebody has joined, steps that need a roster are not listed either.
+    """
+    who = place.identify()
+    listed = steps_of(place.study) if place.has_study else [step for step in COMMON if not step.needs]
+    if not who.role:
+        listed = [step for step in listed if AGREED not in step.needs]
+    roles = {"everybody", "designer", who.role or "participant"}
+    if AGREED.is_there(place):
+        from mooring.protocol.exchange import exchange_of
+
+        roles.update(exchange_of(place.study).list_roles(place.study, who.name))
+    return [
+        StepState(
+            step,
+            bool(step.makes) and all(item.is_there(place) for item in step.makes),
+            tuple(item for item in step.needs if not item.is_there(place)),
+        )
+        for step in listed
+        if step.run is not None and step.role in roles and (step.when is None or step.when(place))
+    ]

@@ -1,0 +1,124 @@
+"""The list of steps: what it says of commands, files and questions is so."""
+
+import inspect
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.cli.app import app
+from mooring.errors import InputError
+from mooring.protocol.step import Choice, Place, Question, Step
+from mooring.protocol.steps import BUILT_IN, arrange_steps
+from mooring.report.step_pages import StepPages
+from tests.raising import raising
+
+STEPS = {f"{name}: {step.name}": step for name, added in BUILT_IN.items() for step in arrange_steps(*added)}
+
+
+def command_of(step: Step) -> Any:
+    found: Any = typer.main.get_command(app)
+    for word in step.command.split():
+        found = found if word.startswith("--") else found.commands[word]
+    return found
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_every_question_is_an_option_of_the_command_and_a_parameter_of_the_function(step: Step) -> None:
+    parameters = command_of(step).params
+    options = {word for one in parameters for word in (*one.opts, *one.secondary_opts)}
+    n_arguments = sum(one.param_type_name == "argument" for one in parameters)
+    assert {word for word in step.command.split() if word.startswith("--")} <= options
+    known = inspect.signature(step.run).parameters if step.run else {}
+    for question in step.asks:
+        flags = (
+            [choice.flag for choice in question.choices if choice.flag] if isinstance(question.choices, tuple) else []
+        )
+        assert question.name in known
+        assert (question.option in options) if question.option else (flags or n_arguments == 1)
+        assert set(flags) <= options
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS.values() if step.run], ids=lambda step: step.name)
+def test_what_a_command_demands_is_asked(step: Step) -> None:
+    asked = {question.option for question in step.asks}
+    for one in command_of(step).params:
+        if one.required:
+            assert asked & {*one.opts, ""}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_step_comes_after_those_that_make_what_it_needs(name: str) -> None:
+    steps = arrange_steps(*BUILT_IN[name])
+    assert len({step.name for step in steps}) == len(steps)
+    made = [(item.files, k) for k, step in enumerate(steps) for item in step.makes if item.files]
+    for k, step in enumerate(steps):
+        makers = [[maker for files, maker in made if files == item.files] for item in step.needs]
+        assert all(min(found) < k for found in makers if found), step.name
+
+
+NAMES = st.text(st.characters(min_codepoint=33, exclude_characters=","), min_size=1).map(str.strip).filter(bool)
+
+
+@given(columns=st.lists(NAMES, max_size=4), number=st.floats(0, 1e6), reason=NAMES, chosen=st.sampled_from(["a", "b"]))
+def test_a_spelled_command_holds_the_answers(
+    columns: list[str], number: float, reason: str, chosen: str, place: Place
+) -> None:
+    step = Step(
+        "x",
+        "everybody",
+        "X",
+        "Do x.",
+        "x y",
+        "",
+        asks=(
+            Question("columns", "Columns", "many", "--column", is_optional=True),
+            Question("number", "Number", "number", "--number"),
+            Question("reason", "Reason", option="--reason"),
+            Question("chosen", "Chosen", "choice", choices=(Choice("a"), Choice("b", flag="--b"))),
+            Question("secret", "Secret", "password", "--secret"),
+            Question("folder", "Folder", "usual", "--folder", default="inbox"),
+        ),
+    )
+    form = {"columns": [", ".join(columns)], "number": [str(number)], "reason": [reason], "chosen": [chosen]}
+    answers = step.read(form | {"secret": ["hush-hush"]}, place)
+    words = shlex.split(step.spell(answers, place))
+    assert "hush-hush" not in words
+    assert words[:3] == ["mooring", "x", "y"]
+    assert [value for word, value in pairwise(words) if word == "--column"] == columns
+    assert float(words[words.index("--number") + 1]) == number
+    assert words[words.index("--reason") + 1] == reason
+    assert ("--b" in words) == (chosen == "b")
+    assert words[words.index("--folder") + 1] == "inbox"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    root = tmp_path_factory.mktemp("place")
+    (root / "rows.csv").write_text("a\n")
+    (root.parent / "outside.csv").write_text("a\n")
+    return Place.at(root, StepPages())
+
+
+def test_answers_are_checked_before_a_step_runs(place: Place) -> None:
+    table = Question("data", "Your table", "choice", endings=(".csv",))
+    assert table.read(["rows.csv"], place) == place.root / "rows.csv"
+    for wrong in (["../outside.csv"], [], [""], ["rows.csv", "rows.csv"]):
+        with raising(InputError, "Your table"):
+            table.read(wrong, place)
+    with raising(InputError, "Noise", got="text"):
+        Question("noise", "Noise", "number").read(["much"], place)
+    for pair in (["horse", "house"], ["horse", ""]):
+        with raising(InputError, "Passphrase"):
+            Question("passphrase", "Passphrase", "password", is_optional=True, is_new=True).read(pair, place)
+
+
+def test_a_folder_shows_paths_as_somebody_in_it_writes_them(place: Place) -> None:
+    assert place.show(place.root / "inbox" / "a.bundle") == str(Path("inbox") / "a.bundle")
+    assert place.show(place.root.parent / "outside.csv") == str(place.root.parent / "outside.csv")
+    assert place.show("s3://ward/inbox") == "s3://ward/inbox"
