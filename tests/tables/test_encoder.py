@@ -22,6 +22,7 @@ from mooring.tables.cells import MISSING_VALUE, as_plain, cell_value, is_number
 from mooring.tables.column_encoder import decode_cells
 from mooring.tables.encoder import EncodedRows, encode_table, encoded_batches, read_encoded
 from mooring.tables.inference import fit_scale
+from mooring.tables.problems import ProblemKind
 from mooring.tables.schema import Column, Label, Schema
 
 CANARY = "8642.1357"
@@ -199,19 +200,32 @@ def test_negative_zero_is_zero(table: Callable) -> None:
 
 
 BAD = {
-    "age": [(CANARY, "outside"), ("x" + CANARY, "no number"), ("inf", "infinite"), ("", "nothing")],
-    "visits": [("0." + CANARY.replace(".", ""), "not whole"), ("-Infinity", "infinite"), (CANARY + "y", "a unit")],
-    "sex": [(CANARY, "a number"), ("MALE", "letter case"), ("x" + CANARY, "another word")],
-    "grade": [("3", "another word")],
-    "ill": [(CANARY, "a number"), ("?", "nothing")],
+    "age": [
+        (CANARY, ProblemKind.FAR_OUTSIDE),
+        ("x" + CANARY, ProblemKind.NOT_A_NUMBER),
+        ("inf", ProblemKind.INFINITE),
+        ("", ProblemKind.MISSING),
+    ],
+    "visits": [
+        ("0." + CANARY.replace(".", ""), ProblemKind.NOT_WHOLE),
+        ("-Infinity", ProblemKind.INFINITE),
+        (CANARY + "y", ProblemKind.NUMBER_WITH_UNIT),
+    ],
+    "sex": [
+        (CANARY, ProblemKind.CODE),
+        ("MALE", ProblemKind.LETTER_CASE),
+        ("x" + CANARY, ProblemKind.UNKNOWN_CATEGORY),
+    ],
+    "grade": [("3", ProblemKind.UNKNOWN_CATEGORY)],
+    "ill": [(CANARY, ProblemKind.CODE), ("?", ProblemKind.MISSING)],
 }
 
 
-@pytest.mark.parametrize(("column", "value", "got"), [(c, v, g) for c, cases in BAD.items() for v, g in cases])
+@pytest.mark.parametrize(("column", "value", "kind"), [(c, v, kind) for c, cases in BAD.items() for v, kind in cases])
 @pytest.mark.parametrize("later", ["", "x" + CANARY])
 @pytest.mark.parametrize("form", ["t.csv", "t.parquet", "frame"])
 def test_what_does_not_fit_is_named_by_row_and_column_and_never_by_value(
-    tmp_path: Path, column: str, value: str, got: str, later: str, form: str
+    tmp_path: Path, column: str, value: str, kind: ProblemKind, later: str, form: str
 ) -> None:
     names = HEADER.strip().split(",")
     good = ["50", "1", "male", "1", "yes"]
@@ -229,7 +243,7 @@ def test_what_does_not_fit_is_named_by_row_and_column_and_never_by_value(
     for size in (1, 4, 100):
         error = refusal(lambda source=source, size=size: list(encoded_batches(SCHEMA, source, rows_at_once=size)))
         assert error.what == f"row 7, column {column!r}"
-        assert got in error.got
+        assert error.got == kind.got
         assert CANARY not in str(error)
         assert CANARY.replace(".", "") not in str(error)
 
@@ -301,7 +315,7 @@ PACKED = gzip.compress(b"age\n" + b"".join(b"%d.5\n" % (k % 99) for k in range(9
         ("a4.csv", b"\xff\xfeage\n", "not text in UTF-8"),
         ("a5.csv.gz", b"no gzip", "damaged"),
         ("a6.parquet", b"no parquet", "damaged"),
-        ("a7.xls", b"age\n1\n", "another kind"),
+        ("a7.xls", b"age\n1\n", "'.xls'"),
         ("a8.csv.gz", PACKED[: len(PACKED) // 2], "damaged"),
         ("a9.csv.gz", PACKED[:-8] + bytes(8), "damaged"),
     ],

@@ -149,7 +149,7 @@ def test_pixels_of_other_types_come_out_between_0_and_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "what", "expected", "got"),
     [
-        ({"pictures": np.zeros(3)}, "path", "an array 'images'", "none"),
+        ({"pictures": np.zeros(3)}, "path", "an array 'images'", "without an array"),
         ({"images": np.zeros((2, 3))}, "images", "(n, height, width)", "shape (2, 3)"),
         ({"images": np.zeros((0, 3, 3))}, "images", "(n, height, width)", "shape (0, 3, 3)"),
         ({"images": np.full((1, 3, 3), -1.0)}, "images", "between 0 and 1", "outside"),
@@ -244,7 +244,7 @@ def test_labels_elsewhere_can_be_named(tmp_path: Path, pixels: np.ndarray, refus
     [
         ((6, 4, 3), 1, "only 71"),
         ((6, 4, 3), 75, "truncated"),
-        ((6, 4, 3), 86, "first bytes"),
+        ((6, 4, 3), 86, "does not start"),
         ((6, 4, 2), 0, "more"),
         ((2**32 - 1, 2**32 - 1, 2**32 - 1), 0, "more than the file can hold"),
         ((60000, 28, 28), 0, "more than the file can hold"),
@@ -310,8 +310,8 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path, pixels: np.ndarra
     np.savez(tmp_path / "a.npz", images=pixels)
     path = tmp_path / "a.npz"
     for what, value in (("label", "x"), ("group_by", "x"), ("image_column", "x"), ("labels", path)):
-        refused(lambda what=what, v=value: read_images(path, **{what: v}), what, "left out", "given")
-    refused(lambda: read_records(path, drop=["x"]), "drop", "left out for images", "given")
+        refused(lambda what=what, v=value: read_images(path, **{what: v}), what, "left out", str(value))
+    refused(lambda: read_records(path, drop=["x"]), "drop", "left out for images", "x")
     for size in (0, (3,), (2, -1)):
         refused(lambda size=size: read_images(path, size=size), "size", "(height, width)", str(size))
     with pytest.raises(StorageError):

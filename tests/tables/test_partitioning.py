@@ -262,7 +262,7 @@ def test_parts_with_test_rows_are_kept_as_they_are(n_test: int) -> None:
 @pytest.mark.parametrize(
     ("change", "what", "expected", "got"),
     [
-        ({"datasets": []}, "datasets", "one matrix a participant", "none"),
+        ({"datasets": []}, "datasets", "one matrix per participant", "none"),
         ({"datasets": [np.zeros((3, 2)), np.zeros((3, 4))]}, "datasets, test and public", "one width", "[2, 4]"),
         ({"datasets": [np.zeros((3, 2)), np.zeros(3)]}, "datasets[1]", "a matrix", "shape (3,)"),
         ({"datasets": [np.zeros((3, 2)), np.zeros((1, 2))]}, "the rows of participant 2", "at least 2", "1"),

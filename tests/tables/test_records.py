@@ -56,7 +56,7 @@ def test_row_numbers_that_are_none_are_refused(indices: list[Any], refused: Refu
         ({"rows": np.zeros((0, 3))}, "rows", "at least one row", "shape (0, 3)"),
         ({"rows": np.full((4, 2), np.nan)}, "rows", "finite", "NaN or Inf"),
         ({"rows": np.array([[0.0, np.inf]] * 4)}, "rows", "finite", "NaN or Inf"),
-        ({"rows": [["secret"]]}, "rows", "a matrix of numbers", "something else"),
+        ({"rows": [["secret"]]}, "rows", "a matrix of numbers", "not numbers"),
         ({"labels": [0, 1]}, "labels", "each of the 4 rows", "shape (2,)"),
         ({"labels": ["a"] * 4}, "labels", "whole numbers", "<U1"),
         ({"labels": [0.0, 1.0, 2.0, np.nan]}, "labels", "finite", "NaN or Inf"),

@@ -1,4 +1,4 @@
-"""Tables and images as rows of numbers: one reader, one schema, one encoder; and rows partitioned among participants."""
+"""Tables and images as rows of numbers: one reader, schema, column inference and encoder; rows split among participants."""
 
 from mooring.tables.encoder import EncodedRows, TableFit, check_fit, encode_table, encoded_batches, read_encoded
 from mooring.tables.files import OpenTable, open_table

@@ -1,8 +1,8 @@
 """Rows of a table as rows of numbers, by its schema.
 
-Every participant of a study encodes alike without seeing the others' rows: a number's declared range becomes −1 … 1, a
-category becomes a column of zeros and ones a word. What does not fit is refused by row and column, and no message quotes
-a value. For an audit the same is done by an inferred schema, whose numbers are standardised instead.
+Every participant of a study encodes its rows in the same form without seeing those of the others: the declared range of a
+number becomes −1 … 1, and each word of a category becomes a feature of zeros and ones. Cells that do not fit are refused by
+row and column, and no message quotes a value. Audits use an inferred schema, by which numbers are standardised.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mooring.typing import Matrix, Progress, TableSource
 
 LabelUse = Literal["require", "allow", "ignore"]
 _ROWS_AT_ONCE = 65_536
-_MOST_HINTS = 20  # names are compared with all others: of a wide table by other names, that takes minutes
+_MOST_HINTS = 20  # each name is compared with all others, which would take minutes for a wide table
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +47,18 @@ class EncodedRows:
     """Some rows of a table, encoded."""
 
     rows: npt.NDArray[np.float64]
-    """Of shape (n, m): in the order of `Schema.feature_names`. Laid out column by column."""
+    """Shape (n, n_features), in the order of `Schema.feature_names` and stored column by column."""
     labels: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None
-    """Of shape (n,): positions among the classes, or numbers as they are."""
+    """Shape (n,): indices of the classes, or numbers in the units of the table."""
     values: npt.NDArray[np.float64]
-    """Of shape (n, n_columns) or (n, n_columns + 1): one number a column of the table, and last the label if it was read:
-    for fingerprints of records. It depends on the cell alone (`cell_value`): no kind, range, category, missing word or rule
-    that a study declares enters."""
+    """Shape (n, n_columns), or (n, n_columns + 1) with the label last if it was read: one number per cell, for fingerprints
+    of records. It depends on the cell alone (`cell_value`), not on anything that a study declares."""
     first_row: int
-    """Number of the first of them in the table, from 1, the header not counted."""
+    """Number of the first row in the table, counted from 1 without the header."""
     persons: npt.NDArray[np.float64] | None = None
-    """Of shape (n,): equal numbers for rows of one person, where a column that names persons was asked for."""
+    """Shape (n,): equal numbers for rows of the same person. None unless a column that names persons was requested."""
     ids: dict[str, list[str]] = field(default_factory=dict)
-    """By column, where they were asked for."""
+    """The ids of the rows by column; empty unless they were requested."""
 
 
 def encoded_batches(
@@ -77,18 +76,22 @@ def encoded_batches(
 
     Parameters
     ----------
+    schema : Schema
+        How to encode the columns.
     data : path or data frame
         Text with separators, Parquet, or a data frame: see `mooring.tables.open_table`.
     labels : {"require", "allow", "ignore"}
-        Whether the label's column must be there; with "ignore" it is not read even if it is.
+        Whether the table must have the label's column; with "ignore", the label is never read.
     ignore : sequence of str
-        Columns of the file that the schema does not have, and that are left out.
+        Columns of the table to leave out, because the schema does not have them.
     person : str
-        A further column of the file, which names persons; empty for none.
+        A further column of the table, which names persons; empty for none.
     with_ids : bool
-        Whether the ids of the schema are read, where the file has them.
+        Whether to read the schema's ids that the table has.
     rows_at_once : int
-        At most; batches of wide tables are shorter.
+        Largest number of rows in a batch; batches of wide tables are shorter.
+    progress : callable, optional
+        Called with the amount that has been read and the total amount.
 
     Raises
     ------
@@ -128,12 +131,12 @@ class TableFit:
     """Whether a table fits a schema, and every reason why it does not."""
 
     n_rows: int
-    """That were read, lines of another length not counted."""
+    """Number of rows that were read, without lines that have a wrong number of fields."""
     problems: tuple[Problem, ...]
     class_counts: dict[str, int]
-    """Rows a class, where everything fits."""
+    """Number of rows per class; empty unless everything fits."""
     stopped: str = ""
-    """Why the rest of the table could not be read; else empty."""
+    """Why the rest of the table could not be read; empty if all of it was."""
 
     @property
     def fits(self) -> bool:
@@ -148,7 +151,10 @@ class TableFit:
     def _repr_html_(self) -> str:
         fits, n = count_noun(self.n_rows, "row fits", "rows fit"), len(self.problems)
         verdict = f"{fits}." if self.fits else f"The table does not fit. Reasons: {n}."
-        rows = [(one.column, one.expected, one.got, one.where, one.suggestion) for one in self.problems]
+        rows = [
+            (problem.column, problem.expected, problem.got, problem.where, problem.suggestion)
+            for problem in self.problems
+        ]
         headings = ("column", "expected", "got", "where", "what to do")
         return render_html(verdict, self.stopped, tables=[[headings, *rows]] if rows else [])
 
@@ -168,9 +174,9 @@ def check_fit(
     Parameters
     ----------
     schema, data, labels, ignore, person, progress
-        As in `encoded_batches`, which refuses what is found here.
+        As in `encoded_batches`, which refuses a table that does not fit.
     each : callable, optional
-        Called with every block of rows in which everything fits.
+        Called with every batch in which everything fits.
     """
     reading = _open(schema, data, labels, ignore, person)
     log = ProblemLog(reading.columns, reading.label)
@@ -191,7 +197,7 @@ def check_fit(
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """What is read of a table, and what is wrong with its header."""
+    """The parts of a table to read, and what is wrong with its header."""
 
     schema: Schema
     table: OpenTable
@@ -210,7 +216,7 @@ class _Reading:
 def _open(
     schema: Schema, data: TableSource, use: LabelUse, ignore: Sequence[str], person: str, *, with_ids: bool = False
 ) -> _Reading:
-    """Read the header of a table; columns that it does not have, or that are of no use, are problems and not read."""
+    """Read the header of a table. Columns that are absent or of an unreadable type are problems, and are not read."""
     table = open_table(data)
     label, wanted = _label_column(schema, table, use), [column.name for column in schema.columns]
     what = {name: f"column {name!r}" for name in wanted}
@@ -244,7 +250,7 @@ def _open(
 def _scan(
     reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None
 ) -> Iterator[EncodedRows | None]:
-    """Encode batch after batch; one with something that does not fit is None, and the log takes the reasons."""
+    """Encode batch after batch. A batch with cells that do not fit is None, and the reasons go to the log."""
     schema, columns = reading.schema, reading.columns
     if not columns:
         return
@@ -271,7 +277,7 @@ def _scan(
 
 
 def _comes_as_numbers(schema: Schema, column: Column) -> bool:
-    """Whether a column is read as numbers; declared missing words must reach the fingerprint as they stand, as words."""
+    """Whether the parser may convert a column to numbers. Declared missing words must reach the fingerprint as words."""
     words = (*schema.missing_words, *column.missing_words)
     return column.kind in ("number", "integer") and all(is_number(word.strip()) for word in words)
 
@@ -279,7 +285,7 @@ def _comes_as_numbers(schema: Schema, column: Column) -> bool:
 def read_encoded(
     schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = ()
 ) -> EncodedRows:
-    """Encode a whole table.
+    """Encode a whole table in memory.
 
     Parameters
     ----------
@@ -291,17 +297,17 @@ def read_encoded(
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
     """Several batches as one, without persons and ids."""
-    found: list[Any] = [part.labels for part in parts if part.labels is not None]
+    labels: list[Any] = [part.labels for part in parts if part.labels is not None]
     return EncodedRows(
         rows=np.concatenate([part.rows for part in parts]),
-        labels=np.concatenate(found) if found else None,
+        labels=np.concatenate(labels) if labels else None,
         values=np.concatenate([part.values for part in parts]),
         first_row=parts[0].first_row,
     )
 
 
 def encode_table(schema: Schema, table: Any) -> Matrix:
-    """Encode a pyarrow table that has the columns of the schema; labels are left alone."""
+    """Encode a pyarrow table that has the columns of the schema; the label is not read."""
     rows, log = np.empty((table.num_rows, schema.n_features)), ProblemLog(schema.columns)
     for start in range(0, table.num_rows, _ROWS_AT_ONCE):
         encoded, invalid = _encode(schema, table.slice(start, _ROWS_AT_ONCE), None, start + 1)
@@ -315,7 +321,7 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
 def _encode(
     schema: Schema, table: Any, label: Column | None, first_row: int
 ) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
-    """The encoded rows; and which cells do not fit, with the place of their column: the rows are of no use then."""
+    """The encoded rows, and the cells that do not fit with the index of their column; if any, the rows must not be used."""
     columns = (*schema.columns, *([label] if label is not None else []))
     n = table.num_rows
     rows = np.empty((n, schema.n_features), order="F")
@@ -349,7 +355,7 @@ def _read_persons(cells: Any) -> tuple[npt.NDArray[np.float64], list[InvalidCell
 
 
 def _label_column(schema: Schema, table: OpenTable, use: LabelUse) -> Column | None:
-    """The label as a column; None if it is not to be read."""
+    """The label as a column; None if it is not read."""
     if use not in ("require", "allow", "ignore"):
         raise InputError("labels", expected="require, allow or ignore", got=repr(use), cure="Choose one of them.")
     label = schema.label
@@ -361,7 +367,7 @@ def _label_column(schema: Schema, table: OpenTable, use: LabelUse) -> Column | N
 
 
 def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Problem]:
-    """Columns that are not there; a first line with no name of the schema may be a record, which is not quoted."""
+    """Problems of absent columns. A first line without any name of the schema may be a record, and is not quoted."""
     declared, problems = schema.names if what else frozenset(), list[Problem]()
     others = {other.casefold(): other for other in table.names if other not in declared}
     is_header = not declared.isdisjoint(table.names)
@@ -369,7 +375,9 @@ def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Prob
         near = get_close_matches(name.casefold(), others, n=3) if is_header and len(problems) < _MOST_HINTS else []
         hint = f", but with {', '.join(repr(others[other]) for other in near)}" if near else ""
         cure = (
-            f"Rename {others[near[0]]!r} to {name!r}, if it is the same." if near else "Name columns as the study does."
+            f"Rename {others[near[0]]!r} to {name!r}, if they mean the same."
+            if near
+            else "Name columns as the study does."
         )
         expected, got = f"a table with {words}, which the study declares", f"a header without {name!r}{hint}"
         problems.append(Problem(ProblemKind.ABSENT_COLUMN, name, expected, got, cure))
@@ -386,5 +394,5 @@ def _unknown(name: str) -> Problem:
 
 def _unreadable(name: str, kind: Any) -> Problem:
     got = f"{name!r} has values of type {describe_type(kind)}"
-    expected, cure = "made of numbers or words", "Write the column in another form."
+    expected, cure = "made of numbers or words", "Write the column as numbers or words."
     return Problem(ProblemKind.UNREADABLE, name, expected, got, cure)

@@ -1,6 +1,6 @@
-"""Tables, opened: the header of a file, or a data frame; and what is said of one that cannot be read.
+"""Opening of tables: the header of a file or the columns of a data frame; and errors for those that cannot be read.
 
-The parser's own messages quote the file, so none of them is passed on, and neither is the file's name.
+The messages of the parsers quote the file, so none of them is passed on, and neither is the name of the file.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 _LONGEST_HEADER = 2**22
 _NOT_IN_ARROW = (pa.ArrowException, ArithmeticError, NotImplementedError, TypeError, ValueError)  # messages quote cells
-_ROWS, _ROWS_A_BYTE = 2**20, 32  # a Parquet file has at most so many rows, or so many for each of its bytes
-_GROUP_BYTES, _GROWTH = 2**28, 1000  # a row group is at most so large, or so many times the file's size
+_ROWS, _ROWS_A_BYTE = 2**20, 32  # limit of the rows of a Parquet file: the first, or the second per byte
+_GROUP_BYTES, _GROWTH = 2**28, 1000  # limit of a row group's bytes: the first, or the second times the file's size
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A data frame, or a file of which only the header has been read."""
+    """A data frame, or a file whose header has been read and nothing else."""
 
     path: Path | None
     """None for a data frame."""
     names: tuple[str, ...]
-    """Of its columns, all different."""
+    """Names of the columns, all different."""
     separator: str = ""
-    """Of a text file, else empty."""
+    """Separator of a text file; empty for other tables."""
     schema: Any = None
-    """Of Parquet and of data frames."""
+    """The pyarrow schema of Parquet and data frames; None for text files, which have no types."""
     columns: Any = None
-    """Of a data frame: a pyarrow.Table."""
+    """The pyarrow table of a data frame; None for files."""
     longest_line: int = 0
-    """Length of the header in bytes, as a hint at that of the rows."""
+    """Length of the header in bytes, which indicates how long the rows may be."""
     encoding: str = "utf-8"
     n_skipped: int = 1
-    """Lines before the first row: 1, or 0 where the first line of a text file is a row."""
+    """Number of lines before the first row: 1, or 0 if the first line of a text file is a row."""
 
 
 def open_table(data: TableSource, *, agreed: bool = True) -> OpenTable:
-    """Read the header of a file, and nothing else of it; or take the columns of a data frame.
+    """Read the header of a file and nothing else, or take the columns of a data frame.
 
     Parameters
     ----------
     data : path or data frame
         Text (.csv, .tsv, .data, .txt, each also with .gz) whose first line names the columns, separated by commas,
-        semicolons or tabs; or Parquet (.parquet, .pq). Of a data frame, an index is ignored.
+        semicolons or tabs; or Parquet (.parquet, .pq). The index of a data frame is ignored.
     agreed : bool
-        Whether the form of the file is agreed on: text is in UTF-8, and names are all different. Otherwise text may be
-        in Latin-1, and the first line may be a row: what it holds are names if `require_different` says so.
+        Whether the form of the file is agreed on, so that text must be UTF-8 and names must be different. Otherwise text
+        may be Latin-1, and the first line may be a row.
     """
     if not isinstance(data, str | Path):
         return _open_frame(data)
@@ -80,7 +80,7 @@ def open_table(data: TableSource, *, agreed: bool = True) -> OpenTable:
     elif is_table_file(path):
         table = _text_header(path, agreed)
     else:
-        raise not_a_table("a file of another kind")
+        raise not_a_table(f"a file whose name ends in {path.suffix!r}")
     if agreed or table.schema is not None:
         require_different(table.names)
     return table
@@ -99,13 +99,14 @@ def _open_frame(frame: Any) -> OpenTable:
             "data",
             expected="the path of a table, or a data frame in memory",
             got=f"a {'lazy frame' if is_lazy else type(frame).__name__}",
-            cure="Call its collect() first." if is_lazy else "Make a data frame of it, of pandas or polars.",
+            cure="Call its collect() first." if is_lazy else "Convert it to a data frame of pandas or polars.",
         ) from None
     names = list(known.column_names if isinstance(known, pa.Table) else known.columns)
     if not all(isinstance(name, str) for name in names):
         is_nested = any(isinstance(name, tuple) for name in names)
         flat = '["_".join(map(str, name)) for name in frame.columns]' if is_nested else "frame.columns.map(str)"
-        got, cure = "names of several levels" if is_nested else "other names", f"Name them: frame.columns = {flat}."
+        got = "names of several levels" if is_nested else "names that are not text"
+        cure = f"Name them: frame.columns = {flat}."
         raise InputError("data", expected="a data frame whose columns are named by text", got=got, cure=cure)
     require_different(names)
     columns = pa.table({name: _read_series(known[name]) for name in names})
@@ -113,11 +114,11 @@ def _open_frame(frame: Any) -> OpenTable:
 
 
 def _read_series(series: Any) -> Any:
-    """A column of a data frame in Arrow's types: cells of several types as text, which a CSV file would hold."""
+    """A column of a data frame in Arrow's types; cells of several types become the text that a CSV file would hold."""
     with suppress(*_NOT_IN_ARROW):
-        found = series.to_arrow()
-        if not (pa.types.is_temporal(found.type) and _mixes_times(series)):
-            return found
+        column = series.to_arrow()
+        if not (pa.types.is_temporal(column.type) and _mixes_times(series)):
+            return column
     cells = [None if gone else cell for cell, gone in zip(series.to_list(), series.is_null().to_list(), strict=True)]
     if all(cell is None or isinstance(cell, str | Real | np.bool_ | Decimal | date) for cell in cells):
         with suppress(*_NOT_IN_ARROW):
@@ -127,14 +128,14 @@ def _read_series(series: Any) -> Any:
 
 
 def _mixes_times(series: Any) -> bool:
-    """Whether objects are times of several zones, or times and days, which Arrow brings to one: the day may change then."""
+    """Whether a column mixes time zones, or times and days. Arrow would convert all to one, which may change the day."""
     if str(series.dtype) != "Object":
         return False
     return len({str(getattr(cell, "tzinfo", "day")) for cell in series.drop_nulls().to_list()}) > 1
 
 
 def require_file(path: Path) -> None:
-    """Refuse a path where there is no file."""
+    """Refuse a path that is not a file."""
     if not path.is_file():
         reason = "there is only a folder of that name" if path.is_dir() else "it is not there"
         raise StorageError("the data file", reason=reason, cure="Check the spelling and the folder you are in.")
@@ -151,16 +152,16 @@ def is_parquet(path: Path) -> bool:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether the name of a file says that it is compressed."""
+    """Whether the name of a file is that of a compressed file."""
     return path.suffix.lower() == ".gz"
 
 
 def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
-    """Refuse a Parquet file that would grow to far more rows or bytes than its size can hold of anybody's table."""
+    """Refuse a Parquet file that would grow to far more rows or bytes than a real table of its size."""
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     if metadata.num_rows > max(_ROWS, _ROWS_A_BYTE * n_bytes) or metadata.num_rows != sum(g.num_rows for g in groups):
         raise not_a_table("a Parquet file of more rows than its size can hold")
-    # Of the groups as a whole: pyarrow ends the process when it is asked for a part of a column that is encrypted.
+    # Sizes of whole groups only: pyarrow ends the process when it is asked for an encrypted part of a column.
     if any(group.total_byte_size > max(_GROUP_BYTES, _GROWTH * n_bytes) for group in groups):
         raise not_a_table("a Parquet file that grows too much when it is read")
 
@@ -194,14 +195,14 @@ def _text_header(path: Path, agreed: bool) -> OpenTable:
 
 
 def require_different(names: Sequence[str]) -> None:
-    """Refuse names of columns of which two are the same."""
+    """Refuse names of columns that are not all different."""
     twice = find_repeated(names)
     if twice is not None:
         raise InputError(
             "data file",
             expected="a table whose columns have different names",
-            got=f"one name for columns {' and '.join(str(k + 1) for k, name in enumerate(names) if name == twice)}",
-            cure="Give each column a name of its own.",
+            got=f"the same name for columns {' and '.join(str(k + 1) for k, name in enumerate(names) if name == twice)}",
+            cure="Rename all but one of them.",
         )
 
 
@@ -212,7 +213,7 @@ def require_column(what: str, name: str, names: Collection[str]) -> None:
     folded = {other.casefold(): other for other in names}
     near = [folded[word] for word in get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)]
     cure = f"Nearest to it: {listed(near)}." if near else f"There are {listed(list(names))}."
-    raise InputError(what, expected="the name of a column", got=f"{name!r}, which is none", cure=cure)
+    raise InputError(what, expected="the name of a column", got=repr(name), cure=cure)
 
 
 def listed(names: list[str]) -> str:
@@ -223,15 +224,15 @@ def listed(names: list[str]) -> str:
 
 @contextmanager
 def explain_read_errors(let_through: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into an error that does not quote the file."""
-    # The parser's callbacks fail with bytes of the file, which Python would print.
+    """Replace errors of the parsers with one that does not quote the file."""
+    # Errors in the parser's callbacks contain bytes of the file, and Python would print them.
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         yield
     except let_through:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError, zlib.error):  # their messages quote the file
-        raise not_a_table("a file that is damaged or of another kind") from None
+        raise not_a_table("a file that is damaged, or whose content does not match its name") from None
     finally:
         sys.unraisablehook = before
 
@@ -242,7 +243,7 @@ def no_rows() -> InputError:
 
 
 def not_a_table(got: str) -> InputError:
-    """The error for a file that is no table."""
+    """The error for a file that cannot be read as a table."""
     return InputError(
         "data file",
         expected=f"a table ({', '.join(TEXT_SUFFIXES)}, also with .gz, in UTF-8; or .parquet)",

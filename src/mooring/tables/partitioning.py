@@ -1,4 +1,4 @@
-"""Rows partitioned among participants: what each one trains on, what it scores on, and what is public."""
+"""Rows split among participants: training rows and test rows of each, and public rows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ _FEWEST_HALVED = 2
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Who holds which rows.
+    """The rows of every participant.
 
     Attributes
     ----------
     train, test : tuple of arrays of shape (n_k, n_features)
-        One matrix a participant; a test matrix may be empty.
+        One matrix per participant; a test matrix may be empty.
     train_labels, test_labels : tuple of arrays of shape (n_k,), optional
     public : array of shape (n, n_features), optional
-        Rows that belong to nobody, for a public projection.
+        Rows that belong to no participant, for a public projection.
     public_labels : array of shape (n,), optional
     train_indices, test_indices : tuple of arrays of int
-        Where these rows stand in the `Records`.
+        Indices of these rows in the `Records`.
     public_indices, unused_indices : array of int
-        Rows that are public, and rows that nobody received because of `rows_each`.
+        Indices of the public rows, and of the rows that no participant received because of `rows_each`.
+    names : tuple of str
+        Names of the participants.
     """
 
     train: tuple[Matrix, ...]
@@ -50,17 +52,17 @@ class Partition:
 
     @property
     def n_participants(self) -> int:
-        """How many participants there are."""
+        """Number of participants."""
         return len(self.train)
 
     @property
     def n_features(self) -> int:
-        """Width of a row."""
+        """Number of features."""
         return int(self.train[0].shape[1])
 
     @property
     def label_kind(self) -> LabelKind:
-        """What the labels are: "classes", "number", or "none"."""
+        """The kind of the labels: "classes", "number", or "none"."""
         return label_kind_of(None if self.train_labels is None else self.train_labels[0])
 
     @classmethod
@@ -76,21 +78,24 @@ class Partition:
         public: npt.ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Partition:
-        """Make a partition of matrices that the participants hold already.
+        """Make a partition from matrices that the participants already hold.
 
         Parameters
         ----------
         datasets : sequence of arrays of shape (n_k, n_features)
-            One a participant.
+            One per participant.
         labels : sequence of arrays of shape (n_k,), optional
             Integers are classes, floats are numbers.
         rng : numpy.random.Generator
-            Chooses the test rows where none are given.
+            Chooses the test rows if none are given.
         test, test_labels : sequences of arrays, optional
-            Test rows a participant. Without them, every participant's rows are split, class by class.
+            Test rows of each participant. Without them, every participant's rows are split, class by class.
         test_share : float, default 0.25
-            Share of a participant's rows to test on, where none are given; at least one row, unless it is zero.
+            Share of a participant's rows to test on, if none are given; at least one row, unless it is zero.
         public : array of shape (n, n_features), optional
+            Rows that belong to no participant.
+        names : sequence of str, optional
+            Names of the participants.
 
         Notes
         -----
@@ -105,7 +110,7 @@ class Partition:
         """
         require_generator(rng)
         p = len(datasets)
-        _require(p > 0, "datasets", expected="one matrix a participant", got="none", cure="Give at least one.")
+        _require(p > 0, "datasets", expected="one matrix per participant", got="none", cure="Give at least one.")
         for what, given in (("test", test), ("names", names)):
             _require_one_each(what, given, p)
         _require(
@@ -152,20 +157,21 @@ class Partition:
         Parameters
         ----------
         rng : numpy.random.Generator
+            Chooses the rows of the first half.
         groups : array of int, optional
-            Whose row each record is (one value a record): all rows of one person go to one half.
+            The person that each record belongs to: all rows of one person go to the same half.
         """
         require_generator(rng)
         parts, p = (*self.train_indices, *self.test_indices), self.n_participants
         rows = np.concatenate(parts)
-        part = np.repeat(np.arange(2 * p), [own.size for own in parts])
+        part = np.repeat(np.arange(2 * p), [indices.size for indices in parts])
         labels = None if self.train_labels is None else np.concatenate([*self.train_labels, *(self.test_labels or ())])
         _, first, unit = np.unique(rows if groups is None else groups[rows], return_index=True, return_inverse=True)
         order = np.lexsort((rng.random(first.size), make_strata(labels, rows.size)[first], part[first]))
         side = np.empty(first.size, dtype=np.int64)
         side[order] = np.arange(first.size) % 2
-        first_half = np.split(side[unit] == 0, np.cumsum([own.size for own in parts])[:-1])
-        fewest = min(int(min(own.sum(), own.size - own.sum())) for own in first_half[:p])
+        first_half = np.split(side[unit] == 0, np.cumsum([indices.size for indices in parts])[:-1])
+        fewest = min(int(min(mask.sum(), mask.size - mask.sum())) for mask in first_half[:p])
         _require(
             fewest >= _FEWEST_HALVED,
             "a participant's rows to train on",
@@ -173,17 +179,17 @@ class Partition:
             got=f"{fewest} in one half",
             cure="Give it more rows, or leave it out; 'mooring audit' takes any number.",
         )
-        return self._take(first_half), self._take([~own for own in first_half])
+        return self._take(first_half), self._take([~mask for mask in first_half])
 
     def _take(self, masks: Sequence[npt.NDArray[np.bool_]]) -> Partition:
-        """The same partition with these rows alone: one mask a matrix, to train on and then to test on."""
-        p, indices = self.n_participants, (*self.train_indices, *self.test_indices)
-        left = [own[~mask] for own, mask in zip(indices, masks, strict=True)]
+        """The same partition with these rows only: one mask per training matrix, then one per test matrix."""
+        p, parts = self.n_participants, (*self.train_indices, *self.test_indices)
+        left = [indices[~mask] for indices, mask in zip(parts, masks, strict=True)]
         taken: dict[str, Any] = {"unused_indices": np.sort(np.concatenate([self.unused_indices, *left]))}
-        for side, some in (("train", masks[:p]), ("test", masks[p:])):
+        for side, side_masks in (("train", masks[:p]), ("test", masks[p:])):
             for name in (side, f"{side}_labels", f"{side}_indices"):
-                own = getattr(self, name)
-                taken[name] = own and tuple(array[mask] for array, mask in zip(own, some, strict=True))
+                arrays = getattr(self, name)
+                taken[name] = arrays and tuple(array[mask] for array, mask in zip(arrays, side_masks, strict=True))
         return replace(self, **taken)
 
 
@@ -197,14 +203,20 @@ def partition(
     public_share: float = 0.0,
     by_group: bool = False,
 ) -> Partition:
-    """Divide rows among participants.
+    """Split rows among participants.
 
     Parameters
     ----------
+    records : Records
+        The rows to split.
+    n_participants : int
+        Number of participants.
+    rng : numpy.random.Generator
+        Chooses the rows of each.
     rows_each : int, optional
-        At most so many training rows a participant, chosen class by class; nobody receives the rest.
+        Largest number of training rows per participant, chosen class by class; no participant receives the rest.
     test_share : float, default 0.25
-        Share of the rows to score on; each participant gets some of them.
+        Share of the rows to test on; each participant gets some of them.
     public_share : float, default 0
         Share of the rows to make public.
     by_group : bool, default False
@@ -212,8 +224,8 @@ def partition(
 
     Notes
     -----
-    Test rows are taken out first, then public rows, then the rest is divided: class by class where labels are classes, so
-    that the participants' class counts differ by one row at most.
+    Test rows are taken out first, then public rows, and the rest is split. Where labels are classes, it is split class by
+    class, so that the participants' class counts differ by one row at most.
 
     By group, as many groups as participants make a natural split: one group each, in the order of `group_names`, and
     public rows come from all of them. Otherwise the public rows are whole groups, and the other groups go, the largest
@@ -244,7 +256,7 @@ def partition(
         owned = [np.flatnonzero(owner == k) for k in range(n_participants)]
         train, test = _split_each(owned, strata, test_share, rng)
         if rows_each is not None:
-            train = tuple(split_stratified(own, strata, min(rows_each, own.size), rng=rng)[0] for own in train)
+            train = tuple(split_stratified(rows, strata, min(rows_each, rows.size), rng=rng)[0] for rows in train)
         present = np.unique(records.groups)
         if records.group_names and present.size == n_participants:
             names = tuple(records.group_names[k] for k in present)
@@ -267,19 +279,19 @@ def partition(
 def _split_each(
     owned: Sequence[Indices], strata: Indices, test_share: float, rng: np.random.Generator
 ) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
-    """Split every participant's own rows, at least one to train on and, unless the share is zero, one to test on."""
+    """Split every participant's rows, at least one to train on and, unless the share is zero, one to test on."""
     train, test = [], []
     needed = 2 if test_share > 0 else 1
-    for k, own in enumerate(owned):
+    for k, rows in enumerate(owned):
         _require(
-            own.size >= needed,
+            rows.size >= needed,
             f"the rows of participant {k + 1}",
             expected=f"at least {needed}",
-            got=str(own.size),
+            got=str(rows.size),
             cure="Give it more rows, lower public_share, or leave it out.",
         )
-        n_test = min(max(share_of(test_share, own.size), 1), own.size - 1) if test_share > 0 else 0
-        out, rest = split_stratified(own, strata, n_test, rng=rng)
+        n_test = min(max(share_of(test_share, rows.size), 1), rows.size - 1) if test_share > 0 else 0
+        out, rest = split_stratified(rows, strata, n_test, rng=rng)
         train.append(rest)
         test.append(out)
     return tuple(train), tuple(test)
@@ -297,10 +309,10 @@ def _assemble(
     nobody = np.zeros(0, dtype=np.int64)
     used = np.concatenate([*train, *test, nobody if public is None else public])
     return Partition(
-        train=tuple(rows[own] for own in train),
-        train_labels=None if labels is None else tuple(labels[own] for own in train),
-        test=tuple(rows[own] for own in test),
-        test_labels=None if labels is None else tuple(labels[own] for own in test),
+        train=tuple(rows[indices] for indices in train),
+        train_labels=None if labels is None else tuple(labels[indices] for indices in train),
+        test=tuple(rows[indices] for indices in test),
+        test_labels=None if labels is None else tuple(labels[indices] for indices in test),
         public=None if public is None else rows[public],
         public_labels=None if public is None or labels is None or public.max() >= labels.size else labels[public],
         train_indices=train,
@@ -316,14 +328,14 @@ def _default_names(n_participants: int) -> tuple[str, ...]:
 
 
 def _join_labels(sides: Sequence[tuple[str, Sequence[npt.ArrayLike] | None, list[Matrix]]]) -> Labels | None:
-    """All labels one after the other: numbers if any part's are, classes otherwise."""
+    """All labels one after the other: numbers if those of any part are numbers, classes otherwise."""
     coded: list[Labels] = []
     for what, labels, rows in sides:
         if labels is not None:
             _require_one_each(what, labels, len(rows))
             coded += [
-                as_labels(f"{what}[{k}]", own, n_rows=part.shape[0])
-                for k, (own, part) in enumerate(zip(labels, rows, strict=True))
+                as_labels(f"{what}[{k}]", values, n_rows=part.shape[0])
+                for k, (values, part) in enumerate(zip(labels, rows, strict=True))
             ]
     if any(part.dtype == np.float64 for part in coded):
         return np.concatenate([part.astype(np.float64) for part in coded])

@@ -1,7 +1,7 @@
-"""What does not fit a schema: which cells, how many, and what to do about each kind.
+"""Cells, lines and columns that do not fit a schema: how many there are, and what to do about each kind.
 
-Nothing here quotes a cell. Of numbers that often stand for a missing value (`SENTINELS`, a public list) the suggestion names
-the one that was found; of categories it lists the declared ones; 'true' and 'false' are told.
+Nothing here quotes a cell, with two exceptions that disclose nothing: suggestions name a number of the public list
+`SENTINELS`, which often stand for a missing value, and the words 'true' and 'false'.
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ from mooring.tables.schema import Column, count_days
 
 Mask = npt.NDArray[np.bool_]
 SENTINELS = (0.0, *(sign * digit for digit in (1, 9, 99, 999, 9999, 99999) for sign in (1.0, -1.0)))
-"""Numbers by which tables say that a value is missing."""
-_SENTINEL_WORDS = [(one, f"{one:g}") for one in SENTINELS]
+"""Numbers that stand for a missing value in many tables."""
+_SENTINEL_WORDS = [(sentinel, f"{sentinel:g}") for sentinel in SENTINELS]
 _SENTINEL_DAYS = ("1899-12-30", "1900-01-01", "1970-01-01", "9999-12-31")
 N_FIRST_ROWS = 5
 _MOST_RAGGED = 10_000
 MANY_WORDS = 50
-"""So many different unknown words in a batch are free text or identifiers, not misspelt categories."""
+"""With more different unknown words in a batch, a column holds free text or identifiers, not misspelt categories."""
 
 
 class ProblemKind(StrEnum):
-    """What is wrong, with cells, with lines, or with a column as a whole; of cells what came, and what to do about it."""
+    """What is wrong with cells, with lines, or with a whole column."""
 
     got: str
+    """What the cells hold; empty for lines and whole columns."""
     suggestion: str
+    """What to do about it; empty for lines and whole columns."""
 
     def __new__(cls, value: str, got: str = "", suggestion: str = "") -> ProblemKind:
-        """A kind by its name in JSON."""
+        """Make a kind from its name in JSON."""
         kind = str.__new__(cls, value)
         kind._value_, kind.got, kind.suggestion = value, got, suggestion
         return kind
 
-    MISSING = "missing", "nothing", 'Fill it in, or declare missing = "fill" or "indicate" for the column.'
+    MISSING = "missing", "a missing value", 'Fill it in, or declare missing = "fill" or "indicate" for the column.'
     DECIMAL_COMMA = "decimal-comma", "a number with a comma", "Write a decimal point, and no mark for thousands."
     DATE = "date", "a date", 'Declare kind = "date", or "age" for a date of birth; or leave the column out.'
     NUMBER_WITH_UNIT = (
@@ -53,21 +55,25 @@ class ProblemKind(StrEnum):
     )
     NOT_A_NUMBER = (
         "not-a-number",
-        "text that is no number",
+        "text that is not a number",
         "Correct it, or declare it in missing_words or as a category.",
     )
-    DATE_FORM = "date-form", "a date in another form", "Write it as YEAR-MONTH-DAY: 2026-01-31."
-    NOT_A_DATE = "not-a-date", "what is no date", "Write dates as 2026-01-31, or declare it in missing_words."
-    INFINITE = "infinite", "an infinite one", "Correct it, or leave the cell empty."
-    NOT_WHOLE = "not-whole", "one that is not whole", 'Correct it, or declare kind = "number".'
+    DATE_FORM = "date-form", "a date in a different form", "Write it as YEAR-MONTH-DAY: 2026-01-31."
+    NOT_A_DATE = "not-a-date", "a cell that is not a date", "Write dates as 2026-01-31, or declare it in missing_words."
+    INFINITE = "infinite", "an infinite number", "Correct it, or leave the cell empty."
+    NOT_WHOLE = "not-whole", "a number that is not whole", 'Correct it, or declare kind = "number".'
     SENTINEL = (
         "sentinel",
         "{value}, which often stands for a missing value",
         'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; else correct the range.',
     )
-    FAR_OUTSIDE = "far-outside", "one outside, by more than the range's width", "Check its unit, or correct the range."
-    OUTSIDE = "outside", "one outside", 'Correct it or the declared range, or declare outside = "clip".'
-    LETTER_CASE = "letter-case", "a declared word in other letter case", "Write it as it is declared."
+    FAR_OUTSIDE = (
+        "far-outside",
+        "a value outside the range by more than its width",
+        "Check its unit, or correct the range.",
+    )
+    OUTSIDE = "outside", "a value outside the range", 'Correct it or the declared range, or declare outside = "clip".'
+    LETTER_CASE = "letter-case", "a declared word in different letter case", "Write it as it is declared."
     TRUTH_VALUE = (
         "truth-value",
         "true or false",
@@ -75,7 +81,7 @@ class ProblemKind(StrEnum):
     )
     CODE = "code", "a number", "Write the declared words in place of codes, or declare the codes."
     FREE_TEXT = "free-text", "many different words: free text or identifiers", "Leave the column out of the study."
-    UNKNOWN_CATEGORY = "unknown-category", "another word", "Correct its spelling, or declare it."
+    UNKNOWN_CATEGORY = "unknown-category", "a word that is not declared", "Correct its spelling, or declare it."
     ENCODING = "encoding", "text that is not UTF-8", "Save the table again, in UTF-8."
     LINE_LENGTH = "line-length"
     ABSENT_COLUMN = "absent-column"
@@ -87,7 +93,7 @@ DATE_LIKE = r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}
 _DECIMAL_COMMA = r"^[+-]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+$|^[+-]?[0-9]*,[0-9]+$"
 _NUMBER_WITH_UNIT = rf"^[<>=~≤≥]+ *{FINITE} *[^0-9]{{0,8}}$|^{FINITE} *[^0-9]{{1,8}}$"
 NUMBER_LIKE = "|".join((rf"^{FINITE}$", _DECIMAL_COMMA, _NUMBER_WITH_UNIT))
-"""Numbers, and what was meant as one: with a comma, a unit or a limit of detection."""
+"""Regular expression of numbers, also with a decimal comma, a unit or a limit of detection."""
 _TEXT_KINDS = (
     (ProblemKind.DECIMAL_COMMA, _DECIMAL_COMMA),
     (ProblemKind.DATE, DATE_LIKE),
@@ -103,42 +109,30 @@ class InvalidCells:
 
     kind: ProblemKind
     rows: npt.NDArray[np.int64]
-    """Their places in the batch, rising, at least one."""
+    """Their indices in the batch, in rising order; at least one."""
     value: str = ""
-    """Which of `SENTINELS` they hold."""
+    """The sentinel that they hold. Only set for sentinels."""
 
 
 def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tuple[ProblemKind, Mask]]:
-    """Sort words that are no numbers, or no dates, by what they look like.
+    """Sort words that should have been numbers, or dates, by what they look like instead.
 
-    Parameters
-    ----------
-    words : pyarrow.Array of trimmed text
-    wrong : array of bool
-        Which of them to sort.
-    as_dates : bool
-        Whether they should have been dates.
+    `words` are a pyarrow array of trimmed text, and `wrong` marks those to sort. Returns a mask for each kind.
     """
-    found, left = [], wrong
+    masks, left = [], wrong
     for kind, pattern in _DATE_KINDS if as_dates else _TEXT_KINDS:
-        own = left & pc.match_substring_regex(words, pattern).fill_null(False).to_numpy(zero_copy_only=False)
-        found.append((kind, own))
-        left = left & ~own
-    return [*found, (ProblemKind.NOT_A_DATE if as_dates else ProblemKind.NOT_A_NUMBER, left)]
+        matching = left & pc.match_substring_regex(words, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+        masks.append((kind, matching))
+        left = left & ~matching
+    return [*masks, (ProblemKind.NOT_A_DATE if as_dates else ProblemKind.NOT_A_NUMBER, left)]
 
 
 def find_invalid_numbers(
     column: Column, numbers: npt.NDArray[np.float64], missing: Mask, known: Sequence[InvalidCells]
 ) -> list[InvalidCells]:
-    """Cells of a column of numbers that its declaration does not allow.
+    """Cells of a column of numbers that its declaration does not allow, less the `known` ones, which are not numbers.
 
-    Parameters
-    ----------
-    numbers : array of shape (n,)
-    missing : array of bool
-        Where they are NaN.
-    known : sequence of InvalidCells
-        Cells that are no numbers, and NaN.
+    `missing` marks where `numbers` is NaN.
     """
     low, high, masks = column.low, column.high, list[tuple[ProblemKind, Mask, str]]()
     if column.missing == "refuse":
@@ -151,20 +145,20 @@ def find_invalid_numbers(
         masks.append((ProblemKind.NOT_WHOLE, (numbers != np.rint(numbers)) & ~missing, ""))
     if any_outside and column.outside == "refuse":
         days = [(column.number_of(count_days(day)), day) for day in _SENTINEL_DAYS] if column.is_date else []
-        masks += [(ProblemKind.SENTINEL, numbers == one, word) for one, word in (days or _SENTINEL_WORDS)]
+        masks += [(ProblemKind.SENTINEL, numbers == number, word) for number, word in (days or _SENTINEL_WORDS)]
         far = (numbers < low - (high - low)) | (numbers > high + (high - low))
         masks += [(ProblemKind.FAR_OUTSIDE, far, ""), (ProblemKind.OUTSIDE, outside, "")]
     if not any(mask.any() for _, mask, _ in masks):
         return []
-    found, left = list[InvalidCells](), np.ones(numbers.size, dtype=np.bool_)
+    invalid, left = list[InvalidCells](), np.ones(numbers.size, dtype=np.bool_)
     for cells in known:
         left[cells.rows] = False
     for kind, mask, value in masks:
-        own = mask & left & outside if kind is ProblemKind.SENTINEL else mask & left
-        if own.any():
-            left &= ~own
-            found.append(InvalidCells(kind, np.flatnonzero(own), value))
-    return found
+        matching = mask & left & outside if kind is ProblemKind.SENTINEL else mask & left
+        if matching.any():
+            left &= ~matching
+            invalid.append(InvalidCells(kind, np.flatnonzero(matching), value))
+    return invalid
 
 
 @dataclass(frozen=True)
@@ -173,18 +167,18 @@ class Problem:
 
     kind: ProblemKind
     column: str
-    """Empty for lines of another length."""
+    """Name of the column; empty for lines with a wrong number of fields."""
     expected: str
     got: str
     suggestion: str
     n_cells: int = 0
-    """How many cells, or lines; 0 where the column as a whole is meant."""
+    """Number of cells or lines; 0 where the whole column is meant."""
     first_rows: tuple[int, ...] = ()
-    """Numbers of the first rows, from 1, the header not counted."""
+    """Numbers of the first rows concerned, counted from 1 without the header."""
 
     @property
     def what(self) -> str:
-        """Where it is first."""
+        """The first place that the problem occurs at."""
         if self.kind in (ProblemKind.ABSENT_COLUMN, ProblemKind.UNKNOWN_COLUMN):
             return "data file"
         row = f"row {self.first_rows[0]}" if self.first_rows else ""
@@ -192,14 +186,14 @@ class Problem:
 
     @property
     def where(self) -> str:
-        """How many cells or lines there are, and the first of them; empty where the column as a whole is meant."""
+        """The number of cells or lines and the first rows; empty where the whole column is meant."""
         if not self.n_cells:
             return ""
         rows = ", ".join(map(str, self.first_rows)) + (", …" if self.n_cells > len(self.first_rows) else "")
         return f"{count_noun(self.n_cells, 'cell' if self.column else 'line')}, row{'s' * (self.n_cells > 1)} {rows}"
 
     def error(self, *, note: str = "") -> InputError:
-        """The refusal, with a further sentence."""
+        """The error for the first occurrence; `note` is a further sentence."""
         return InputError(self.what, expected=self.expected, got=self.got, cure=f"{self.suggestion} {note}".strip())
 
     def as_dict(self) -> dict[str, Any]:
@@ -209,41 +203,34 @@ class Problem:
 
 @dataclass
 class RaggedLines:
-    """Lines of a text file that have another number of columns than the first: they are passed over, and counted."""
+    """Lines of a text file that do not have as many fields as the first line. They are skipped and counted."""
 
     numbers: list[int] = field(default_factory=list)
-    """Of the lines, counted as rows: from 1, the header not counted."""
-    n_found: int = 0
+    """Their row numbers, counted from 1 without the header."""
+    n_fields: int = 0
+    """Number of fields in the first of them."""
     n_expected: int = 0
-    """Columns of the first of them, and of the first line."""
+    """Number of fields in the first line of the file."""
 
-    def add(self, number: int, n_found: int, n_expected: int) -> None:
-        """Take a line.
-
-        Parameters
-        ----------
-        number : int
-            Of the line, from 1.
-        n_found, n_expected : int
-            Fields in it, and in the header.
-        """
-        self.n_found, self.n_expected = self.n_found or n_found, n_expected
+    def add(self, number: int, n_fields: int, n_expected: int) -> None:
+        """Record a line by its row number and its number of fields."""
+        self.n_fields, self.n_expected = self.n_fields or n_fields, n_expected
         self.numbers.append(number)
 
     @property
     def are_too_many(self) -> bool:
-        """Whether it is of no use to read on."""
+        """Whether there are so many that reading on is pointless."""
         return len(self.numbers) > _MOST_RAGGED
 
     def number_of(self, places: Any) -> Any:
-        """The numbers in the file of rows that are counted from 0 without these lines."""
+        """Row numbers in the file of rows whose `places` are counted from 0 without these lines."""
         above = np.array(self.numbers, dtype=np.int64) - 1 - np.arange(len(self.numbers))  # rows above each line
         return places + 1 + np.searchsorted(above, places, side="right")
 
     @property
     def problem(self) -> Problem:
-        """What is wrong with them."""
-        expected, got = f"of {self.n_expected} columns, as the first line is", f"{self.n_found} columns"
+        """The problem that these lines make up."""
+        expected, got = f"of {self.n_expected} columns, as the first line is", f"{self.n_fields} columns"
         cure = "Check for stray separators and quotes; where commas separate columns, a decimal comma splits a cell."
         cure += " The table was not read further." if self.are_too_many else ""
         first = tuple(self.numbers[:N_FIRST_ROWS])
@@ -259,29 +246,22 @@ class _Tally:
 class ProblemLog:
     """Collects what does not fit, batch after batch, in memory that grows with columns and not with rows.
 
-    Parameters
-    ----------
-    label : Column, optional
-        The one of them that is the label.
-
-    Attributes
-    ----------
-    ragged : RaggedLines
-        For the reader to fill.
-    n_rows : int
-        Taken so far.
+    `label` is the one of the columns that is the label, if any.
     """
 
     def __init__(self, columns: Sequence[Column], label: Column | None = None) -> None:
         self._columns, self._label = columns, label
-        self.ragged, self.n_rows = RaggedLines(), 0
+        self.ragged = RaggedLines()
+        """The reader adds lines with a wrong number of fields here."""
+        self.n_rows = 0
+        """Number of rows in the batches so far."""
         self._tallies: dict[tuple[int, ProblemKind, str], _Tally] = {}
 
     def __bool__(self) -> bool:
         return bool(self._tallies) or bool(self.ragged.numbers)
 
     def add(self, n_rows: int, invalid: Iterable[tuple[int, InvalidCells]]) -> None:
-        """Take a batch of so many rows: places of columns, and their cells that do not fit."""
+        """Add a batch of `n_rows` rows with its invalid cells, each with the index of its column."""
         for place, cells in invalid:
             tally = self._tallies.setdefault((place, cells.kind, cells.value), _Tally())
             tally.n_cells += cells.rows.size
@@ -291,17 +271,18 @@ class ProblemLog:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """One a column and reason, in the order of the columns, the most frequent first."""
+        """One problem per column and reason, in the order of the columns, the most frequent first."""
         order = sorted(self._tallies.items(), key=lambda item: (item[0][0], -item[1].n_cells))
         lines = (self.ragged.problem,) if self.ragged.numbers else ()
         return (*lines, *(self._describe(*key, tally) for key, tally in order))
 
     def first_error(self) -> InputError:
-        """The refusal of the first row of the file that does not fit, with how many cells there are; without a value."""
+        """The error for the first row of the file that does not fit, with the number of cells that do not fit."""
         problems = self.problems
-        first = min(problems, key=lambda one: one.first_rows[0])
-        others = [one for one in problems if one.column]
-        n_cells, n_columns = sum(one.n_cells for one in others), len({one.column for one in others})
+        first = min(problems, key=lambda problem: problem.first_rows[0])
+        in_columns = [problem for problem in problems if problem.column]
+        n_cells = sum(problem.n_cells for problem in in_columns)
+        n_columns = len({problem.column for problem in in_columns})
         note = f"{n_cells} cells of {count_noun(n_columns, 'column')} do not fit; 'mooring check --fit-only' lists all."
         return first.error(note=note if n_cells > 1 else "")
 
@@ -316,7 +297,7 @@ class ProblemLog:
 
 
 def describe_expected(column: Column, *, is_label: bool = False) -> str:
-    """What a column declares, in words."""
+    """The declaration of a column, in words."""
     if column.inferred:
         return "text in UTF-8"
     if column.kind == "category":

@@ -1,4 +1,4 @@
-"""Rows to study, with what is known about them: the one form that every reader of this package returns."""
+"""Rows of numbers with labels, groups and the meaning of their columns, as every reader of this package returns them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ class Records:
     labels : array of shape (n_rows,), optional
         Integers are classes, floats are numbers to predict.
     feature_names : tuple of str
-        One name a column; "feature 1", "feature 2", ... when left out.
+        One name per feature; "feature 1", "feature 2", ... by default.
     label_names : tuple of str
         Names of the classes 0, 1, ...; empty when the classes have no names.
     image_shape : tuple of int, optional
-        Height and width, and the number of channels where there is more than one, if a row is an image.
+        Height and width, and the number of channels if there are several, where a row is an image.
     groups : array of shape (n_rows,), optional
-        Which participant, or which person, a row belongs to.
+        The participant, or the person, that a row belongs to.
     group_names : tuple of str
         Names of the groups 0, 1, ...
     attributes : mapping of str to array of shape (n_rows,)
-        What else the file tells of each row; not a feature.
+        Further information on each row, which is not a feature.
     notes : tuple of str
-        What the reader did that the owner of the file should know: columns left out, rows dropped. Names and counts only.
+        What the owner of the file should know about the reading, such as columns left out and rows dropped. Notes contain
+        names and counts only.
     columns : tuple of Column
-        The table's columns, in the order of the features; empty where rows are not of a table.
+        The columns of the table, in the order of the features; empty for images and arrays.
     centres, scales : array of shape (n_features,), optional
         `rows * scales + centres` is in the units of the file.
 
@@ -91,22 +92,22 @@ class Records:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return int(self.rows.shape[0])
 
     @property
     def n_features(self) -> int:
-        """Width of a row."""
+        """Number of features."""
         return int(self.rows.shape[1])
 
     @property
     def feature_kinds(self) -> tuple[str, ...]:
-        """One a feature: "number", "integer" (only whole numbers in the file) or "category" (one of zeros and ones)."""
+        """One per feature: "number", "integer" (only whole numbers in the file) or "category" (zeros and ones)."""
         return tuple(kind for column in self.columns for kind in column.feature_kinds) or ("number",) * self.n_features
 
     @property
     def label_kind(self) -> LabelKind:
-        """What the labels are: "classes", "number", or "none"."""
+        """The kind of the labels: "classes", "number", or "none"."""
         return label_kind_of(self.labels)
 
     def take(self, indices: npt.ArrayLike) -> Records:
@@ -114,7 +115,7 @@ class Records:
 
         Parameters
         ----------
-        indices : array of int, or of bool with one entry a row
+        indices : array of int, or of bool with one entry per row
         """
         chosen = np.asarray(indices)
         if chosen.dtype == np.bool_ and chosen.shape == (self.n_rows,):
@@ -140,13 +141,13 @@ class Records:
             values = getattr(self, what)
             if values is not None and len(values) != width:
                 expected, got = f"one entry for each of the {width} columns", f"{len(values)} entries"
-                raise InputError(what, expected=expected, got=got, cure="Give every column one, in order.")
+                raise InputError(what, expected=expected, got=got, cure="Give one entry per column, in order.")
         if self.image_shape is not None and (len(self.image_shape) not in (2, 3) or np.prod(self.image_shape) != width):
             raise InputError(
                 "image_shape",
                 expected=f"(height, width) or (height, width, channels) with a product of {width}",
                 got=str(tuple(self.image_shape)),
-                cure="Every pixel of every channel is one column.",
+                cure="A row has one column per pixel and channel.",
             )
 
     @staticmethod
@@ -156,7 +157,7 @@ class Records:
                 what,
                 expected=f"numbers from 0 to {len(names) - 1}, one for each of the {len(names)} names",
                 got="a number out of range",
-                cure="Give every number its name, or no names at all.",
+                cure="Name every number, or none.",
             )
 
 
@@ -165,13 +166,18 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
 
     Parameters
     ----------
+    records : Records
     column : str
-        A column's name as in the file; a column of words may have become several features, and all of them go. A further
-        column of a file with images is found among the records' attributes.
+        The name of a column in the file, all features of which are taken out; or the name of an attribute of images.
 
     Returns
     -------
-    the records without it, its values one a row, and whether they are categories or numbers
+    rest : Records
+        The records without the column.
+    values : array of shape (n_rows,)
+        The values of the column.
+    kind : {"category", "number"}
+        Whether the values are categories or numbers.
 
     Examples
     --------
@@ -185,16 +191,15 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
         values = np.asarray(records.attributes[column])
         _, codes = np.unique(values, return_inverse=True)
         return records, codes, "category"
-    own = [k for k, name in enumerate(records.feature_names) if name == column or name.startswith(f"{column}=")]
-    if not own:
+    features = [k for k, name in enumerate(records.feature_names) if name == column or name.startswith(f"{column}=")]
+    if not features:
         expected, got = f"one of the {len(records.feature_names)} columns of the table", repr(column)
         cure = "Check the spelling; a column that was left out cannot be inferred."
         raise InputError("attribute", expected=expected, got=got, cure=cure)
-    if len(own) == records.n_features:
-        raise InputError(
-            "attribute", expected="one column among others", got="the only one", cure="Share more columns."
-        )
-    rest = np.setdiff1d(np.arange(records.n_features), own)
+    if len(features) == records.n_features:
+        problem = f"The column {column!r} cannot be held out, because it is the only one."
+        raise InputError("attribute", problem=problem, cure="Share more columns.")
+    rest = np.setdiff1d(np.arange(records.n_features), features)
     left = replace(
         records,
         rows=records.rows[:, rest],
@@ -203,8 +208,8 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
         centres=None if records.centres is None else records.centres[rest],
         scales=None if records.scales is None else records.scales[rest],
     )
-    values = records.rows[:, own]
-    if len(own) > 1:
+    values = records.rows[:, features]
+    if len(features) > 1:
         return left, values.argmax(axis=1), "category"
     if np.unique(values).size <= 5:
         return left, np.unique(values, return_inverse=True)[1].ravel(), "category"
@@ -212,13 +217,16 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
 
 
 def _without(columns: tuple[Column, ...], name: str) -> tuple[Column, ...]:
-    """The columns less one; of it stays whether it is missing, where a feature tells that."""
-    left = (replace(one, kind="category", categories=(), inferred=True) if one.name == name else one for one in columns)
-    return tuple(one for one in left if one.width)
+    """The columns without one of them. If a feature marks where it is missing, that feature stays."""
+    left = (
+        replace(column, kind="category", categories=(), inferred=True) if column.name == name else column
+        for column in columns
+    )
+    return tuple(column for column in left if column.width)
 
 
 def label_kind_of(labels: Labels | None) -> LabelKind:
-    """Say what these labels are: integers are classes, floats are numbers."""
+    """The kind of these labels: integers are classes, floats are numbers."""
     if labels is None:
         return "none"
     return "number" if labels.dtype == np.float64 else "classes"
@@ -227,20 +235,13 @@ def label_kind_of(labels: Labels | None) -> LabelKind:
 def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Matrix:
     """Return a finite float64 matrix with at least one column and, unless it `may_be_empty`, one row, or refuse it.
 
-    Parameters
-    ----------
-    what : str
-        Name of the argument in the error.
-    rows : array of shape (n, d)
-    may_be_empty : bool, default False
-        Whether no row is accepted.
+    `what` is the name of the argument in the error.
     """
     try:
         matrix = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            what, expected="a matrix of numbers", got="something else", cure="Code words as numbers first."
-        ) from None
+        got = "values that are not numbers, or rows of different lengths"
+        raise InputError(what, expected="a matrix of numbers", got=got, cure="Encode words as numbers first.") from None
     if matrix.ndim == 2 and may_be_empty and not len(matrix) and matrix.shape[1]:
         return matrix
     if matrix.ndim != 2 or 0 in matrix.shape:
@@ -252,16 +253,9 @@ def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Ma
 
 
 def as_labels(what: str, labels: npt.ArrayLike, *, n_rows: int) -> Labels:
-    """Return int64 classes or float64 numbers, one a row, or refuse them by the name `what`.
+    """Return int64 classes or float64 numbers, one per row, or refuse them by the name `what`.
 
-    Parameters
-    ----------
-    what : str
-        Name of the argument in the error.
-    labels : array
-        Integers and booleans are classes, floats are numbers to predict.
-    n_rows : int
-        How many there must be.
+    Integers and booleans are classes, floats are numbers to predict.
     """
     values = np.asarray(labels)
     _require_length(what, values, n_rows)

@@ -1,4 +1,4 @@
-"""Rows drawn at random: from a table of any size while all of them are checked and counted; by class, or by group."""
+"""Random selection of rows: samples of large tables, and splits by class or by group."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Sample:
     """Rows drawn from a table, in the table's order."""
 
     encoded: EncodedRows
-    """All rows of a table that is small enough, else as many as memory should hold."""
+    """All rows of a small table, otherwise as many as fit in memory well."""
     n_rows: int
-    """How many the table has."""
+    """Number of rows of the table."""
     class_counts: dict[str, int] | None
-    """Rows a class, of the whole table."""
+    """Number of rows per class in the whole table; None if the label has no classes."""
 
 
 def sample_rows(
@@ -41,20 +41,20 @@ def sample_rows(
     at_most: int | None = None,
     each: Callable[[EncodedRows], object] | None = None,
 ) -> Sample:
-    """Read a whole table, check every row of it, and keep a uniform sample.
+    """Read a whole table, check every row, and keep a uniform sample.
 
-    Each row draws a number, and those with the lowest numbers stay.
+    Each row draws a random number, and the rows with the lowest numbers are kept.
 
     Parameters
     ----------
     schema, data, ignore, person
         As in `encoded_batches`.
     seed : int, default 0
-        For which rows stay.
+        Random seed of the sample.
     at_most : int, optional
-        Rows that stay; None is as many as the number of features allows in memory.
+        Largest number of rows to keep; by default, as many as the number of features allows in memory.
     each : callable, optional
-        Called with every block of rows.
+        Called with every batch of rows.
     """
     if at_most is None:
         at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))
@@ -77,7 +77,7 @@ def sample_rows(
         if draws.size > at_most:
             stay = np.sort(np.argpartition(draws, at_most - 1)[:at_most])
             kept, draws = _taken(kept, stay), draws[stay]
-    assert kept is not None  # a table without rows is refused by the reader
+    assert kept is not None  # the reader refuses a table without rows
     by_class = dict(zip(schema.label.classes, counts.tolist(), strict=True)) if counts.size else None
     return Sample(kept, n_rows, by_class)
 
@@ -88,7 +88,7 @@ def _taken(some: EncodedRows, chosen: npt.NDArray[np.int64]) -> EncodedRows:
 
 
 def make_strata(labels: Labels | None, n_rows: int) -> Indices:
-    """The class of every row; one and the same for all where labels are numbers or absent."""
+    """The class of every row; 0 for all rows if labels are numbers or absent."""
     if labels is None or label_kind_of(labels) != "classes":
         return np.zeros(n_rows, dtype=np.int64)
     return labels.astype(np.int64)
@@ -104,7 +104,11 @@ def split_stratified(
     chosen : array of int
         Row numbers.
     strata : array of int
-        The class of every row there is, chosen or not.
+        The class of every row, chosen or not.
+    n_out : int
+        Number of rows to take out.
+    rng : numpy.random.Generator
+        Chooses the rows.
 
     Returns
     -------
@@ -136,14 +140,15 @@ def split_stratified(
 
 
 def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.random.Generator) -> tuple[Indices, ...]:
-    """Deal rows out, class after class, each shuffled: classes and totals differ by one row at most between parts.
+    """Split rows into parts whose class counts and totals differ by one row at most.
 
     Parameters
     ----------
     chosen, strata
         As for `split_stratified`.
     n_parts : int
-    rng : Generator
+        Number of parts.
+    rng : numpy.random.Generator
         Shuffles each class.
 
     Examples
@@ -159,25 +164,18 @@ def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.rando
 
 
 def share_of(share: float, n_rows: int) -> int:
-    """This share of the rows, rounded to the nearest number of rows."""
+    """A share of the rows, rounded to the nearest number of rows."""
     return int(share * n_rows + 0.5)
 
 
 def owners_of_groups(
     groups: Indices, strata: Indices, n_participants: int, n_public: int, *, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Say which participant every row goes to (−1: none), and which rows are public.
+    """The participant that every row goes to (−1 for none), and the rows that are public.
 
-    As many groups as participants: one each, and public rows come from all of them. Otherwise public rows are whole
-    groups, and the others go, the largest first, each to the participant with the fewest rows.
-
-    Parameters
-    ----------
-    groups, strata : integers
-        Group and class of every row.
-    n_participants, n_public : int
-        Public rows are more where whole groups are public.
-    rng : Generator
+    With as many groups as participants, each participant gets one group, and public rows come from all groups. Otherwise
+    public rows are whole groups, at least `n_public` rows together, and each other group goes, the largest first, to the
+    participant with the fewest rows. `groups` and `strata` are the group and the class of every row.
     """
     present, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if present.size == n_participants:

@@ -1,7 +1,7 @@
 """The schema of a table: columns with kinds, ranges and categories, and the label.
 
-A study declares its schema (`mooring.protocol.messages.study_file`); for an audit it is inferred from the rows
-(`mooring.tables.inference`). The encoder (`mooring.tables.encoder`) takes either.
+A study declares its schema (`mooring.protocol.messages.study_file`). An audit infers it from the rows
+(`mooring.tables.inference`). The encoder (`mooring.tables.encoder`) accepts both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 DAYS_A_YEAR = 365.2425
 _MOST_CATEGORIES = 1000
 MOST_FEATURES = 2**16
-_MOST_LETTERS = 2**24  # of categories, counted for each column that has them
+_MOST_LETTERS = 2**24  # in the names of all categories of all columns
 _CHOICES = {"kind": get_args(ColumnKind), "missing": get_args(MissingRule), "outside": get_args(OutsideRule)}
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -41,26 +41,27 @@ class Column:
     """An integer is a number that must be whole. A date becomes days since `day`, or the age in years at `day`."""
     low: float = 0.0
     high: float = 0.0
-    """The declared range of a number: it becomes −1 … 1. Declared, not measured: nobody sees the others' rows."""
+    """The declared range of a number, which is encoded as −1 … 1. It is declared rather than measured, because no
+    participant sees the rows of the others."""
     categories: tuple[str, ...] = ()
-    """Of a category; each becomes a column of zeros and ones."""
+    """The words of a category; each becomes a feature of zeros and ones. Only for categories."""
     missing: MissingRule = "refuse"
-    """What a missing value is: an error; the middle of the range (for a category, none of them); or that and a further
-    column of zeros and ones that tells."""
+    """How a missing value is treated: it is refused; it becomes the middle of the range (for a category, no category); or
+    it becomes that and a further feature of zeros and ones marks it."""
     outside: OutsideRule = "refuse"
-    """What a number outside the range is: an error, or the nearer end of it."""
+    """How a number outside the range is treated: it is refused, or becomes the nearer end of the range."""
     inferred: bool = False
-    """Whether this describes the rows at hand and not a declaration. Such a number has no range but a scale: it is encoded
-    as (x − centre) / spread. A study takes declared columns only."""
+    """Whether the column was inferred from rows instead of declared. An inferred number has a scale and no range: it is
+    encoded as (x − centre) / spread. A study accepts declared columns only."""
     centre: float = math.nan
     spread: float = math.nan
     """The middle and half the width of the range, unless given."""
     fill: float | str | None = None
-    """What a missing value is taken for, in place of the middle, or of no category."""
+    """What replaces a missing value, if not the middle of the range or no category."""
     missing_words: tuple[str, ...] = ()
-    """What stands for a missing value in this column, besides what does so in all."""
+    """Words that stand for a missing value in this column, besides those that do so in all columns."""
     day: str = ""
-    """Of a date or an age: a public day, "2026-01-31"."""
+    """A public day such as "2026-01-31": the start of a date's range, or the day at which an age is counted."""
 
     def __post_init__(self) -> None:
         if self.inferred:
@@ -81,21 +82,22 @@ class Column:
         if self.is_date:
             require_day(f"day of {where}", self.day)
         if self.kind == "date" and not (self.low == 0 and self.high <= count_days("9999-12-31") - count_days(self.day)):
-            raise InputError(f"range of {where}", expected="days from 0 on", got="others", cure="Correct the study.")
+            expected, got = "from day 0 to a day before the year 10000", f"{self.low:g} to {self.high:g}"
+            raise InputError(f"range of {where}", expected=expected, got=got, cure="Correct the study.")
 
     @property
     def is_date(self) -> bool:
-        """Whether cells are dates, which become numbers."""
+        """Whether the cells are dates, which are encoded as numbers."""
         return self.kind in ("date", "age")
 
     def number_of(self, days: Any) -> Any:
-        """Days since 1970-01-01 as the numbers that dates become."""
+        """Convert days since 1970-01-01 to the numbers that stand for dates: days since `day`, or ages in years."""
         since = days - count_days(self.day)
         return since if self.kind == "date" else -since / DAYS_A_YEAR
 
     @property
     def described(self) -> str:
-        """What it declares, in words."""
+        """The declared range or categories, in words."""
         if self.kind == "category":
             return f"one of {', '.join(self.categories)}"
         ends = f"{self.low:g} to {self.high:g}"
@@ -105,23 +107,23 @@ class Column:
 
     @property
     def _days(self) -> list[str]:
-        """The first and the last day of a date."""
+        """The first and the last day in the range of a date."""
         return [str(np.datetime64(self.day) + np.timedelta64(int(end), "D")) for end in (self.low, self.high)]
 
     @property
     def width(self) -> int:
-        """How many columns of the encoded matrix this one becomes."""
+        """Number of features that the column becomes."""
         return (len(self.categories) if self.kind == "category" else 1) + (self.missing == "indicate")
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the columns of the encoded matrix that this one becomes."""
-        own = tuple(f"{self.name}={word}" for word in self.categories) if self.kind == "category" else (self.name,)
-        return (*own, f"{self.name}: missing") if self.missing == "indicate" else own
+        """Names of the features that the column becomes."""
+        names = tuple(f"{self.name}={word}" for word in self.categories) if self.kind == "category" else (self.name,)
+        return (*names, f"{self.name}: missing") if self.missing == "indicate" else names
 
     @property
     def feature_kinds(self) -> tuple[str, ...]:
-        """Kinds of the columns of the encoded matrix; "category" is one of zeros and ones."""
+        """Kinds of the features that the column becomes; a "category" is a feature of zeros and ones."""
         return ("number" if self.is_date else self.kind, *("category",) * self.width)[: self.width]
 
     def as_dict(self) -> dict[str, Any]:
@@ -140,10 +142,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Label:
-    """What is predicted, and is visible to the analyst."""
+    """What is predicted. The analyst can see it."""
 
     column: str = ""
-    """Empty if there is none."""
+    """Name of the column; empty if there is no label."""
     kind: LabelKind = "none"
     classes: tuple[str, ...] = ()
     low: float = 0.0
@@ -180,7 +182,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Schema:
-    """What every row of a table holds.
+    """The columns and the label of a table.
 
     Examples
     --------
@@ -193,9 +195,9 @@ class Schema:
     """In the order of the encoded rows."""
     label: Label = field(default_factory=Label)
     missing_words: tuple[str, ...] = ()
-    """What stands for a missing value besides `MISSING_WORDS`."""
+    """Words that stand for a missing value, besides `MISSING_WORDS`."""
     ids: tuple[str, ...] = ()
-    """Columns that name rows: they stay at home, are never features, and come back beside predictions."""
+    """Columns that identify rows. They are never shared or used as features, and are written beside predictions."""
 
     @property
     def n_features(self) -> int:
@@ -204,12 +206,12 @@ class Schema:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the columns of the encoded matrix."""
+        """Names of the features."""
         return tuple(name for column in self.columns for name in column.feature_names)
 
     @property
     def feature_scales(self) -> tuple[tuple[float, float], ...]:
-        """Centre and spread of the columns of the encoded matrix; 0 and 1 of one of zeros and ones."""
+        """Centre and spread of each feature; 0 and 1 for features of zeros and ones."""
         return tuple(
             (column.centre, column.spread) if kind != "category" else (0.0, 1.0)
             for column in self.columns
@@ -224,15 +226,15 @@ class Schema:
 
     @cached_property
     def all_missing_words(self) -> frozenset[str]:
-        """What stands for a missing value in every column."""
+        """Words that stand for a missing value in every column."""
         return frozenset((*MISSING_WORDS, *(word.strip() for word in self.missing_words)))
 
     def missing_words_of(self, column: Column) -> frozenset[str]:
-        """What stands for a missing value in a column."""
+        """Words that stand for a missing value in this column."""
         return self.all_missing_words.union(word.strip() for word in column.missing_words)
 
     def require_declared(self) -> None:
-        """Refuse what no study can declare: no columns, names that come twice, words that cannot be shown."""
+        """Refuse a schema that no study can declare: no columns, repeated names, or words that cannot be shown."""
         names = [column.name for column in self.columns]
         if not names:
             raise InputError("columns", expected="at least one", got="none", cure="Declare what is to be shared.")
@@ -242,10 +244,11 @@ class Schema:
             )
         twice = find_repeated([*names, *([self.label.column] if self.label.column else []), *self.ids])
         if twice is not None:
-            expected = "different names, none of them the label's or an id's"
-            raise InputError("columns", expected=expected, got=f"{twice!r} twice", cure="Take one out.")
+            problem = f"The name {twice!r} is used more than once among the columns, the label and the ids."
+            raise InputError("columns", problem=problem, cure="Remove or rename one of them.")
         if taken := [name for name in self.ids if name == "prediction" or name.startswith("probability_")]:
-            raise InputError("ids", expected="no name of a prediction's", got=repr(taken[0]), cure="Rename the column.")
+            problem = f"The id column {taken[0]!r} has the name of a column that predictions are written to."
+            raise InputError("ids", problem=problem, cure="Rename the column.")
         require_width(self.n_features)
         require_shown("missing_words", self.missing_words)
         require_shown("ids", self.ids)
@@ -259,53 +262,61 @@ def _require_range(where: str, low: float, high: float) -> None:
 
 
 def _require_single_precision(low: float, high: float) -> None:
-    """Refuse the range of a label that float32, in which labels travel, tells less than a thousand values of."""
+    """Refuse the range of a label in which float32, the type of shared labels, distinguishes fewer than 1,000 values."""
     largest, length = max(abs(low), abs(high)), high - low
     if not (largest < 3e38 and length > 1e-30 and length > 1000 * 2**-23 * largest):
         raise InputError(
             "range of the label",
-            expected="one that single precision, in which labels travel, tells many values of",
+            expected="one in which single precision, the type of shared labels, distinguishes 1,000 values or more",
             got=f"[{low:g}, {high:g}]",
-            cure="Count from another zero or in another unit, for example days since the first one.",
+            cure="Change the origin or the unit, for example to days since the first one.",
         )
 
 
 def count_days(day: str) -> int:
-    """Days from 1970-01-01 to a day."""
+    """Number of days from 1970-01-01 to a day."""
     return date.fromisoformat(day).toordinal() - date(1970, 1, 1).toordinal()
 
 
 def require_day(where: str, day: Any) -> None:
-    """Refuse what is no day of the calendar."""
+    """Refuse a value that is not a day of the calendar."""
     try:
         fine = isinstance(day, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", day) and date.fromisoformat(day)
     except ValueError:
         fine = None
     if not fine:
-        raise InputError(where, expected='a day, such as "2026-01-31"', got="something else", cure="Correct the study.")
+        got = "text that is not one" if isinstance(day, str) else type(day).__name__
+        raise InputError(where, expected='a day, such as "2026-01-31"', got=got, cure="Correct the study.")
 
 
 def require_shown(what: str, words: tuple[str, ...]) -> None:
     """Refuse words of a study that cannot be printed."""
-    if not all(isinstance(word, str) and can_be_shown(word) for word in words):
-        raise InputError(what, expected="words without control characters", got="others", cure="Take them out.")
+    if any(not isinstance(word, str) for word in words):
+        got = f"a value of type {next(type(word).__name__ for word in words if not isinstance(word, str))}"
+        raise InputError(what, expected="a list of words", got=got, cure="Write each word in quotes.")
+    if not all(map(can_be_shown, words)):
+        problem = f"{what} contains a word with line breaks, control characters or changes of writing direction."
+        raise InputError(what, problem=problem, cure="Remove these characters.")
 
 
 def _require_words(where: str, what: str, words: tuple[str, ...]) -> None:
     """Refuse categories or classes that are not different words."""
-    fine = all(isinstance(word, str) and word and word == word.strip() and can_be_shown(word) for word in words)
-    fine = fine and len(set(words)) == len(words)
-    if not (fine and 1 <= len(words) <= _MOST_CATEGORIES):
-        raise InputError(
-            f"{what} of {where}",
-            expected=f"1 to {_MOST_CATEGORIES} different words",
-            got=f"{len(words)} entries" if fine else "empty, padded, repeated, unprintable or other values",
-            cure='Write each in quotes, also numbers: ["0", "1"].',
-        )
+    got = ""
+    if not 1 <= len(words) <= _MOST_CATEGORIES:
+        got = f"{len(words)} entries"
+    elif not all(isinstance(word, str) for word in words):
+        got = "an entry that is not text"
+    elif not all(word and word == word.strip() and can_be_shown(word) for word in words):
+        got = "a word that is empty, starts or ends with a space, or cannot be printed"
+    elif len(set(words)) < len(words):
+        got = f"{find_repeated(words)!r} twice"
+    if got:
+        cure = 'Write each in quotes, also numbers: ["0", "1"].'
+        raise InputError(f"{what} of {where}", expected=f"1 to {_MOST_CATEGORIES} different words", got=got, cure=cure)
 
 
 def can_be_shown(text: str) -> bool:
-    """Whether a text of somebody else's can be printed: what moves a terminal's cursor could show another study."""
+    """Whether text from others can be printed safely: characters that move the cursor could show a different study."""
     if text.isprintable():
         return True
     return not any(
@@ -314,7 +325,7 @@ def can_be_shown(text: str) -> bool:
 
 
 def find_repeated(names: Iterable[str]) -> str | None:
-    """The first name that came before, if there is one."""
+    """The first name that is repeated, if any."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -324,24 +335,15 @@ def find_repeated(names: Iterable[str]) -> str | None:
 
 
 def require_width(n_features: int, n_letters: int = 0) -> None:
-    """Refuse a study wider than anybody's table, before memory and time are spent on it."""
+    """Refuse a study that is wider than any real table, before memory and time are spent on it."""
     if n_features > MOST_FEATURES or n_letters > _MOST_LETTERS:
-        expected = f"at most {MOST_FEATURES} once categories are counted, with {_MOST_LETTERS} letters of categories"
-        raise InputError("columns", expected=expected, got="more", cure="Declare fewer columns or categories.")
+        expected = f"at most {MOST_FEATURES} features with {_MOST_LETTERS} letters in the names of categories"
+        got = f"{n_features} features with {n_letters} letters"
+        raise InputError("columns", expected=expected, got=got, cure="Declare fewer columns or categories.")
 
 
 def require_known(where: str, plain: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse an entry that has no meaning: it may be a misspelt one that has.
-
-    Parameters
-    ----------
-    where : str
-        Section of the file in the error.
-    plain : mapping
-        The section as read.
-    known : set of str
-        Names that have a meaning.
-    """
+    """Refuse an unknown entry in a section of a file; it may be misspelt. The error calls the section `where`."""
     for name in plain:
         if name not in known:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Tables with an inferred schema, and images, as records."""
+"""Tables, by an inferred schema, and images as records."""
 
 from __future__ import annotations
 
@@ -40,21 +40,22 @@ def read_records(
     data : path or data frame
         A folder, an .npz archive, an IDX file, or a Parquet file with a column of bytes whose name starts with "image":
         images. Any other text file with separators (.csv, .tsv, .data, .txt, each also with .gz) or Parquet file
-        (.parquet), and a data frame: a table. The separator may be a comma, a semicolon or a tab. A first line that fits
-        in with the rows beneath it and holds a number is a row, and the columns are then named "column 1", "column 2",
-        ... Of a data frame, columns of text are categories, also where they read as numbers, and an index is ignored.
+        (.parquet), and a data frame: a table. The separator may be a comma, a semicolon or a tab. A first line that
+        contains a number and resembles the rows beneath it is a row, and the columns are then named "column 1",
+        "column 2", ... Columns of text in a data frame are categories, even if they read as numbers; its index is
+        ignored.
     label : str, optional
         The column to predict, of a table or of a Parquet file with images. Words, booleans and at most 20 different whole
         numbers are classes; other numbers are numbers. Rows without a label are dropped.
     group_by : str, optional
-        The column that says which participant, or which person, a row belongs to. It is no feature. Rows without a
+        The column that says which participant, or which person, a row belongs to. It is not a feature. Rows without a
         value there are dropped.
     drop : sequence of str
-        For tables only, as the next two: columns to leave out.
+        Columns to leave out. For tables only, like the next two parameters.
     categorical : sequence of str
         Columns whose numbers are names of categories.
     missing : sequence of str
-        What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all; "-9", for example.
+        Words that stand for a missing value, such as "-9", besides "?", "NA", "NaN", "null" and empty cells.
     size, image_column
         For images only: see `read_images`.
 
@@ -65,11 +66,10 @@ def read_records(
 
     Notes
     -----
-    Numbers are standardised to mean 0 and standard deviation 1 over the table given. In a real study no participant
-    knows the pooled mean; ranges declared beforehand take its place. A missing number becomes the median, and where
-    more than 1 % are missing a column of zeros and ones tells which. Words become one column of zeros and ones a
-    category, "missing" being one of them; a column with more than 50 categories is left out. So are constant columns,
-    dates and times.
+    Numbers are standardised to mean 0 and standard deviation 1 over the given table. In a real study, no participant
+    knows the pooled mean, and ranges are declared beforehand instead. A missing number becomes the median, and where
+    more than 1 % are missing a feature of zeros and ones marks them. Each category becomes a feature of zeros and ones,
+    "missing" being one of them. Columns with more than 50 categories, constant columns, dates and times are left out.
 
     Examples
     --------
@@ -113,11 +113,11 @@ class InferredTable:
 
     schema: Schema
     columns: Any
-    """Clean columns of the rows that have a label and a group."""
+    """The values of the columns, a pyarrow table with the rows that have a label and a group."""
     keys: RowKeys
     """Labels and groups."""
     left_out: tuple[str, ...]
-    """Which columns are left out, and why."""
+    """For each column that is left out, a note that says why."""
 
     def records(self) -> Records:
         """The encoded rows."""
@@ -151,10 +151,12 @@ def infer_table(
 
     Parameters
     ----------
+    table : pyarrow.Table
+        As `read_columns` returns it.
     label, group_by, drop, categorical, missing
         As in `read_records`.
     is_text : bool
-        Whether it comes from a file of plain text, whose numbers are words.
+        Whether the table comes from a text file, in which numbers are words.
     """
     _check_columns(table.column_names, label, group_by, drop, categorical)
     inferred = {
@@ -200,7 +202,7 @@ def _read_named(file: OpenTable, missing: Sequence[str]) -> tuple[Any, tuple[str
 
 
 def _first_line_is_a_row(names: Sequence[str], table: Any, missing: Sequence[str]) -> bool:
-    """Whether the names look like values: some are numbers, and none is a word above a column of numbers."""
+    """Whether the names look like cells: some are numbers, and no word is above a column of numbers."""
     words = [k for k, name in enumerate(names) if not is_number(name) and name not in MISSING_WORDS]
     return any(map(is_number, names)) and not any(_holds_numbers(table.column(k), missing) for k in words)
 
@@ -219,14 +221,15 @@ def _check_columns(
         if key is not None:
             require_column(what, key, names)
             if key in drop:
-                raise InputError(what, expected="a column that is kept", got="one in drop", cure="Take it out of drop.")
+                problem = f"The column {key!r} is both {what} and in drop."
+                raise InputError(what, problem=problem, cure="Remove it from drop.")
     if label is not None and label == group_by:
-        raise InputError(
-            "group_by", expected="another column than label", got="the same", cure="Choose one of the two."
-        )
+        problem = f"The column {label!r} is both label and group_by."
+        raise InputError("group_by", problem=problem, cure="Choose a different column for one of them.")
 
 
-def _require_left_out(options: dict[str, Any], found: str) -> None:
+def _require_left_out(options: dict[str, Any], source: str) -> None:
+    """Refuse options that do not apply to the source."""
     for name, value in options.items():
         if value not in (None, ()):
-            raise InputError(name, expected=f"left out for {found}", got="given", cure=f"Leave {name} out.")
+            raise InputError(name, expected=f"left out for {source}", got=repr(value), cure=f"Leave {name} out.")

@@ -66,7 +66,7 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
         "note": "not described",
         "code": "integer, 0 to 1",
     }
-    assert [one.missing for one in header.columns] == ["refuse", "fill", "fill", "refuse", "refuse", "refuse"]
+    assert [column.missing for column in header.columns] == ["refuse", "fill", "fill", "refuse", "refuse", "refuse"]
     assert len(notes) == 8
     (tmp_path / "north.header.toml").write_text(header.render())
     assert read_header(tmp_path / "north.header.toml") == header
@@ -108,8 +108,8 @@ def test_a_number_that_five_rows_have_far_from_all_others_stands_for_a_missing_v
 ) -> None:
     (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{row},{k % 2}\n" for k, row in enumerate(rows)))
     header, _ = infer_header(tmp_path / "t.csv", site="a")
-    found = [one.missing for one in header.columns if one.name == "x"]
-    assert (header.described["x"], found) == (described, [missing] * bool(missing))
+    rules = [column.missing for column in header.columns if column.name == "x"]
+    assert (header.described["x"], rules) == (described, [missing] * bool(missing))
 
 
 @pytest.mark.parametrize(

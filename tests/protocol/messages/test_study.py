@@ -214,7 +214,7 @@ PLAIN = 'format = 2\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "a
     ("text", "said"),
     [
         (PLAIN + '[[columns]]\nname = "a\\u001b[2J"\nrange = [0, 1]\n', "control characters"),
-        (PLAIN + '[[columns]]\nname = "a"\nkind = "category"\ncategories = ["b\\u202ec"]\n', "unprintable"),
+        (PLAIN + '[[columns]]\nname = "a"\nkind = "category"\ncategories = ["b\\u202ec"]\n', "cannot be printed"),
         (PLAIN + '[[columns]]\nname = "a"\nrange = [0, 1' + "0" * 400 + "]\n", "too large"),
         (PLAIN + "components = " + "9" * 5000 + "\n", "too large"),
         (PLAIN + "components = 0x" + "f" * 5000 + "\n", "whole number"),
@@ -230,7 +230,7 @@ PLAIN = 'format = 2\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "a
             PLAIN
             + f'[[columns]]\nnames = {[str(k) for k in range(60)]}\nkind = "category"\n'
             + f"categories = {[f'{k:01000}' for k in range(999)]}\n",
-            "letters of categories",
+            "letters in the names of categories",
         ),
         (PLAIN + f"[rows]\nimage_shape = {[2**62] * 20_000}\n", "three whole numbers"),
         (PLAIN + "a = [" + "1," * 100_000 + "]\n", "entries"),

@@ -1,8 +1,8 @@
-"""The draft of a study, from the header of a table: names and declared types, never what stands in the rows.
+"""The draft of a study, from the header of a table: names and declared types, never the contents of rows.
 
-`infer_kinds`, for `mooring study init`, looks at rows for the kind of each column, and for nothing else. What cannot be
-known from a header (ranges, categories, classes) stays open in the draft, and `Study.read` refuses the file until
-somebody who knows what the columns mean has filled it in. Statistics of anybody's rows would tell of them.
+`infer_kinds`, for `mooring study init`, reads rows for the likely kind of each column, and for nothing else. Ranges,
+categories and classes stay open in the draft, and `Study.read` refuses the file until a person who knows what the columns
+mean has filled them in. Statistics of a site's rows would disclose information about them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DeclaredColumns:
     """Mapping from name to the public day at which ages are counted."""
     missing_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
-    """What `infer_kinds` made of columns; counts where neither a declaration nor a name tells."""
+    """The kinds that `infer_kinds` inferred; used where neither a declaration nor a name decides."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -212,10 +212,10 @@ _NAMES = {
     r"(first|last|full|patient)_?name)($|_)|^name$",
 }
 _RECOGNISED = {
-    "id": "names rows or persons: stays at home, is never shared, and comes back beside predictions",
-    "birth": "a date of birth, taken as the age at a public day",
-    "date": "a date, taken as days since the first of its range",
-    "text": "free text or a name: left out, and every participant gives --ignore {name}",
+    "id": "identifies rows or persons: it is never shared, and is written beside predictions",
+    "birth": "a date of birth, used as the age at a public day",
+    "date": "a date, used as the number of days since the first day of its range",
+    "text": "free text or a name: it is left out, and every participant must give --ignore {name}",
     "category": "words: a category, whose words are open unless you name them",
 }
 
@@ -235,22 +235,13 @@ def infer_kinds(data: TableSource) -> dict[str, LikelyKind]:
 
 
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """Columns whose name, type in Parquet, or kind as inferred tells that they are no plain numbers or declared words.
+    """Columns that are not plain numbers by their name, their type in Parquet or their inferred kind.
 
-    Parameters
-    ----------
-    known : DeclaredColumns
-        What is declared is not guessed.
-    apart : collection of str
-        Other columns that are not guessed: the label, those that are dropped.
-
-    Returns
-    -------
-    dict of str
-        "id", "birth", "date", "text" or "category", by column.
+    Declared columns and those in `apart`, such as the label, are not judged. Returns "id", "birth", "date", "text" or
+    "category" by column.
     """
-    found, settled = {}, known.names.union(apart)
-    for name in (one for one in table.names if one not in settled):
+    recognised, settled = {}, known.names.union(apart)
+    for name in (name for name in table.names if name not in settled):
         word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
         kind = next((kind for kind, pattern in _NAMES.items() if re.search(pattern, word)), "")
         inferred = known.kinds.get(name, "")
@@ -261,20 +252,14 @@ def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collectio
         elif stored is not None and kind in ("birth", "date", "text") and not holds_words(stored):
             kind = ""
         if kind:
-            found[name] = kind
-    return found
+            recognised[name] = kind
+    return recognised
 
 
 def describe_recognised(data: TableSource, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """What a draft takes columns for, in words.
-
-    Parameters
-    ----------
-    data, known, apart
-        As for `draft_study` and `recognise_columns`.
-    """
-    found = recognise_columns(open_table(data), known, apart)
-    return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in found.items()}
+    """How a draft treats the columns that `recognise_columns` recognises, in words."""
+    recognised = recognise_columns(open_table(data), known, apart)
+    return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in recognised.items()}
 
 
 def _describe_column(table: OpenTable, name: str, known: DeclaredColumns, recognised: str) -> dict[str, Any]:

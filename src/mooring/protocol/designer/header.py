@@ -1,4 +1,4 @@
-"""Headers of tables: what each site says of its columns before there is a study, and several of them merged to one draft.
+"""Headers of tables, in which sites describe their columns before there is a study; and a draft merged from several.
 
 A header is made from rows, and travels. No end of a range, category or missing word in it comes from fewer than
 `FEWEST_ROWS` rows: ranges run from the fifth lowest value to the fifth highest, widened and rounded outward. A header
@@ -47,8 +47,8 @@ from mooring.tables.schema import Column, ColumnKind, MissingRule, Schema, count
 from mooring.typing import TableSource
 
 _MERGED = """\
-# Ranges and categories come from sites' rows, widened. For sums, put what can be in their place: the guarantee assumes
-# that they are public.
+# Ranges and categories come from the rows of the sites, widened. For sums, replace them with what is publicly known to be
+# possible: the guarantee assumes that ranges and categories are public.
 """
 _FEW_NUMBERS = 10  # so few distinct whole numbers may be codes
 _MOST_COMPARED = 100  # names that one name is compared with
@@ -60,67 +60,60 @@ _ABOVE = """\
 
 @dataclass(frozen=True)
 class Header:
-    """What a site says of its columns."""
+    """A site's description of its columns."""
 
     site: str
     columns: tuple[Column, ...]
-    """With ranges and categories as the site has them."""
+    """The columns with the site's ranges and categories."""
     ids: tuple[str, ...] = ()
-    """Columns that name rows."""
+    """Columns that identify rows."""
     undescribed: tuple[str, ...] = ()
-    """Columns of which nothing is said: free text, dates in another form, hardly any values."""
+    """Columns without a description: free text, dates that are not written as 2026-01-31, hardly any values."""
 
     def __post_init__(self) -> None:
         require_name("site", self.site)
         Schema(self.columns, ids=(*self.ids, *self.undescribed)).require_declared()
 
     def render(self) -> str:
-        """The file's text."""
+        """The text of the file."""
         top = {"header": 1, "site": self.site, "ids": list(self.ids), "undescribed": list(self.undescribed)}
-        columns = (column.as_dict() for column in self.columns)
-        return _ABOVE + render_table(top) + "".join(f"\n[[columns]]\n{render_declaration(one)}" for one in columns)
+        columns = (render_declaration(column.as_dict()) for column in self.columns)
+        return _ABOVE + render_table(top) + "".join(f"\n[[columns]]\n{declaration}" for declaration in columns)
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
-        """The columns that are described."""
+        """The columns that are described, by name."""
         return {column.name: column for column in self.columns}
 
     @cached_property
     def described(self) -> dict[str, str]:
-        """What is said of each column, in a few words."""
-        found = dict.fromkeys(self.ids, "id") | dict.fromkeys(self.undescribed, "not described")
-        for name, one in self.by_name.items():
-            words = f" (missing: {', '.join(one.missing_words)})" if one.missing_words else ""
-            found[name] = f"{one.kind}, {one.described}{words}"
-        return found
+        """The description of each column, in a few words."""
+        described = dict.fromkeys(self.ids, "id") | dict.fromkeys(self.undescribed, "not described")
+        for name, column in self.by_name.items():
+            words = f" (missing: {', '.join(column.missing_words)})" if column.missing_words else ""
+            described[name] = f"{column.kind}, {column.described}{words}"
+        return described
 
 
 def read_header(path: str | Path) -> Header:
-    """Read a header that somebody sent; everything is checked, within a study's bounds."""
+    """Read a header that a site sent. Everything in it is checked, within the limits of a study."""
     plain = parse_study(read_text(Path(path)))
     require_known("header", plain, {"header", "site", "ids", "undescribed", "columns"})
-    lists = [plain.get(key, []) for key in ("ids", "undescribed")]
-    if plain.get("header") != 1 or not all(
-        isinstance(one, list) and all(isinstance(name, str) for name in one) for one in lists
-    ):
-        expected = "one that 'mooring study header' wrote"
-        raise InputError("header", expected=expected, got="something else", cure="Ask for it again.")
-    return Header(plain.get("site", ""), declared_columns(plain), *map(tuple, lists))
+    if plain.get("header") != 1:
+        problem = "The file is not a header of format 1, as 'mooring study header' writes it."
+        raise InputError("header", problem=problem, cure="Ask the site for it again.")
+    lists = {key: plain.get(key, []) for key in ("ids", "undescribed")}
+    for key, names in lists.items():
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            problem = f"The entry {key!r} of the header is not a list of names."
+            raise InputError("header", problem=problem, cure="Ask the site for it again.")
+    return Header(plain.get("site", ""), declared_columns(plain), *map(tuple, lists.values()))
 
 
 def infer_header(data: TableSource, *, site: str, categorical: Collection[str] = ()) -> tuple[Header, tuple[str, ...]]:
-    """Describe a table from its rows, which are read into memory.
+    """Describe a table from its rows, which are read into memory; `categorical` names columns whose numbers are codes.
 
-    Parameters
-    ----------
-    categorical : collection of str
-        Columns whose numbers are codes.
-
-    Returns
-    -------
-    header : Header
-    notes : tuple of str
-        What was done with columns that are not plain, for the site alone.
+    Returns the header and notes on columns that needed a decision. The notes are for the site only.
     """
     file = open_table(data)
     require_header(file)
@@ -185,106 +178,107 @@ def _describe_days(column: InferredColumn) -> tuple[Column | None, str]:
 
 @dataclass(frozen=True)
 class MergedColumn:
-    """A column as several sites have it, and as the draft does."""
+    """A column as the sites describe it, and as it is in the draft."""
 
     name: str
     sites: dict[str, str]
-    """What each site says of it; empty where it has none."""
+    """The description of each site; empty for a site without the column."""
     conflicts: tuple[str, ...]
-    """What somebody has to settle; empty where the sites agree."""
+    """Differences that a person must settle; empty if the sites agree."""
     plain: dict[str, Any] | None
-    """Its entries in the draft, an open one being an empty list; None if it is left out."""
+    """The column's entries in the draft, with an empty list for an open entry; None if it is left out."""
 
 
 def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
-    """Every column that some site has, with what the sites do not agree on."""
-    if len({header.site for header in headers}) < max(2, len(headers)):
-        raise InputError("headers", expected="two or more, of different sites", got="others", cure="Give each once.")
+    """All columns of all sites, each with the differences between the sites."""
+    n_sites = len({header.site for header in headers})
+    if n_sites < max(2, len(headers)):
+        expected, got = "two or more, of different sites", f"{len(headers)} of {n_sites} sites"
+        raise InputError("headers", expected=expected, got=got, cure="Give one header per site.")
     everywhere = set.intersection(*(set(header.described) for header in headers))
-    apart = {header.site: [one for one in header.described if one not in everywhere] for header in headers}
+    apart = {header.site: [name for name in header.described if name not in everywhere] for header in headers}
     names = dict.fromkeys(name for header in headers for name in header.described)
     return tuple(_merge(name, headers, apart) for name in names)
 
 
 def draft_merged(merged: Sequence[MergedColumn], *, name: str, label: str | None) -> str:
-    """Draft a study from merged columns.
-
-    Parameters
-    ----------
-    label : str, optional
-        The column to predict.
-    """
-    plain = {one.name: dict(one.plain) for one in merged if one.plain is not None}
+    """Draft a study from merged columns; `label` is the column to predict, if any."""
+    plain = {column.name: dict(column.plain) for column in merged if column.plain is not None}
     if label is not None and label not in plain:
         raise InputError("--label", expected="a column that a site describes", got=repr(label), cure="Check the names.")
-    own = plain.pop(label) if label is not None else {}
-    if own.get("kind") in ("date", "age"):
-        raise InputError(
-            "--label", expected="a class or a number", got=f"a {own['kind']}", cure="Choose another column."
-        )
-    entries = {"kind": "classes" if "categories" in own else "number", "column": label} if own else {"kind": "none"}
-    entries |= {"classes": own["categories"]} if "categories" in own else {"range": own["range"]} if own else {}
-    ids = [one.name for one in merged if "id" in one.sites.values()]
+    outcome = plain.pop(label) if label is not None else {}
+    if outcome.get("kind") in ("date", "age"):
+        got = f"a column of kind {outcome['kind']!r}"
+        raise InputError("--label", expected="a class or a number", got=got, cure="Choose a different column.")
+    entries: dict[str, Any] = {"kind": "none"}
+    if "categories" in outcome:
+        entries = {"kind": "classes", "column": label, "classes": outcome["categories"]}
+    elif outcome:
+        entries = {"kind": "number", "column": label, "range": outcome["range"]}
+    ids = [column.name for column in merged if "id" in column.sites.values()]
     return _MERGED + render_draft(name, list(plain.values()), entries, ids, DraftSettings())
 
 
 def _merge(name: str, headers: Sequence[Header], apart: Mapping[str, Sequence[str]]) -> MergedColumn:
-    """One column; `apart` are the names that not all sites have."""
-    said = {header.site: header.described.get(name, "") for header in headers}
-    own = {header.site: header.by_name[name] for header in headers if name in header.by_name}
+    """Merge the column `name`; `apart` has the names that not all sites have, by site."""
+    descriptions = {header.site: header.described.get(name, "") for header in headers}
+    declared = {header.site: header.by_name[name] for header in headers if name in header.by_name}
     conflicts = []
-    for words in ("not described", "id") if own else ():
-        sites = [site for site, found in said.items() if found == words]
+    for words in ("not described", "id") if declared else ():
+        sites = [site for site, description in descriptions.items() if description == words]
         conflicts += [f"{words} at {', '.join(sites)}"] if sites else []
-    for site in (site for site, words in said.items() if not words):
-        others = {one.casefold(): one for one in apart[site][:_MOST_COMPARED]}
+    for site in (site for site, description in descriptions.items() if not description):
+        others = {other.casefold(): other for other in apart[site][:_MOST_COMPARED]}
         near = get_close_matches(name.casefold(), others, n=1)
         conflicts.append(f"not at {site}" + (f", which has {others[near[0]]!r}" if near else ""))
-    if not own or any(words == "id" for words in said.values()):
-        return MergedColumn(name, said, tuple(conflicts), None)
-    plain, found_conflicts = _reconcile(name, own)
-    return MergedColumn(name, said, (*conflicts, *found_conflicts), plain)
+    if not declared or "id" in descriptions.values():
+        return MergedColumn(name, descriptions, tuple(conflicts), None)
+    plain, differences = _reconcile(name, declared)
+    return MergedColumn(name, descriptions, (*conflicts, *differences), plain)
 
 
-def _reconcile(name: str, own: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
-    """The entries of a column that several sites describe, and what they do not agree on, which stays open."""
-    columns = list(own.values())
-    kinds = {"number" if one.kind == "integer" else one.kind for one in columns}
-    words = list(dict.fromkeys(word for one in columns for word in one.missing_words))
+def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
+    """The entries of a column that several sites declare, and their differences, for which an entry stays open."""
+    columns = list(declared.values())
+    kinds = {"number" if column.kind == "integer" else column.kind for column in columns}
+    words = list(dict.fromkeys(word for column in columns for word in column.missing_words))
     plain: dict[str, Any] = {"name": name, "kind": columns[0].kind}
     conflicts = []
     if len(kinds) > 1:
         conflicts.append("of several kinds")
         plain |= {"categories": []} if columns[0].kind == "category" else {"range": []}
     elif kinds == {"category"}:
-        sets = [set(one.categories) for one in columns]
-        union = list(dict.fromkeys(word for one in columns for word in one.categories))
-        if any(one - other and other - one for one in sets for other in sets):
+        sets = [set(column.categories) for column in columns]
+        union = list(dict.fromkeys(word for column in columns for word in column.categories))
+        if any(first - second and second - first for first in sets for second in sets):
             conflicts.append("different words")
         if len({word.casefold() for word in union}) < len(union):
             conflicts, union = ["words in different letter case"], []
         plain["categories"] = union
     else:
         ends, conflicts = _hull(columns)
-        plain |= {"kind": "number" if "number" in {one.kind for one in columns} else columns[0].kind, "range": ends}
+        is_number_somewhere = any(column.kind == "number" for column in columns)
+        plain |= {"kind": "number" if is_number_somewhere else columns[0].kind, "range": ends}
         for word in [word for word in words if is_number(word)] if kinds == {"number"} else ():
-            inside = {
-                site: one.low <= float(word) <= one.high for site, one in own.items() if word not in one.missing_words
-            }
-            if any(inside.values()):  # nobody's values become missing unasked
-                sites = ", ".join(site for site, holds in inside.items() if holds)
-                conflicts.append(f"{word} may be a value at {sites}, and is missing elsewhere")
+            sites = [
+                site
+                for site, column in declared.items()
+                if word not in column.missing_words and column.low <= float(word) <= column.high
+            ]
+            if sites:  # values of a site must not become missing without its consent
+                conflicts.append(f"{word} may be a value at {', '.join(sites)}, and is missing elsewhere")
                 words.remove(word)
-    missing = "fill" if any(one.missing == "fill" for one in columns) else "refuse"
+    missing = "fill" if any(column.missing == "fill" for column in columns) else "refuse"
     return plain | ({"missing_words": words} if words else {}) | {"missing": missing, "outside": "refuse"}, conflicts
 
 
 def _hull(columns: Sequence[Column]) -> tuple[list[Any], list[str]]:
-    """A range around those of all sites; none, and why, where they are far apart."""
+    """The range that contains those of all sites; if they are far apart, no range and the reason."""
     if columns[0].kind == "date":
-        days = [one.as_dict()["range"] for one in columns]
+        days = [column.as_dict()["range"] for column in columns]
         return [min(first for first, _ in days), max(last for _, last in days)], []
-    spans = [one.high - one.low for one in columns]
-    if max(spans) >= 10 * min(spans) or max(one.low for one in columns) > min(one.high for one in columns):
-        return [], ["ranges of another size: perhaps another unit"]
-    return [min(one.low for one in columns), max(one.high for one in columns)], []
+    spans = [column.high - column.low for column in columns]
+    lows, highs = [column.low for column in columns], [column.high for column in columns]
+    if max(spans) >= 10 * min(spans) or max(lows) > min(highs):
+        return [], ["ranges that differ so much that the sites may use different units"]
+    return [min(lows), max(highs)], []

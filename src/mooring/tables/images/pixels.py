@@ -26,7 +26,7 @@ _BLOCK = 256
 
 
 class _ColourFound(Exception):
-    """A colour image among grey ones."""
+    """Raised for a colour image among grey ones."""
 
 
 def decode_images(
@@ -38,14 +38,14 @@ def decode_images(
     ----------
     sources : list of paths, or of the contents of image files
     size : (height, width), optional
-        The size to bring every image to.
-    place : function of an image's position
-        Says where that image is, for messages.
+        The size to resize every image to.
+    place : callable
+        Returns where the image with a given index comes from, for messages.
 
     Returns
     -------
     array of shape (n, height, width), or (n, height, width, 3) if any image is in colour
-        Transparency is dropped, and grey levels of 16 bits become 8 bits.
+        Transparency is dropped, and grey levels of 16 bits are converted to 8 bits.
     """
     try:
         return _decode(sources, size=size, place=place, colour=False)
@@ -54,10 +54,10 @@ def decode_images(
 
 
 def as_pixel_values(images: npt.NDArray[Any]) -> tuple[Matrix, tuple[str, ...]]:
-    """Bring pixels to the range from 0 to 1, and say how.
+    """Scale pixels to the range from 0 to 1; returns them with notes for the owner of the images.
 
-    Unsigned bytes and unsigned integers of 16 bits are divided by their largest value; other numbers must lie between 0
-    and 1, and stay as they are, or between 0 and 255, and are divided by 255.
+    Unsigned integers of 8 and 16 bits are divided by their largest value. Other numbers must be between 0 and 1, and are
+    not changed, or between 0 and 255, and are divided by 255.
     """
     if images.dtype in (np.uint8, np.uint16):
         return np.divide(images, float(np.iinfo(images.dtype).max), dtype=np.float64), ()
@@ -68,13 +68,13 @@ def as_pixel_values(images: npt.NDArray[Any]) -> tuple[Matrix, tuple[str, ...]]:
     values = images.astype(np.float64)
     low, high = values.min(), values.max()
     if not (low >= 0.0 and high <= 255.0):  # NaN fails, too
-        got, cure = "values outside, or not finite", "Undo the normalisation before you save the images."
+        got, cure = "values outside these ranges, or not finite", "Undo the normalisation before you save the images."
         raise InputError("images", expected="pixel values between 0 and 1, or between 0 and 255", got=got, cure=cure)
     return (values, ()) if high <= 1.0 else (values / 255.0, ("pixel values above 1: all are divided by 255",))
 
 
 def resize_images(images: Matrix, size: tuple[int, int]) -> Matrix:
-    """Bring images (n, height, width, ...) of numbers to another size."""
+    """Resize images of numbers, of shape (n, height, width, ...)."""
     Image = _pillow()
     n, height, width = images.shape[:3]
     planes = np.moveaxis(images.reshape(n, height, width, -1), -1, 1).astype(np.float32)
@@ -100,7 +100,7 @@ def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def check_count(n_numbers: int) -> None:
-    """Refuse images that would not fit into memory as rows of numbers."""
+    """Refuse images that would not fit in memory as rows of numbers."""
     if n_numbers > MAX_NUMBERS:
         expected, got = f"images with at most {MAX_NUMBERS:,} pixel values in all", f"{n_numbers:,}"
         cure = "Make the images smaller with size (--size), or use fewer."
@@ -123,7 +123,7 @@ def _decode(
                     "path",
                     expected=f"images of one shape, {first.shape} as the first",
                     got=f"shape {pixels.shape} at {place(k)}",
-                    cure="Bring them to one size with size (--size), for example 32.",
+                    cure="Resize them with size (--size), for example 32.",
                 )
             images[k] = pixels
 

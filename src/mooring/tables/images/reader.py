@@ -1,7 +1,7 @@
 """Images from folders, archives (.npz), IDX files (the form of MNIST) and Parquet, as rows of pixel values between 0 and 1.
 
-No header of a file of arrays is taken at its word: what it promises is checked against the size of the file before memory is
-taken. No pickle is loaded.
+The sizes in the header of a file of arrays are checked against the size of the file before memory is allocated. No pickle is
+loaded.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def read_images(
     Parameters
     ----------
     path : path
-        One of these: a folder with one subfolder a class, or with images of no class (PNG, JPEG, WebP or BMP); an .npz
-        archive with an array `images` of shape (n, height, width) or (n, height, width, channels) and, if you like,
-        `labels` and `groups`; a file of IDX images such as `train-images-idx3-ubyte.gz`, or a folder that holds it; a
+        One of these: a folder of images (PNG, JPEG, WebP or BMP), with one subfolder per class if they have classes; an
+        .npz archive with an array `images` of shape (n, height, width) or (n, height, width, channels) and, optionally,
+        `labels` and `groups`; a file of IDX images such as `train-images-idx3-ubyte.gz`, or a folder that contains it; a
         Parquet file with a column of encoded images.
     labels : path, optional
-        The IDX file with the labels, where it does not lie beside the images under its usual name.
+        The IDX file with the labels, if it is not beside the images under its usual name.
     size : int or (int, int), optional
-        Height and width to bring all images to; without it they must agree.
+        Height and width to resize all images to; without it, all images must have the same size.
     image_column, label, group_by : str, optional
-        Columns of a Parquet file: the images (the first column of bytes whose name starts with "image" when left out),
-        the classes, and which participant or person an image belongs to. All other columns of numbers and words become
+        Columns of a Parquet file: the images (by default, the first column of bytes whose name starts with "image"), the
+        classes, and the participant or person that an image belongs to. All other columns of numbers and words become
         attributes.
 
     Examples
@@ -85,13 +85,13 @@ def read_images(
     if not in_parquet:
         for what, name in columns.items():
             if name is not None:
-                raise _does_not_apply(what, "images in a Parquet file")
+                raise _does_not_apply(what, name, "images in a Parquet file")
     if path.is_dir():
         idx, notes = find_idx_images(path)
         if idx is not None:
             return _read_idx_pair(idx, labels, target, notes)
     if labels is not None and not is_idx_file(path):
-        raise _does_not_apply("labels", "images in an IDX file")
+        raise _does_not_apply("labels", str(labels), "images in an IDX file")
     if path.is_dir():
         return _read_folder(path, target)
     require_file(path)
@@ -105,12 +105,12 @@ def read_images(
         "path",
         expected="a folder of images, an .npz archive, an IDX file (...-images-idx3-ubyte) or a Parquet file",
         got=f"a file that ends in {path.suffix!r}",
-        cure="Put the images into a folder with one subfolder a class.",
+        cure="Put the images into a folder with one subfolder per class.",
     )
 
 
 def holds_images(path: Path) -> bool:
-    """Whether a path is that of images: a folder, an archive, an IDX file, or Parquet with a column of images."""
+    """Whether a path contains images: a folder, an archive, an IDX file, or Parquet with a column of images."""
     if path.is_dir() or is_idx_file(path) or path.suffix.lower() == ".npz":
         return True
     return is_parquet(path) and bool(_image_columns(open_table(path).schema))
@@ -126,17 +126,18 @@ def _read_folder(folder: Path, size: tuple[int, int] | None) -> Records:
     by_class = {sub.name: _image_files(sub) for sub in subfolders}
     by_class = {name: files for name, files in by_class.items() if files}
     loose = _image_files(folder)
-    notes = [f"images outside the class folders are left aside: {len(loose)}"] if by_class and loose else []
-    files = [file for found in by_class.values() for file in found] or loose
+    notes = [f"images outside the class folders are ignored: {len(loose)}"] if by_class and loose else []
+    files = [file for class_files in by_class.values() for file in class_files] or loose
     if not files:
         raise InputError(
             "path",
-            expected=f"a folder with images ({', '.join(IMAGE_SUFFIXES)}), one subfolder a class",
+            expected=f"a folder with images ({', '.join(IMAGE_SUFFIXES)}), one subfolder per class",
             got=f"{len(subfolders)} subfolders without images",
-            cure="Check the folder's name and the endings of the files.",
+            cure="Check the name of the folder and the suffixes of the files.",
         )
-    codes = np.repeat(np.arange(len(by_class)), [len(found) for found in by_class.values()])
-    starts = np.cumsum([0, *(len(found) for found in by_class.values())])
+    counts = [len(class_files) for class_files in by_class.values()]
+    codes = np.repeat(np.arange(len(by_class)), counts)
+    starts = np.cumsum([0, *counts])
 
     def place(k: int) -> str:
         if not by_class:
@@ -173,7 +174,9 @@ def _read_idx_pair(
     images = read_idx(path, n_dimensions=(3, 4))
     labels_path = find_idx_labels(path) if labels is None else Path(labels)
     if labels_path is None:
-        return _records(_resized(_as_fractions(images), size), notes=(*notes, f"no labels lie beside {path.name}"))
+        return _records(
+            _resized(_as_fractions(images), size), notes=(*notes, f"there are no labels beside {path.name}")
+        )
     classes = read_idx(labels_path, n_dimensions=(1,))
     if classes.shape[0] != images.shape[0]:
         got, cure = f"{classes.shape[0]} labels", f"Check that {labels_path.name} belongs to {path.name}."
@@ -261,8 +264,8 @@ def _holds_bytes(kind: Any) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _does_not_apply(what: str, where: str) -> InputError:
-    return InputError(what, expected=f"left out except for {where}", got="given", cure=f"Leave {what} out.")
+def _does_not_apply(what: str, value: str, where: str) -> InputError:
+    return InputError(what, expected=f"left out except for {where}", got=repr(value), cure=f"Leave {what} out.")
 
 
 def is_idx_file(path: Path) -> bool:
@@ -271,20 +274,20 @@ def is_idx_file(path: Path) -> bool:
 
 
 def find_idx_images(folder: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """Find the file of IDX images in a folder: the only one, or the training images if there are more."""
-    found = sorted(path for path in folder.iterdir() if path.is_file() and is_idx_file(path))
-    if len(found) <= 1:
-        return (found[0] if found else None), ()
-    training = [path for path in found if path.name.startswith("train")]
+    """Find the file of IDX images in a folder: the only one, or the training images if there are several."""
+    files = sorted(path for path in folder.iterdir() if path.is_file() and is_idx_file(path))
+    if len(files) <= 1:
+        return (files[0] if files else None), ()
+    training = [path for path in files if path.name.startswith("train")]
     if len(training) != 1:
         raise InputError(
             "path",
             expected="a folder with one file of IDX images, or one that starts with 'train'",
-            got=listed([path.name for path in found]),
+            got=listed([path.name for path in files]),
             cure="Give the path of one of the files.",
         )
-    others = [path.name for path in found if path != training[0]]
-    return training[0], (f"only {training[0].name} is read; {listed(others)} is left aside",)
+    others = [path.name for path in files if path != training[0]]
+    return training[0], (f"only {training[0].name} is read; {listed(others)} is ignored",)
 
 
 def find_idx_labels(images: Path) -> Path | None:
@@ -295,9 +298,15 @@ def find_idx_labels(images: Path) -> Path | None:
 
 
 def read_idx(path: Path, *, n_dimensions: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes, whose array may have so many dimensions.
+    """Read an IDX file of unsigned bytes.
 
-    The header is checked against the size of the file before anything of that size is set aside.
+    The header is checked against the size of the file before memory is allocated.
+
+    Parameters
+    ----------
+    path : Path
+    n_dimensions : tuple of int
+        The numbers of dimensions that the array may have.
     """
     require_file(path)
     try:
@@ -322,7 +331,7 @@ def read_idx(path: Path, *, n_dimensions: tuple[int, ...]) -> npt.NDArray[np.uin
 
 def _check_magic(path: Path, magic: bytes, n_dimensions: tuple[int, ...]) -> None:
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] != _UNSIGNED_BYTES:
-        raise _damaged(path, "a file without the first bytes of one")
+        raise _damaged(path, "a file that does not start as one")
     if magic[3] not in n_dimensions:
         raise _damaged(path, f"an array of {magic[3]} dimensions")
 
@@ -334,16 +343,16 @@ def _damaged(path: Path, got: str) -> InputError:
 
 
 def read_archive(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, npt.NDArray[Any] | None]:
-    """Read the arrays `images`, `labels` and `groups`; the last two may be absent."""
+    """Read the arrays `images`, `labels` and `groups` of an archive; the last two may be absent."""
     try:
         with zipfile.ZipFile(path) as archive:
             if "images.npy" not in archive.namelist():
-                raise _refused(path, "none of that name")
+                raise _refused(path, "an archive without an array of that name")
             images = _member(archive, path, "images")
             assert images is not None
             return images, _member(archive, path, "labels"), _member(archive, path, "groups")
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError):
-        raise _refused(path, "a file that is damaged, or no archive") from None
+        raise _refused(path, "a file that is damaged or not an archive") from None
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str) -> npt.NDArray[Any] | None:
@@ -354,7 +363,7 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str) -> npt.NDArray[Any]
             version = np.lib.format.read_magic(file)
             header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
             shape, fortran_order, dtype = header[version](file)
-        except Exception:  # a hostile header breaks the parser in more ways than it documents
+        except Exception:  # a hostile header makes the parser raise errors that it does not document
             raise _refused(path, f"an array {name!r} with a damaged header") from None
         if dtype.hasobject:
             raise _refused(path, f"an array {name!r} of pickled objects, which could run code")
