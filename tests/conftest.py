@@ -128,7 +128,7 @@ def refused() -> Callable[..., None]:
         with raising(InputError, what, expected=expected, got=got) as caught:
             call()
         error = caught.value
-        assert str(error) == f"{error.what} must be {error.expected}, got {error.got}. {error.cure}"
+        assert str(error) == f"{error.problem} {error.cure}"
 
     return check
 

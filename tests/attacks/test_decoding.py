@@ -105,7 +105,7 @@ def test_copies_of_records_change_nothing() -> None:
 
 
 def test_one_record_is_refused(refused: Callable[..., None]) -> None:
-    refused(lambda: learn_decoder(projection(), population(1, seed=1)), "records", "two rows at least", "")
+    refused(lambda: learn_decoder(projection(), population(1, seed=1)), "records", "at least two rows", "")
 
 
 @pytest.mark.parametrize(("n", "together"), [(3, 1), (12, 1), (23, 1), (24, 2), (60, 5), (95, 7), (96, 8), (200, 8)])

@@ -253,11 +253,11 @@ NOTHING_TO_WORK_WITH: dict[str, tuple[list[np.ndarray], dict[str, object], str]]
     "only a continuous column": ([p[:, :1] for p in partly_continuous(1)], {"colluders": ()}, "off any grid"),
     "too many columns": (drawn(41, n_participants=2), {"colluders": (0,)}, "up to 40"),
     "too few rows": (replaced(drawn(6), drawn(6)[1][:6]), {}, "more rows than columns"),
-    "rows all alike": ([np.ones((N_ROWS, 3))] * 2, {"colluders": (0,)}, "the same"),
+    "rows all alike": ([np.ones((N_ROWS, 3))] * 2, {"colluders": (0,)}, "equal"),
     "rows of even sum": (with_even_sums(), {}, "not orthogonal"),
     "one-hot without a colluder": (one_hot(2), {"colluders": ()}, "colluder"),
     "other steps": (replaced(drawn(3), drawn(3)[1] * np.sqrt(2)), {}, "steps"),
-    "other parts": (replaced(drawn(4), one_hot(1)[0]), {}, "other parts"),
+    "other parts": (replaced(drawn(4), one_hot(1)[0]), {}, "different parts"),
     "other one-hot steps": (replaced(one_hot(4), one_hot(4)[1] * np.sqrt(2)), {}, "one-hot"),
 }
 
@@ -319,5 +319,5 @@ def test_a_one_hot_group_is_told_by_the_distances_between_its_points() -> None:
 )
 def test_other_points_are_no_one_hot_group(points: list[list[float]], scale: float) -> None:
     rows = scale * np.array(points)
-    with pytest.raises(DoesNotApply, match=f"left {rows.shape[1]} directions entangled"):
+    with pytest.raises(DoesNotApply, match=f"of {rows.shape[1]} directions is not a one-hot group"):
         _simplex(rows, np.eye(rows.shape[1]))

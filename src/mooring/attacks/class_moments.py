@@ -1,4 +1,4 @@
-"""Moments of rows by class: counts, means and covariances, and third moments, which tell an axis from its opposite."""
+"""Moments of rows by class: counts, means and covariances, and third moments, which determine the signs of axes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class ClassMoments:
     """First and second moments of each class."""
 
     counts: npt.NDArray[np.float64]
-    """Of shape (K,)."""
+    """Number of rows of each class, of shape (K,)."""
     means: Array
-    """Of shape (K, h)."""
+    """Mean of each class, of shape (K, h)."""
     covariances: Array
-    """Of shape (K, h, h): with divisor n_k; zero for a class of one row."""
+    """Covariance of each class with divisor n_k, of shape (K, h, h); zero for a class of one row."""
 
     @classmethod
     def of(cls, rows: Array, codes: Codes, n_classes: int) -> ClassMoments:
-        """Compute the moments of rows."""
+        """Return the moments of rows with class codes 0 … n_classes − 1."""
         xp = namespace_of(rows)
         h = rows.shape[1]
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
         means = xp.zeros((n_classes, h), dtype=rows.dtype, device=device_of(rows))
         covariances = xp.zeros((n_classes, h, h), dtype=rows.dtype, device=device_of(rows))
-        # Brought into the order of the classes once, so that each class is a slice: nothing for a GPU to wait for.
+        # Rows are sorted by class once, so that each class is a slice and a GPU need not wait.
         ordered = rows[indices_beside(np.argsort(codes, kind="stable"), rows), :]
         ends = np.cumsum(counts).astype(np.intp)
         for k in np.flatnonzero(counts):
@@ -43,7 +43,7 @@ class ClassMoments:
 
     @property
     def n_rows(self) -> float:
-        """All rows of all classes."""
+        """The number of rows of all classes."""
         return float(self.counts.sum())
 
     @property
@@ -53,21 +53,21 @@ class ClassMoments:
 
     @property
     def within(self) -> Array:
-        """The mean of the class covariances, weighted by their rows."""
+        """The mean of the class covariances, weighted by their numbers of rows."""
         return weighted_sum(like(self.counts / self.n_rows, self.means), self.covariances)
 
     def seen_from(self, origin: Array, axes: Array) -> ClassMoments:
-        """The moments in coordinates with this origin and these orthonormal axes (columns)."""
+        """Return the moments in coordinates with this origin and these orthonormal axes (columns)."""
         return ClassMoments(self.counts, (self.means - origin) @ axes, transpose(axes) @ self.covariances @ axes)
 
     def with_noise(self, variance: float) -> ClassMoments:
-        """The moments these rows would have with independent noise of this variance added."""
+        """Return the moments that the rows would have with independent noise of this variance."""
         if variance == 0:
             return self
         return ClassMoments(self.counts, self.means, self.covariances + variance * identity_like(self.means))
 
     def merged(self, other: ClassMoments) -> ClassMoments:
-        """The moments of both sets of rows together."""
+        """Return the moments of both sets of rows together."""
         total = self.counts + other.counts
         share = like(np.divide(other.counts, total, out=np.zeros_like(total), where=total > 0), self.means)
         gap = other.means - self.means
@@ -80,21 +80,21 @@ class ClassMoments:
         )
 
     def only(self, classes: npt.NDArray[np.intp]) -> ClassMoments:
-        """The moments of these classes alone."""
+        """Return the moments of these classes only."""
         chosen = indices_beside(classes, self.means)
         return ClassMoments(self.counts[classes], self.means[chosen, ...], self.covariances[chosen, ...])
 
 
 def weighted_sum(weights: Array, matrices: Array) -> Array:
-    """Σ_k w_k M_k for weights of shape (K,) and matrices of shape (..., K, a, b)."""
+    """Return Σ_k w_k M_k for weights of shape (K,) and matrices of shape (..., K, a, b)."""
     xp = namespace_of(weights, matrices)
     return xp.sum(weights[:, None, None] * matrices, axis=-3)
 
 
 def third_moments(rows: Array, codes: Codes, axes: Array) -> Array:
-    """T[a, b] = mean of z_a² z_b, for rows centred by class and scaled to unit variance along each axis.
+    """Return T[a, b] = mean of z_a² z_b, for rows centred by class and scaled to unit variance along each axis.
 
-    Reversing axis b changes the sign of column b and of nothing else, whatever the other axes' signs are.
+    Reversing axis b changes only the sign of column b, whatever the signs of the other axes.
     """
     xp = namespace_of(rows, axes)
     centred = xp.empty_like(rows)
@@ -109,7 +109,10 @@ def third_moments(rows: Array, codes: Codes, axes: Array) -> Array:
 
 
 def sign_votes(population: Array, target: Array, n_population: int, n_target: int) -> Array:
-    """Evidence, in units of log-likelihood, that each axis points the same way on both sides."""
+    """Return the evidence, in units of log-likelihood, that each axis has the same sign on both sides.
+
+    `population` and `target` are third moments on matched axes, of shape (h, h).
+    """
     xp = namespace_of(population, target)
     h = population.shape[0]
     spread = 2.0 + 4.0 * xp.eye(h, dtype=population.dtype, device=device_of(population))  # Var z_a² z_b of a Gaussian

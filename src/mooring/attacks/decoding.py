@@ -1,12 +1,12 @@
-"""From rebuilt rows back to records: a decoder that the attacker learns from the records it has.
+"""Decoders from rebuilt rows to records, learned from the attacker's records.
 
 Legend: F the public projection, F† its pseudoinverse, X̃ = X F; z̄ the mean of known X̃, m̄ that of known X − X̃ F†.
 
-X̃ F† is the shortest record that projects to X̃, and leaves out all that F drops. Pixels, measurements and answers are
-correlated, so what F drops can be predicted from what it keeps. The attacker's records (the colluders' and public ones)
-teach how: X̂ = X̃ F† + m̄ + (X̃ − z̄) W, where W is a ridge regression of what F† leaves out, its penalty chosen by leaving
-one record out. So the projection is no limit of what an attack recovers: the floor beside figures is the exact projected
-rows decoded by these, and a better decoder may get below it.
+X̃ F† is the shortest record that projects to X̃, and lacks everything that F drops. Columns are correlated, so what F
+drops can be predicted from what it keeps. The attacker learns this from the colluders' and the public records: X̂ = X̃ F†
++ m̄ + (X̃ − z̄) W, where W is a ridge regression of the part that F† lacks, with a penalty chosen by leave-one-out
+cross-validation. The projection is therefore no limit of what an attack recovers. The floor beside figures is the result
+of decoding the exact projected rows in this way, and a better decoder may get below it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from mooring.typing import Array, Matrix
 
 _PENALTIES = np.geomspace(1e-8, 1e4, 13)  # in units of the mean variance of X̃
 _MOST_OWN_WEIGHT = 1 - 1e-6
-_ALIKE = 1e-24  # rows that differ by less, squared and relative, differ by rounding
-_MOST_JUDGED = 2**22  # numbers by which penalties are compared: columns are thinned out beyond
+_ALIKE = 1e-24  # squared relative difference below which rows differ only by rounding
+_MOST_JUDGED = 2**22  # numbers for comparing penalties; beyond that, columns are skipped
 _FOLDS = 3
 _MOST_TRIED = 1000
 _MOST_TOGETHER = 8
@@ -32,27 +32,27 @@ _MOST_TOGETHER = 8
 
 @dataclass(frozen=True, eq=False)
 class LearnedDecoder:
-    """An affine way back from projected rows to records."""
+    """An affine map from projected rows to records."""
 
     matrix: Matrix = field(repr=False)
-    """Of shape (n_components, n_features)."""
+    """The linear part, of shape (n_components, n_features)."""
     offset: Matrix = field(repr=False)
-    """Of shape (n_features,)."""
+    """The constant part, of shape (n_features,)."""
     penalty: float
-    """The penalty that leaving one record out chose, in units of the mean variance of the projected rows."""
+    """The penalty chosen by leave-one-out, in units of the mean variance of the projected rows."""
 
     def decode(self, projected: Array) -> Matrix:
-        """The likeliest records of rows of shape (…, n_components), as far as a linear rule can tell."""
+        """Return the records predicted from rows of shape (…, n_components)."""
         return np.asarray(to_numpy(projected) @ self.matrix + self.offset)
 
 
 def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
-    """Learn the way back from the colluder's records.
+    """Learn a decoder from the colluder's records.
 
     Parameters
     ----------
     records : array of shape (n, n_features)
-        Raw, two of them at least.
+        Raw records, at least two.
 
     Examples
     --------
@@ -66,9 +66,9 @@ def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     """
     X = np.asarray(to_numpy(records), dtype=np.float64)
     if X.ndim != 2 or X.shape[0] < 2:
-        cure = "A decoder is learnt from a colluder's records."
-        raise InputError("records", expected="two rows at least", got=f"shape {X.shape}", cure=cure)
-    X = np.unique(X, axis=0)  # a record left out must not be there a second time
+        cure = "Pass the records of a colluder, or public ones."
+        raise InputError("records", expected="a matrix of at least two rows", got=f"shape {X.shape}", cure=cure)
+    X = np.unique(X, axis=0)  # duplicates would spoil leave-one-out
     F, F_back = (np.asarray(to_numpy(part), dtype=np.float64) for part in (projection.matrix, projection.decoder))
     Z = X @ F
     left_out = X - Z @ F_back
@@ -84,14 +84,14 @@ def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
 
 
 def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, unit: float) -> float:
-    """The penalty whose regressions, each without one record, are nearest to that record; all from one decomposition."""
+    """Return the penalty with the smallest leave-one-out error, computed from one decomposition."""
     thin = max(1, -(-wanted.size // _MOST_JUDGED))
     along, wanted = along[:, ::thin], wanted[:, ::thin]
     errors = []
     for penalty in _PENALTIES:
         kept = s * s / (s * s + penalty * unit)
         own_weight = 1 / U.shape[0] + (U * U) @ kept
-        if own_weight.max() > _MOST_OWN_WEIGHT:  # goes through the record itself: what it would say without it is lost
+        if own_weight.max() > _MOST_OWN_WEIGHT:  # the fit interpolates, so its leave-one-out error is undefined
             errors.append(np.inf)
             continue
         gap = (wanted - U @ (kept[:, None] * along)) / (1 - own_weight)[:, None]
@@ -101,28 +101,28 @@ def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, uni
 
 @dataclass(frozen=True, eq=False)
 class RecordDecoder:
-    """The attacker's one or two decoders from projected rows to records: the pseudoinverse, and a learned one."""
+    """The attacker's decoders from projected rows to records: the pseudoinverse and, if possible, a learned one."""
 
     projection: Projection
-    """Its pseudoinverse is a decoder that needs no records."""
+    """The public projection, whose pseudoinverse is a decoder that needs no records."""
     learned: LearnedDecoder | None = None
-    """None where the projection loses nothing, or the attacker has fewer than two records."""
+    """The learned decoder; None if the projection loses nothing or the attacker has fewer than two records."""
     trusts_learned: bool = False
-    """Whether the attacker would choose the learned one: learnt from two thirds of the attacker's records, it came nearer
-    to the other third."""
+    """Whether the attacker would choose the learned decoder, because it was closer in cross-validation on the attacker's
+    records."""
 
     def decode_all(self, rows: Matrix) -> tuple[Matrix, ...]:
-        """Rows decoded in every way: by the pseudoinverse, then by the learned decoder where there is one."""
-        own = np.asarray(to_numpy(self.projection.decode(like(rows, self.projection.matrix))))
-        return (own,) if self.learned is None else (own, self.learned.decode(rows))
+        """Return rows decoded by the pseudoinverse and, if there is one, by the learned decoder."""
+        by_pseudoinverse = np.asarray(to_numpy(self.projection.decode(like(rows, self.projection.matrix))))
+        return (by_pseudoinverse,) if self.learned is None else (by_pseudoinverse, self.learned.decode(rows))
 
     def decode_preferred(self, rows: Matrix) -> Matrix:
-        """Rows decoded in the way that the attacker would choose, which it can without the truth."""
+        """Return rows decoded by the decoder that the attacker would choose without knowing the truth."""
         return self.decode_all(rows)[-1 if self.trusts_learned else 0]
 
 
 def fit_decoder(view: CollusionView) -> RecordDecoder:
-    """Learn what can be learnt from the colluders' records and the public ones, and from nobody else's."""
+    """Return the attacker's decoders, learned only from the colluders' and the public records."""
     projection = view.projection
     records = [np.asarray(to_numpy(part), dtype=np.float64) for part in view.reference_records]
     loses = projection.kind != "none" and projection.n_components < projection.n_features
@@ -133,19 +133,18 @@ def fit_decoder(view: CollusionView) -> RecordDecoder:
 
 
 def _comes_nearer(projection: Projection, records: Matrix) -> bool:
-    """Whether a learned decoder is nearer than the pseudoinverse to records that it has not seen; too few say no."""
-    records = records[np.sort(np.unique(records, axis=0, return_index=True)[1])]  # a copy would be seen, not unseen
+    """Return whether a learned decoder is closer than the pseudoinverse on unseen records; False if there are too few."""
+    records = records[np.sort(np.unique(records, axis=0, return_index=True)[1])]  # duplicates would not be unseen
     if records.shape[0] < _FOLDS:
         return False
     some = records[:: -(-records.shape[0] // _MOST_TRIED)]
-    # Neighbours may be one person's rows and are kept together, a few at a time: a table may also be sorted by class.
+    # Neighbouring rows may belong to one person and stay together; blocks are small, since tables may be sorted by class.
     block = min(_MOST_TOGETHER, max(1, some.shape[0] // (4 * _FOLDS)))
     fold = np.arange(some.shape[0]) // block % _FOLDS
     missed = np.zeros(2)
     for k in range(_FOLDS):
         unseen = some[fold == k]
-        ways = RecordDecoder(projection, learn_decoder(projection, some[fold != k]))
-        missed += [
-            float(((found - unseen) ** 2).sum()) for found in ways.decode_all(unseen @ to_numpy(projection.matrix))
-        ]
+        decoders = RecordDecoder(projection, learn_decoder(projection, some[fold != k]))
+        decoded = decoders.decode_all(unseen @ to_numpy(projection.matrix))
+        missed += [float(((records - unseen) ** 2).sum()) for records in decoded]
     return bool(missed[1] < missed[0])

@@ -1,7 +1,7 @@
-"""Independent components: if the columns are nearly independent and not Gaussian, FastICA finds them in the upload.
+"""Independent components: FastICA finds columns that are nearly independent and not Gaussian in the upload.
 
-No collusion is needed to find them, only to name them: components are paired with columns by how their values are
-distributed, with a colluder's columns where there is one, and in order of variance otherwise.
+Finding them needs no collusion, but naming them does: components are paired with a colluder's columns by the distribution of
+their values, or without a colluder by the order of their variances.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
     Y = to_numpy(view.target_upload.representation)
     n, h = Y.shape
     if n <= h + 1:
-        raise DoesNotApply(f"Independent components need more rows than components; the target has {n} for {h}.")
+        raise DoesNotApply(f"There must be more rows than components; the target has {n} rows and {h} components.")
     if h > _MOST_COMPONENTS:
         raise DoesNotApply(f"FastICA is run for up to {_MOST_COMPONENTS} components; here there are {h}.")
     directions = _directions(Y, rng)
     known = view.reference_rows
-    sources = (Y - Y.mean(axis=0)) @ np.linalg.inv(directions).T  # the directions are only nearly orthogonal
+    sources = (Y - Y.mean(axis=0)) @ np.linalg.inv(directions).T  # the directions are only approximately orthogonal
     pairs, signs = _paired(sources, None if known is None else to_numpy(known))
     orthogonal = np.empty((h, h))
-    orthogonal[pairs] = (signs * sources.std(axis=0))[:, None] * directions.T  # row j of O is where column j went
+    orthogonal[pairs] = (signs * sources.std(axis=0))[:, None] * directions.T  # row j of O is the image of column j
     reference = view.target_upload.representation
     turned = like(svd_polar_factor(orthogonal), reference)
     xp = namespace_of(reference)
@@ -47,34 +47,34 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
 
 
 def _directions(Y: Matrix, rng: np.random.Generator) -> Matrix:
-    """Unit directions (columns) in the upload's space along which the independent components vary."""
+    """Return the unit directions (columns) of the independent components in the upload."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
     chosen = Y if Y.shape[0] <= _MOST_ROWS else Y[rng.choice(Y.shape[0], _MOST_ROWS, replace=False)]
     values = np.linalg.eigvalsh(np.cov(chosen.T).reshape(Y.shape[1], Y.shape[1]))
     if values[0] <= 1e-12 * values[-1]:
-        raise DoesNotApply("The upload does not vary in every direction, so its components cannot be told apart.")
+        raise DoesNotApply("The upload does not vary in every direction, so its components cannot be separated.")
     seed = int(rng.integers(2**31))
     ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=_MOST_ITERATIONS, tol=1e-3)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough estimate is still an attack
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough estimate is still useful
         ica.fit(chosen)
     mixing = np.asarray(ica.mixing_)
     return np.asarray(mixing / np.linalg.norm(mixing, axis=0))
 
 
 def _paired(sources: Matrix, known: Matrix | None) -> tuple[npt.NDArray[np.intp], Matrix]:
-    """For each component the column it stands for, and its sign."""
+    """Return the column that each component is paired with, and its sign."""
     if known is None:
         order = np.argsort(-sources.var(axis=0))
         pairs = np.empty(order.size, dtype=np.intp)
         pairs[order] = np.arange(order.size)
         return pairs, np.where((sources**3).mean(axis=0) < 0, -1.0, 1.0)
-    found = np.quantile(sources, _QUANTILES, axis=0).T
+    observed = np.quantile(sources, _QUANTILES, axis=0).T
     wanted = np.quantile(known - known.mean(axis=0), _QUANTILES, axis=0).T
-    straight = ((found[:, None, :] - wanted[None]) ** 2).mean(axis=2)
-    turned = ((-found[:, None, ::-1] - wanted[None]) ** 2).mean(axis=2)
+    straight = ((observed[:, None, :] - wanted[None]) ** 2).mean(axis=2)
+    turned = ((-observed[:, None, ::-1] - wanted[None]) ** 2).mean(axis=2)
     _, pairs = linear_sum_assignment(np.minimum(straight, turned))
-    own = np.arange(pairs.size)
-    return pairs, np.where(turned[own, pairs] < straight[own, pairs], -1.0, 1.0)
+    components = np.arange(pairs.size)
+    return pairs, np.where(turned[components, pairs] < straight[components, pairs], -1.0, 1.0)

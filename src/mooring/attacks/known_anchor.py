@@ -16,5 +16,5 @@ def known_anchor(view: CollusionView, *, rng: np.random.Generator) -> Reconstruc
     A, a, B, b = centred_anchor_pair(view)
     if view.anchor_noise_scale > 0:
         raise DoesNotApply("The anchor representation carries noise; see pseudoinverse, procrustes and moments.")
-    O = polar_factor(namespace_of(A).linalg.pinv(A) @ B)  # orthogonal already, up to rounding
+    O = polar_factor(namespace_of(A).linalg.pinv(A) @ B)  # already orthogonal up to rounding
     return reconstruct(view, RigidMap.from_centre(O, a, b))

@@ -1,7 +1,7 @@
-"""Known rows: records that the attacker has from elsewhere, such as patients treated in two hospitals.
+"""Known rows: some of the target's records are known from elsewhere, for instance patients treated in two hospitals.
 
-A rigid map keeps distances, so the distances between known rows find them in the upload, although it is shuffled; each row
-found then ties down one direction of the map, and h + 1 of them all of it.
+A rigid map preserves distances, so known rows are identified in the shuffled upload by the distances between them. Each
+identified row determines one direction of the map, and h + 1 rows determine it completely.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_CANDIDATES = 200
 
 
 def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Find the known rows in the upload, and the map from them; where they leave it open, from the next best attack."""
+    """Identify the known rows in the upload and estimate the map from them, completed by another attack if necessary."""
     X, Y = view.known_rows, view.target_upload.representation
     if X is None or X.shape[0] == 0:
         raise DoesNotApply("The attacker knows none of the target's rows.")
@@ -35,7 +35,7 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     matched = _by_distances(to_numpy(X), to_numpy(Y)) if view.data_noise_scale == 0 else None
     if matched is None:
         if base is None:
-            raise DoesNotApply("Distances do not find the known rows, and no other attack gives a first guess.")
+            raise DoesNotApply("Distances do not identify the known rows, and no other attack gives a first estimate.")
         matched = _by_first_guess(X, Y, base)
     seen = Y[indices_beside(matched, Y), :]
     centre_x, centre_y = xp.mean(X, axis=0), xp.mean(seen, axis=0)
@@ -44,7 +44,8 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     )
     if base is None and rank < view.n_components:
         raise DoesNotApply(
-            f"{X.shape[0]} known rows leave the map open, and no other attack closes it; {view.n_components + 1} would do."
+            f"{X.shape[0]} known rows do not determine the map, and no other attack completes it; "
+            f"{view.n_components + 1} rows would suffice."
         )
     orthogonal = svd_polar_factor(tied if rank == view.n_components or base is None else _FIRM * tied + base.orthogonal)
     note = f"{X.shape[0]} known rows tie down {rank} of {view.n_components} directions"
@@ -52,7 +53,7 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
 
 
 def _tied_down(X: Array, Y: Array, *, precision: float) -> tuple[Array, int]:
-    """The part of O that Y = X O determines, and its rank: V S⁻¹ Uᵀ Y over the singular values above the precision."""
+    """Return the part of O that Y = X O determines, V S⁻¹ Uᵀ Y over singular values above the precision, and its rank."""
     xp = namespace_of(X, Y)
     U, S, Vt = xp.linalg.svd(X, full_matrices=False)
     rank = int(xp.sum(xp.astype(precision * S[0] < S, xp.int64))) if float(S[0]) > 0 else 0
@@ -61,7 +62,7 @@ def _tied_down(X: Array, Y: Array, *, precision: float) -> tuple[Array, int]:
 
 
 def _noise_to_signal(view: CollusionView, centred: Array) -> float:
-    """Below this share of the largest singular value, private-data noise drowns a direction of the known rows."""
+    """Return the share of the largest singular value below which noise hides a direction of the known rows."""
     largest = float(namespace_of(centred).linalg.matrix_norm(centred, ord=2))
     noise = 2 * view.data_noise_scale * np.sqrt(centred.shape[0])
     return float(noise / largest) if largest > 0 else 0.0
@@ -77,7 +78,7 @@ def _base(view: CollusionView, rng: np.random.Generator) -> RigidMap | None:
 
 
 def _by_distances(X: Matrix, Y: Matrix) -> Codes | None:
-    """Where in Y the rows of X stand, from distances alone; None if they cannot all be found."""
+    """Return the positions in Y of the rows of X, from distances; None if not all rows can be identified."""
     k = X.shape[0]
     if k < 3:
         return None
@@ -95,16 +96,16 @@ def _by_distances(X: Matrix, Y: Matrix) -> Codes | None:
 def _pairs_apart(Y: Matrix, distance: float, tolerance: float) -> list[tuple[int, int]]:
     squares = (Y**2).sum(axis=1)
     step = max(1, _BLOCK_NUMBERS // Y.shape[0])
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for start in range(0, Y.shape[0], step):
         gaps = squares[start : start + step, None] + squares - 2 * Y[start : start + step] @ Y.T
         near = np.abs(np.sqrt(np.maximum(gaps, 0)) - distance) < tolerance
-        found += [(start + int(i), int(j)) for i, j in np.argwhere(near)]
-    return found
+        pairs += [(start + int(i), int(j)) for i, j in np.argwhere(near)]
+    return pairs
 
 
 def _placed(X: Matrix, Y: Matrix, i: int, j: int, second: int, tolerance: float) -> Codes | None:
-    """Places of all known rows if row 0 stands at i and row `second` at j."""
+    """Return the positions of all known rows if row 0 is at i and row `second` is at j; None if they do not fit."""
     from_i, from_j = (np.sqrt(((Y - Y[place]) ** 2).sum(axis=1)) for place in (i, j))
     wanted_i, wanted_j = (np.sqrt(((X - X[row]) ** 2).sum(axis=1)) for row in (0, second))
     off = np.abs(from_i[None] - wanted_i[:, None]) + np.abs(from_j[None] - wanted_j[:, None])
@@ -118,7 +119,7 @@ def _placed(X: Matrix, Y: Matrix, i: int, j: int, second: int, tolerance: float)
 
 
 def _by_first_guess(X: Array, Y: Array, guess: RigidMap) -> Codes:
-    """Where the known rows most likely stand, if the map is nearly the guessed one."""
+    """Return the most likely positions of the known rows if the map is close to the guess."""
     rebuilt, wanted = to_numpy(guess.invert(Y)), to_numpy(X)
     squared = (wanted**2).sum(axis=1)[:, None] + (rebuilt**2).sum(axis=1) - 2 * wanted @ rebuilt.T
     return np.asarray(linear_sum_assignment(squared)[1])

@@ -1,4 +1,4 @@
-"""How well a rigid map explains the target's class moments and its anchor representation, as one likelihood.
+"""The likelihood of a rigid map given the target's class moments and its anchor representation.
 
 Legend: x = population rows, y = target rows, y = x O + Ψᵀ; m_k, S_k class means and covariances, n_k counts on the two
 sides, N_k their sum; B = A O + 1 Ψᵀ + v W. If both sides' rows are drawn from the same Gaussian for each class, with
@@ -6,9 +6,9 @@ mean and covariance unknown, then the likelihood of (O, Ψ) with these nuisances
 
     − ½ Σ_k N_k log det C_k(O, Ψ)  −  ‖B − A O − 1 Ψᵀ‖² / (2 v²),
 
-where C_k is the covariance of the two sides' rows of class k, taken together, after the target's are mapped back. So
-every class mean and covariance enters with the weight its own sampling variance gives it, and no weight is chosen by
-hand. C_k is drawn towards the mean over classes, and that towards a multiple of I, the more so the fewer rows there are.
+where C_k is the covariance of both sides' rows of class k together, after the target's rows are mapped back. Every class
+mean and covariance is thereby weighted by its sampling variance, and no weight is chosen by hand. C_k is shrunk to the
+mean over classes, and that to a multiple of I, more strongly if there are fewer rows.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ _OF_A_DRAW = ("pull", "_precision", "_shift_precision", "anchor_shift", "turn_cu
 
 @dataclass(frozen=True, eq=False)
 class AnchorEvidence:
-    """What each of n draws of the noisy anchor says of the target's map."""
+    """The information of n draws of the noisy anchor about the target's map."""
 
     cross: Array
-    """Of shape (n, h, h): Āᵀ B̄, with A orthonormal."""
+    """Āᵀ B̄ with orthonormal A, of shape (n, h, h)."""
     mean: Array
-    """Of shape (n, h): b, the uploaded anchor's mean: Ψ plus noise."""
+    """b, the uploaded anchor's mean, which is Ψ plus noise; of shape (n, h)."""
     noise_scale: npt.NDArray[np.float64]
-    """Of shape (n,): v, positive."""
+    """v, positive, of shape (n,)."""
     n_rows: int
-    """r."""
+    """r, the number of anchor rows."""
 
 
 class MomentMatch:
-    """The negative logarithm of the likelihood above over (O, Ψ), for each draw of the anchor's evidence.
+    """The negative log-likelihood of (O, Ψ), for each draw of the anchor's evidence.
 
-    An `Objective` of the Riemannian optimiser; a point is (O, shift), of shapes (n, h, h) and (n, h). Both sides are seen
-    from their own centre and on their own principal axes, so that a good map is near a diagonal of signs. `shift` is Ψ in
-    the target's coordinates when there is an anchor, and the mapped centre when there is none: either way its error and
-    the map's are nearly independent.
+    It is an `Objective` of the Riemannian optimiser; a point is (O, shift), of shapes (n, h, h) and (n, h). Both sides are
+    centred and expressed in their own principal axes, so that a good map is close to a diagonal of signs. With an anchor,
+    `shift` is Ψ in the target's coordinates, otherwise the mapped centre; either way its error is nearly independent of that
+    of O. `smoothing` adds a multiple of the mean variance to every C_k, which leaves fewer local optima.
     """
 
     def __init__(
@@ -103,18 +103,18 @@ class MomentMatch:
         self.turn_curvature, self.shift_curvature = self._curvatures()
 
     def smoothed(self, smoothing: float) -> MomentMatch:
-        """The same match with another smoothing."""
+        """Return the same match with a different smoothing."""
         other = copy.copy(self)
         other._smooth(smoothing)
         return other
 
     @property
     def n_draws(self) -> int:
-        """How many draws of the anchor's evidence there are; one without an anchor."""
+        """The number of draws of the anchor's evidence; 1 without an anchor."""
         return int(self.pull.shape[0])
 
     def select(self, problems: npt.NDArray[np.intp]) -> MomentMatch:
-        """The match of some draws only."""
+        """Return the match of some of the draws."""
         if np.array_equal(problems, np.arange(self.n_draws)):
             return self
         other, rows = copy.copy(self), indices_beside(problems, self.pull)
@@ -123,7 +123,7 @@ class MomentMatch:
         return other
 
     def evaluate(self, points: Points) -> Evaluation:
-        """Values, and gradients over skew turns and over shifts."""
+        """Return values, and gradients over skew turns and over shifts."""
         O, shift = points
         xp = namespace_of(O)
         values, gradient, shift_gradient = self.values_and_gradients(O, shift)
@@ -132,22 +132,22 @@ class MomentMatch:
         return Evaluation(values, xp.concat([turns, shift_gradient], axis=1))
 
     def curvature(self, evaluation: Evaluation) -> Array:
-        """Diagonal of the Hessian over turns and shifts, at a map that fits."""
+        """Return the diagonal of the Hessian over turns and shifts at a map that fits."""
         xp = namespace_of(self.pull)
         return xp.concat([xp.reshape(self.turn_curvature, (self.n_draws, -1)), self.shift_curvature], axis=1)
 
     def precondition(self, curvature: Array, tangents: Array) -> Array:
-        """Tangent vectors divided by the curvature."""
+        """Return tangent vectors divided by the curvature."""
         return tangents / curvature
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Turn by the Cayley transform, which stays on the group, and move the shift."""
+        """Return O moved by the Cayley transform, which stays on the group, and the moved shift."""
         O, shift = points
         h = self.n_components
         return O @ cayley(self._turns(tangents)), shift + tangents[:, h * h :]
 
     def limit_turns(self, tangents: Array, largest: Array) -> Array:
-        """Shorten turn and shift alike; a turn's size is the length of its longest row."""
+        """Shorten turn and shift by the same factor; the size of a turn is the length of its longest row."""
         xp = namespace_of(tangents)
         size = xp.max(vector_norms(self._turns(tangents)), axis=-1)
         size = xp.clip(size, min=float(xp.finfo(size.dtype).tiny))
@@ -189,20 +189,20 @@ class MomentMatch:
         return values, gradient, shift_gradient
 
     def from_orthogonal(self, orthogonal: Array) -> Array:
-        """O of a map, in these coordinates."""
+        """Return the orthogonal part of a map in these coordinates."""
         return self.axes_x.T @ orthogonal @ self.axes_y
 
     def to_map(self, O: Array, shift: Array) -> RigidMap:
-        """The rigid map that one (O, shift), of shapes (h, h) and (h,), stands for."""
+        """Return the rigid map of one (O, shift), of shapes (h, h) and (h,)."""
         orthogonal = self.axes_x @ O @ self.axes_y.T
         if self.has_anchor:
             return RigidMap(orthogonal, self.centre_y + shift @ self.axes_y.T)
         return RigidMap(orthogonal, self.centre_y + shift @ self.axes_y.T - self.centre_x @ orthogonal)
 
     def row_error(self, O: Array) -> Array:
-        """Covariance of the rebuilt rows' error, for every draw: the turn's variance, from the curvature, times the spread.
+        """Return the covariance of the rebuilt rows' error for every draw: the turn's variance times the rows' spread.
 
-        The variance is bounded: no turn is further off than a random one.
+        The variance follows from the curvature, and is bounded by that of a random map.
         """
         turn_variance = 0.5 / (1 + self.turn_curvature) * (1 - self._identity)
         pivot = self.target.means - self.anchor_shift[:, None, :]
@@ -214,7 +214,7 @@ class MomentMatch:
         return (axes * spread[..., None, :]) @ transpose(axes)
 
     def _curvatures(self) -> tuple[Array, Array]:
-        """Diagonal of the Hessian over turns of the target's axes, and over shifts, at a map that fits."""
+        """Return the diagonal of the Hessian over turns of the target's axes, and over shifts, at a map that fits."""
         xp = namespace_of(self.target.means)
         share = self._total / xp.sum(self._total)
         S = (1 - self._to_mean)[:, None, None] * self.target.covariances
@@ -233,7 +233,7 @@ class MomentMatch:
 
 
 def _inverse(matrices: Array, factors: Array) -> Array:
-    """Inverses of positive definite matrices whose Cholesky factors are known, which torch makes use of."""
+    """Return inverses of positive definite matrices; torch uses their known Cholesky factors."""
     xp = namespace_of(matrices)
     solve_triangular = getattr(xp.linalg, "solve_triangular", None)
     if solve_triangular is None:
@@ -250,17 +250,17 @@ def _principal_axes(moments: ClassMoments) -> Array:
 
 
 def _ridge(population: ClassMoments, target: ClassMoments, smoothing: float, size: float) -> float:
-    """The multiple of I to add to covariances estimated from this many rows.
+    """Return the multiple of I to add to covariances estimated from this many rows.
 
-    Oracle-approximating shrinkage of the pooled covariance, and a share of the mean variance that grows with the number
-    of components to a row: with few rows the smallest variances are the least trustworthy.
+    It combines oracle-approximating shrinkage of the pooled covariance with a share of the mean variance that grows with the
+    number of components per row, because small variances are unreliable with few rows.
     """
     xp = namespace_of(population.means)
     h, n = population.means.shape[1], population.n_rows + target.n_rows
     S = population.within
     trace, square = float(xp.sum(xp.linalg.diagonal(S))), float(xp.sum(S * S))
     level = (trace + float(xp.sum(xp.linalg.diagonal(target.within)))) / (2 * h)
-    if level <= _ROUNDING * size or level <= 0:  # rows that do not vary within classes at all
+    if level <= _ROUNDING * size or level <= 0:  # rows do not vary within classes
         return 1.0
     excess = square - trace * trace / h
     shrinkage = ((1 - 2 / h) * square + trace * trace) / ((n + 1 - 2 / h) * excess) if excess > 0 else 0.9

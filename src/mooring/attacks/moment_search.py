@@ -1,7 +1,7 @@
-"""The search for the map that matches moments best: several starts, a smoothed objective first, then signs of axes.
+"""The search for the map that matches moments best, from several starts, on a smoothed objective first.
 
-The population and the target's rows are given once, the anchor's evidence for one draw or for many; the draws go together
-through every stage, and each as it would go alone.
+The population and the target's rows are given once, the anchor's evidence for one draw or several. All draws pass each stage
+together, with the same result as separately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_LOOK = 25
 _SMOOTHING = (1.0, 0.1, 0.0)
 _STAGE_ITERATIONS = 60
 _MAX_ITERATIONS = 200
-_WORTH_HAVING = 1e-5  # units of log-likelihood that a step must gain to go on
+_WORTH_HAVING = 1e-5  # log-likelihood that a step must gain for the search to continue
 _COVARIANCE_STEPS = 40
 _SIGN_ROUNDS = 2
 _CLEAR_VOTE = 4.0
@@ -33,7 +33,7 @@ _MANY_COMPONENTS = 150
 
 @dataclass(frozen=True, eq=False)
 class MomentRows:
-    """Rows with their classes, and their moments: one side of a comparison."""
+    """Rows with their classes and moments, one side of a comparison."""
 
     rows: Array
     codes: Codes
@@ -42,41 +42,42 @@ class MomentRows:
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """Where the minimisations of n draws ended."""
+    """The results of minimisations for n draws."""
 
     orthogonal: Array
+    """O, of shape (n, h, h)."""
     shift: Array
-    """Of shape (n, h, h) and (n, h)."""
+    """Shifts, of shape (n, h)."""
     value: npt.NDArray[np.float64]
-    """Of shape (n,)."""
+    """Objective values, of shape (n,)."""
 
 
 def best_matches(
     population: MomentRows, target: MomentRows, anchor: AnchorEvidence | None
 ) -> tuple[MomentMatch, Minima, list[str]]:
-    """Descend from several starts in a smoothed landscape, from the best of them in ever finer ones, settling signs.
+    """Minimise from several starts on a smoothed objective, then from the best of them with less smoothing, fixing signs.
 
-    Returns the match in its finest form, where the descents of all draws ended, and which start won.
+    Returns the match without smoothing, the minima of all draws, and the name of the best start of each draw.
     """
     match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])
     signs = _Signs(match, population, target)
     starts = _starts(match, signs)
-    # One start after the other: memory for one at a time.
+    # One start at a time limits the memory.
     looks = [minimise(match, O, match.anchor_shift, _FIRST_LOOK) for O in starts.values()]
     scores = np.stack([look.value - signs.agreement(look.orthogonal) for look in looks])
     winners = np.argmin(scores, axis=0)
-    found = _chosen(looks, winners)
+    minima = _chosen(looks, winners)
     for smoothing in _SMOOTHING:
         match = match if smoothing == _SMOOTHING[0] else match.smoothed(smoothing)
         limit = _MAX_ITERATIONS if smoothing == _SMOOTHING[-1] else _STAGE_ITERATIONS
-        found = minimise(match, found.orthogonal, found.shift, limit)
-        found = _with_better_signs(match, signs, found, limit)
+        minima = minimise(match, minima.orthogonal, minima.shift, limit)
+        minima = _with_better_signs(match, signs, minima, limit)
     names = list(starts)
-    return match, found, [names[int(winner)] for winner in winners]
+    return match, minima, [names[int(winner)] for winner in winners]
 
 
 def plain_starts(match: MomentMatch) -> dict[str, Array]:
-    """Maps to begin with, from the means, from means and covariances, and from the anchor where there is one."""
+    """Return starting maps from the means, from means and covariances, and from the anchor if there is one."""
     xp = namespace_of(match.pull)
     means = (match.paired_counts[:, None] * match.population.means).T @ match.target.means
     level_x, level_y = _levels(match)
@@ -89,7 +90,7 @@ def plain_starts(match: MomentMatch) -> dict[str, Array]:
 
 
 def minimise(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minima:
-    """Minimise a match for all its draws."""
+    """Return the minima of a match for all its draws, from starts that broadcast to shapes (n, h, h) and (n, h)."""
     xp = namespace_of(O)
     n, h = match.n_draws, match.n_components
     start = (xp.broadcast_to(O, (n, h, h)), xp.broadcast_to(shift, (n, h)))
@@ -100,7 +101,7 @@ def minimise(match: MomentMatch, O: Array, shift: Array, max_iterations: int) ->
 
 
 def _chosen(options: list[Minima], choice: Indices) -> Minima:
-    """Of each problem the option chosen for it."""
+    """Return the selected option, one per problem."""
     xp = namespace_of(options[0].shift)
     each = np.arange(choice.size)
     rows = indices_beside(choice * choice.size + each, options[0].shift)
@@ -112,7 +113,7 @@ def _chosen(options: list[Minima], choice: Indices) -> Minima:
 
 
 def _starts(match: MomentMatch, signs: _Signs) -> dict[str, Array]:
-    """The plain starts and the principal axes, of all classes together and of single ones."""
+    """Return the plain starts, and the principal axes of all classes together and of single classes."""
     xp = namespace_of(match.pull)
     identity = xp.eye(match.n_components, dtype=match.pull.dtype, device=match.pull.device)
     level_x, level_y = _levels(match)
@@ -126,7 +127,7 @@ def _starts(match: MomentMatch, signs: _Signs) -> dict[str, Array]:
 
 
 def _levels(match: MomentMatch) -> tuple[Array, Array]:
-    """Standard deviations along the axes of both sides."""
+    """Return standard deviations along the axes of both sides."""
     xp = namespace_of(match.pull)
     level_x, level_y = (
         xp.sqrt(xp.linalg.diagonal(side.within) + match.ridge) for side in (match.population, match.target)
@@ -135,7 +136,7 @@ def _levels(match: MomentMatch) -> tuple[Array, Array]:
 
 
 def _class_axes(match: MomentMatch) -> dict[str, Array]:
-    """The principal axes of single classes, pointed by all class means: where the axes of all classes together mix."""
+    """Return maps from the principal axes of single classes, with signs from all class means."""
     xp = namespace_of(match.pull)
     largest = np.argsort(-np.minimum(match.population.counts, match.target.counts))[:_CLASSES_TO_TRY]
     starts = {}
@@ -148,7 +149,7 @@ def _class_axes(match: MomentMatch) -> dict[str, Array]:
 
 
 def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
-    """Fixed-point steps O ← Π(linear + Σ_k u_k S_k^c O S_k^t), which climb a plainer objective from far away."""
+    """Return O after fixed-point steps O ← Π(linear + Σ_k u_k S_k^c O S_k^t), which maximise a simpler objective."""
     xp = namespace_of(linear)
     level = xp.mean(xp.linalg.diagonal(match.population.within)) + match.ridge
     weighted = (match.paired_counts / level**2)[:, None, None] * match.population.covariances
@@ -163,53 +164,53 @@ def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
     return O
 
 
-def _with_better_signs(match: MomentMatch, signs: _Signs, found: Minima, limit: int) -> Minima:
-    """Turn round the axes that third moments vote against, and keep it where likelihood and votes together gain."""
+def _with_better_signs(match: MomentMatch, signs: _Signs, minima: Minima, limit: int) -> Minima:
+    """Reverse axes that third moments vote against, and keep this if likelihood and votes together improve."""
     xp = namespace_of(match.pull)
-    trying = np.arange(found.value.size)
+    trying = np.arange(minima.value.size)
     for _ in range(_SIGN_ROUNDS):
-        votes = signs.votes(found.orthogonal[indices_beside(trying, found.shift), ...])
+        votes = signs.votes(minima.orthogonal[indices_beside(trying, minima.shift), ...])
         doubted = np.flatnonzero(to_numpy(xp.any(votes < -_CLEAR_VOTE, axis=-1)))
         if not doubted.size:
             break
         trying, votes = trying[doubted], votes[indices_beside(doubted, votes), :]
-        rows = indices_beside(trying, found.shift)
-        old = found.orthogonal[rows, ...]
+        rows = indices_beside(trying, minima.shift)
+        old = minima.orthogonal[rows, ...]
         start = old * _sign(votes + _CLEAR_VOTE)[..., None, :]
-        turned = minimise(match.select(trying), start, found.shift[rows, :], limit)
-        before = found.value[trying] - signs.agreement(old)
+        turned = minimise(match.select(trying), start, minima.shift[rows, :], limit)
+        before = minima.value[trying] - signs.agreement(old)
         after = turned.value - signs.agreement(turned.orthogonal)
         better = after < before - _CLEAR_VOTE
-        trying, kept = trying[better], indices_beside(np.flatnonzero(better), found.shift)
+        trying, kept = trying[better], indices_beside(np.flatnonzero(better), minima.shift)
         if not trying.size:
             break
-        rows = indices_beside(trying, found.shift)
-        found.orthogonal[rows, ...] = turned.orthogonal[kept, ...]
-        found.shift[rows, :] = turned.shift[kept, :]
-        found.value[trying] = turned.value[better]
-    return found
+        rows = indices_beside(trying, minima.shift)
+        minima.orthogonal[rows, ...] = turned.orthogonal[kept, ...]
+        minima.shift[rows, :] = turned.shift[kept, :]
+        minima.value[trying] = turned.value[better]
+    return minima
 
 
 class _Signs:
-    """Third moments' votes for the sign of each of the target's axes, given a map. The axes are those of a match."""
+    """Votes of third moments for the sign of each of the target's axes, given a map."""
 
     def __init__(self, match: MomentMatch, population: MomentRows, target: MomentRows) -> None:
         self._population, self._target, self._axes = population, target, match.axes_x
         self._third = third_moments(target.rows, target.codes, match.axes_y)
 
     def votes(self, O: Array) -> Array:
-        """For a map of shape (h, h), votes of shape (h,); for several, with a leading axis."""
+        """Return votes of shape (h,) for a map of shape (h, h); several maps have a leading axis."""
         if len(O.shape) > 2:
             return namespace_of(O).stack([self.votes(O[index, ...]) for index in range(O.shape[0])])
         third = third_moments(self._population.rows, self._population.codes, self._axes @ O)
         return sign_votes(third, self._third, self._population.rows.shape[0], self._target.rows.shape[0])
 
     def agreement(self, O: Array) -> npt.NDArray[np.float64]:
-        """How much third moments speak for each map, in units of log-likelihood."""
+        """Return the agreement of third moments with each map, in units of log-likelihood."""
         return 0.5 * to_numpy(namespace_of(O).sum(self.votes(O), axis=-1)).astype(np.float64)
 
 
 def _sign(numbers: Array) -> Array:
-    """−1 for what is negative, 1 for all else."""
+    """Return −1 for negative numbers and 1 for all others."""
     xp = namespace_of(numbers)
     return xp.where(numbers < 0, -xp.ones_like(numbers), xp.ones_like(numbers))

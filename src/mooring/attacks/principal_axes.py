@@ -1,8 +1,8 @@
-"""Principal axes: the upload's covariance has the eigenvectors of the data's, turned by the secret map.
+"""Principal axes: the eigenvectors of the upload's covariance are those of the data, rotated by the secret map.
 
-No collusion is needed. Axes are paired by variance and pointed by skewness: like a colluder's, where there is one;
-otherwise like the coordinates themselves, in order of variance and skewed to the right, which is how the coordinates of a
-public SVD of non-negative data tend to lie.
+No collusion is needed. Axes are paired by variance, and their signs follow from skewness. With a colluder they are
+matched to the axes of its rows. Otherwise they are matched to the coordinates in order of variance and with positive
+skewness, which is typical for the coordinates of a public SVD of non-negative data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def principal_axes(view: CollusionView, *, rng: np.random.Generator) -> Reconstr
     Y, known = view.target_upload.representation, view.reference_rows
     xp = namespace_of(Y)
     if Y.shape[0] < 2:
-        raise DoesNotApply("A covariance needs two rows or more.")
+        raise DoesNotApply("A covariance needs at least two rows.")
     axes_y = _axes(Y)
     T_y = third_moments(Y, np.zeros(Y.shape[0], dtype=np.intp), axes_y)
     if known is not None and known.shape[0] >= 2:
@@ -31,7 +31,7 @@ def principal_axes(view: CollusionView, *, rng: np.random.Generator) -> Reconstr
         votes = sign_votes(T_x, T_y, known.shape[0], Y.shape[0])
         mean = xp.mean(known, axis=0)
     else:
-        axes_x = xp.flip(identity_like(axes_y), axis=1)  # eigenvalues ascend; the first coordinate varies most
+        axes_x = xp.flip(identity_like(axes_y), axis=1)  # eigenvalues ascend, and the first coordinate varies most
         votes = xp.linalg.diagonal(T_y)
         mean = xp.zeros_like(Y[0, :])
     signs = xp.where(votes < 0, -xp.ones_like(votes), xp.ones_like(votes))
@@ -40,7 +40,7 @@ def principal_axes(view: CollusionView, *, rng: np.random.Generator) -> Reconstr
 
 
 def translation_for(view: CollusionView, orthogonal: Array, mean: Array) -> Array:
-    """Ψ̂: the uploaded anchor's mean, which is Ψ but for noise, or else what takes the population's mean to the upload's."""
+    """Return Ψ̂: the uploaded anchor's mean, or else the translation from the population's mean to the upload's."""
     Y, B = view.target_upload.representation, view.target_upload.anchor_representation
     xp = namespace_of(Y)
     if B is not None:

@@ -1,4 +1,4 @@
-"""Orthogonal Procrustes: the maximum-likelihood map given the noisy anchor alone (eqs. pdp_op_attack_objective and on).
+"""Orthogonal Procrustes: the maximum-likelihood map given only the noisy anchor (eqs. pdp_op_attack_*).
 
 Legend: Ā the anchor and B̄ its uploaded representation, both centred; Π the polar factor.
 """
@@ -31,7 +31,7 @@ def procrustes(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
 
 
 def procrustes_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
-    """The same for views with one anchor, at once."""
+    """Run the attack on several views with one anchor at once."""
     draws = AnchorDraws.of(views)
     O = procrustes_estimate(draws.anchor, draws.centred)
     errors = [anchor_row_error(view, view.anchor_noise_scale**2 / 2) for view in views]
@@ -39,5 +39,5 @@ def procrustes_batch(views: Sequence[CollusionView], *, rng: np.random.Generator
 
 
 def procrustes_estimate(anchor: Array, representations: Array) -> Array:
-    """Ô = Π(Āᵀ B̄) (eq. pdp_op_attack_rotation) of Ā (r, h) and, for each draw, B̄ (..., r, h)."""
+    """Return Ô = Π(Āᵀ B̄) (eq. pdp_op_attack_rotation) for Ā (r, h) and, for each draw, B̄ (..., r, h)."""
     return polar_factor(transpose(anchor) @ representations)

@@ -1,4 +1,4 @@
-"""Moore–Penrose: least squares for the map, orthogonality ignored (eqs. pdp_mp_attack_objective to _reconstruction).
+"""Moore–Penrose: least squares for the map without the constraint of orthogonality (eqs. pdp_mp_attack_*).
 
 Legend: Ā the anchor and B̄ its uploaded representation, both centred; † the pseudoinverse. With the paper's anchor Ā† = Āᵀ.
 """
@@ -20,7 +20,7 @@ _TRUSTED_RESIDUAL = 1e-8
 
 
 def pseudoinverse(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Estimate Ô = Ā† B̄ and rebuild rows with Ô†; the reported map is the nearest rigid one."""
+    """Estimate Ô = Ā† B̄ and rebuild rows with Ô†. The reported map is the nearest rigid one."""
     A, a, B, b = centred_anchor_pair(view)
     O = least_squares_estimate(A, B)
     translation = b - a @ O
@@ -29,23 +29,23 @@ def pseudoinverse(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
 
 
 def pseudoinverse_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
-    """The same for views with one anchor, at once."""
+    """Run the attack on several views with one anchor at once."""
     draws = AnchorDraws.of(views)
     O = least_squares_estimate(draws.anchor, draws.centred)
     return draws.reconstructions(draws.undo(pseudoinverses(O)), polar_factor(O), [None] * len(views))
 
 
 def least_squares_estimate(anchor: Array, representations: Array) -> Array:
-    """Ô = Ā† B̄, of shape (..., h, h), which need not be orthogonal (eq. pdp_mp_attack_rotation)."""
+    """Return Ô = Ā† B̄, of shape (..., h, h), which need not be orthogonal (eq. pdp_mp_attack_rotation)."""
     gram = transpose(anchor) @ anchor  # Ā† = (Āᵀ Ā)† Āᵀ, and for an orthonormal anchor the first factor is I
     return pseudoinverses(gram) @ (transpose(anchor) @ representations)
 
 
 def pseudoinverses(matrices: Array) -> Array:
-    """M† of square matrices: by elimination where that is accurate, by singular values elsewhere.
+    """Return M† of square matrices, by inversion if that is accurate and by singular values otherwise.
 
-    The two agree wherever M is far from singular, as noisy matrices nearly always are; a GPU eliminates a whole batch at
-    once, but decomposes matrices one after the other.
+    The two agree if M is far from singular, as noisy matrices nearly always are. A GPU inverts a whole batch at once, but
+    decomposes matrices one at a time.
     """
     xp = namespace_of(matrices)
     try:

@@ -1,4 +1,4 @@
-"""The result of an attack, or the error by which it says that it does not apply."""
+"""The result of an attack, and the error of an attack that does not apply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mooring.typing import Array
 
 
 class DoesNotApply(MooringError):
-    """An attack that has nothing to work with in this view. The audit goes on without it."""
+    """Raised by an attack that cannot be run on a view. The audit continues without it."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -30,26 +30,26 @@ class Reconstruction:
     """An attacker's estimate of the target's map and rows."""
 
     rows: Array
-    """Of shape (n_i, h): the target's rows, rebuilt, after the public projection; in the order of the upload."""
+    """The target's rebuilt rows after the public projection, in the order of the upload; of shape (n_i, h)."""
     rigid_map: RigidMap
-    """The estimated map. For the one attack that does not keep to orthogonal matrices, the nearest rigid map."""
+    """The estimated map; for an estimate that is not orthogonal, the nearest rigid map."""
     row_error: Array | None = None
-    """Of shape (h, h): covariance of the rows' error as far as the attacker can tell, without private-data noise: what a
-    denoiser needs."""
+    """The attacker's estimate of the covariance of the rows' error, without private-data noise, of shape (h, h). Denoisers
+    use it."""
     population: ClassMoments | None = None
-    """What the attacker learnt of the population on the way, with private-data noise in it; None if no more than the
-    colluders' rows say."""
+    """Moments of the population that the attack learnt, including private-data noise; None if it used only the colluders'
+    rows."""
     data_noise_scale: float | None = None
-    """Private-data noise left in the rows, where the attack averaged some of it out; None for what the upload
-    carries."""
+    """Scale of the private-data noise left in the rows, if the attack averaged some of it out; None for that of the
+    upload."""
     notes: tuple[str, ...] = field(default=())
-    """What a reader should know, such as which start won."""
+    """Remarks for the reader, such as which start was best."""
     records: Array | None = None
-    """Of shape (n_i, n_features): the target's records, each cell the likeliest value of its column, where a denoiser knows
-    the columns."""
+    """The target's records with the likeliest value of each cell, of shape (n_i, n_features), if a denoiser knows the
+    columns."""
     evidence: Array | None = None
-    """Of shape (n_i,): log density of the rebuilt rows, before they were denoised, in the population as the denoiser models
-    it, up to a constant."""
+    """Log density of the rebuilt rows before denoising, under the denoiser's model of the population and up to a constant;
+    of shape (n_i,)."""
 
 
 def reconstruct(
@@ -60,12 +60,12 @@ def reconstruct(
     population: ClassMoments | None = None,
     notes: tuple[str, ...] = (),
 ) -> Reconstruction:
-    """Undo an estimated map on the target's upload: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ.
+    """Return the target's rows rebuilt with an estimated map: X̂ = (Y − 1 Ψ̂ᵀ) Ôᵀ.
 
     Parameters
     ----------
     view : CollusionView
-        Holds the target's upload Y.
+        The attacker's view, with the target's upload Y.
     estimate : RigidMap
         (Ô, Ψ̂).
     row_error, population, notes
@@ -84,7 +84,7 @@ def reconstruct_rows(view: CollusionView, rows: Array) -> Reconstruction:
 
 
 def anchor_pair(view: CollusionView) -> tuple[Array, Array]:
-    """The anchor and the target's representation of it."""
+    """Return the anchor and the target's representation of it, or raise `DoesNotApply`."""
     A, B = view.anchor, view.target_upload.anchor_representation
     if B is None:
         raise DoesNotApply(f"{view.method.title} uploads no anchor representation.")
@@ -103,41 +103,44 @@ def centred_anchor_pair(view: CollusionView) -> tuple[Array, Array, Array, Array
 
 @dataclass(frozen=True, eq=False)
 class AnchorDraws:
-    """Targets' rows and anchor representations of D views with one anchor, stacked for the closed-form attacks."""
+    """Rows and anchor representations of the targets of D views with one anchor, stacked for closed-form attacks."""
 
     anchor: Array
-    """Of shape (r, h): A, which is centred by construction."""
+    """A, which is centred by construction, of shape (r, h)."""
     centred: Array
-    """Of shape (D, r, h): B̄."""
+    """B̄, of shape (D, r, h)."""
     means: Array
-    """Of shape (D, h): b."""
+    """b, of shape (D, h)."""
     rows: Array
-    """Y, of shape (n, h) or (D, n, h): one matrix where all views show the same."""
+    """Y, of shape (n, h) if all views have the same rows, else (D, n, h)."""
 
     @classmethod
     def of(cls, views: Sequence[CollusionView]) -> AnchorDraws:
-        """Stack the views, which must share the anchor and have rows of one shape."""
+        """Return the stacked views, which must have the same anchor and rows of one shape."""
         pairs = [anchor_pair(view) for view in views]
         A = pairs[0][0]
         xp = namespace_of(A, *(B for _, B in pairs))
         for index, (other, _) in enumerate(pairs):
             if other is not A and (other.shape != A.shape or not bool(xp.all(other == A))):
-                expected = "with the anchor of view 0"
-                raise InputError(f"view {index}", expected=expected, got="another one", cure="Attack it by itself.")
+                problem = f"View {index} has a different anchor than view 0."
+                raise InputError(
+                    f"view {index}", problem=problem, cure="Attack views with different anchors separately."
+                )
         B = xp.stack([B for _, B in pairs])
         means = [view.anchor_mean for view in views]
         b = xp.mean(B, axis=1) if any(mean is None for mean in means) else xp.stack(means)
         rows = [view.target_upload.representation for view in views]
-        return cls(A, B - b[:, None, :], b, rows[0] if all(one is rows[0] for one in rows) else xp.stack(rows))
+        is_same = all(part is rows[0] for part in rows)
+        return cls(A, B - b[:, None, :], b, rows[0] if is_same else xp.stack(rows))
 
-    def undo(self, ways_back: Array) -> Array:
-        """(Y − 1 bᵀ) M of every draw, for M of shape (D, h, h)."""
-        return (self.rows - self.means[:, None, :]) @ ways_back
+    def undo(self, inverses: Array) -> Array:
+        """Return (Y − 1 bᵀ) M of every draw, for M of shape (D, h, h)."""
+        return (self.rows - self.means[:, None, :]) @ inverses
 
     def reconstructions(
         self, rows: Array, orthogonals: Array, row_errors: Sequence[Array | None]
     ) -> tuple[Reconstruction, ...]:
-        """Rebuilt rows of shape (D, n, h) and orthogonal parts of shape (D, h, h), draw by draw."""
+        """Return one reconstruction per draw, from rows of shape (D, n, h) and orthogonal parts of shape (D, h, h)."""
         return tuple(
             Reconstruction(rows[k, ...], RigidMap(orthogonals[k, ...], self.means[k, ...]), error)
             for k, error in enumerate(row_errors)
@@ -145,10 +148,10 @@ class AnchorDraws:
 
 
 def anchor_row_error(view: CollusionView, variance: float) -> Array:
-    """Covariance of the rows' error where every entry of the map is off by the same variance.
+    """Return the covariance of the rows' error if every entry of the map has an error of this variance.
 
-    A small turn Ω with independent entries of that variance moves a row x by x Ω, so that each coordinate is off by the
-    variance times ‖x‖², here the mean over the uploaded rows about the uploaded anchor's mean.
+    A small turn Ω with independent entries of that variance moves a row x by x Ω, so the variance of each coordinate is the
+    given one times ‖x‖², here averaged over the uploaded rows around the uploaded anchor's mean.
     """
     Y, B = view.target_upload.representation, view.target_upload.anchor_representation
     xp = namespace_of(Y)

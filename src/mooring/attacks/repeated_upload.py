@@ -1,7 +1,7 @@
-"""Repeated upload: the same rows sent again with fresh noise, even under a fresh map, average the noise away.
+"""Repeated upload: uploading the same rows again with fresh noise, even under a fresh map, lets the noise be averaged away.
 
-Rows and anchors tell how one upload lies to the other, so that all anchor representations (and, with private-data
-noise, all representations) can be brought together and averaged: k uploads leave 1/√k of either noise.
+Rows and anchors determine the map between two uploads, so that all representations and anchor representations can be aligned
+and averaged. k uploads leave 1/√k of the noise.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mooring.mechanisms.rotation.kernel import Upload
 from mooring.typing import Array
 
 _Fit: TypeAlias = tuple[RigidMap, Codes, float]
-"""A map, an order of rows, and the sum of squares that they leave, in units of the noise."""
-_NO_NOISE = 1e-6  # stands for a noise scale of zero: uploads are rounded to float32
-_MOST_ASSIGNED = 2000  # rows; an assignment takes time with their cube
+"""A map, an order of rows, and the remaining sum of squares in units of the noise."""
+_NO_NOISE = 1e-6  # replaces a noise scale of zero, because uploads are rounded to float32
+_MOST_ASSIGNED = 2000  # rows: the cost of an assignment is cubic
 _MOST_ROUNDS = 20
 
 
 def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Average the uploads, then attack what is left: by moments with a colluder, by the anchor alone otherwise."""
+    """Average the uploads, then attack the average: by moments with a colluder, otherwise by the anchor."""
     if not view.repeated_uploads:
         raise DoesNotApply("The target uploaded its rows once.")
     uploads = [view.target_upload, *view.repeated_uploads]
@@ -47,15 +47,15 @@ def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconst
         repeated_uploads=(),
     )
     try:
-        found = moments(averaged, rng=rng)
+        result = moments(averaged, rng=rng)
     except DoesNotApply:
-        found = procrustes(averaged, rng=rng)
+        result = procrustes(averaged, rng=rng)
     note = f"{len(uploads)} uploads averaged"
-    return replace(found, data_noise_scale=averaged.data_noise_scale, notes=(*found.notes, note))
+    return replace(result, data_noise_scale=averaged.data_noise_scale, notes=(*result.notes, note))
 
 
 def _averaged(uploads: list[Upload], *, data_noise_scale: float, anchor_noise_scale: float) -> Upload:
-    """All uploads in the first one's coordinates and row order, averaged."""
+    """Return the average of all uploads in the coordinates and row order of the first one."""
     first, *others = uploads
     xp = namespace_of(first.representation)
     noises = (data_noise_scale, anchor_noise_scale)
@@ -70,11 +70,11 @@ def _averaged(uploads: list[Upload], *, data_noise_scale: float, anchor_noise_sc
 
 
 def _match(upload: Upload, first: Upload, data_noise_scale: float, anchor_noise_scale: float) -> tuple[RigidMap, Array]:
-    """The rigid map and the order of rows that bring an upload onto the first one.
+    """Return the rigid map and the order of rows that align an upload with the first one.
 
-    Rows may come in any order. The order as they come is taken if what is left is no more than noise; otherwise each start
-    (by the anchors, by the ranks of distances from the mean, which survive a rigid map) is improved in turns, rows to their
-    partners by assignment and the map by all partners, and the one that leaves least is taken.
+    Rows may be in any order. The given order is kept if the remaining difference is no larger than noise. Otherwise orders
+    from the anchors and from the ranks of distances from the mean, which a rigid map preserves, are improved by alternating
+    between assignment of rows and estimation of the map, and the best one is returned.
     """
     target, again = first.representation, upload.representation
     of_rows, of_anchor = (1 / max(scale, _NO_NOISE) ** 2 for scale in (data_noise_scale, anchor_noise_scale))
@@ -84,16 +84,16 @@ def _match(upload: Upload, first: Upload, data_noise_scale: float, anchor_noise_
 
     def fit(order: Codes) -> _Fit:
         parts = [(again[indices_beside(order, again), :], target, of_rows), *anchors]
-        found = _rigid_fit(parts)
-        left = sum(weight * float(((found.apply(one) - other) ** 2).sum()) for one, other, weight in parts)
-        return found, order, left
+        estimate = _rigid_fit(parts)
+        left = sum(weight * float(((estimate.apply(source) - image) ** 2).sum()) for source, image, weight in parts)
+        return estimate, order, left
 
     best = fit(np.arange(target.shape[0]))
-    n_numbers = (target.shape[0] + sum(one.shape[0] for one, _, _ in anchors)) * target.shape[1]
+    n_numbers = (target.shape[0] + sum(source.shape[0] for source, _, _ in anchors)) * target.shape[1]
     if best[2] > 2 * n_numbers * (1 + 4 * math.sqrt(2 / n_numbers)):
         starts = [_order_like(target, again)]
         starts += [_partners(_rigid_fit(anchors), again, target)] if anchors else []
-        best = min((_improved(fit, again, target, fit(start)) for start in starts), key=lambda one: one[2])
+        best = min((_improved(fit, again, target, fit(start)) for start in starts), key=lambda result: result[2])
     return best[0], indices_beside(best[1], again)
 
 
@@ -108,7 +108,7 @@ def _improved(fit: Callable[[Codes], _Fit], again: Array, target: Array, start: 
 
 
 def _rigid_fit(parts: list[tuple[Array, Array, float]]) -> RigidMap:
-    """The rigid map that takes the rows of each pair's first matrix onto its second's, by weighted least squares."""
+    """Return the rigid map from the first to the second matrix of all pairs, by weighted least squares."""
     xp = namespace_of(*(part[0] for part in parts))
     whole = sum(weight * source.shape[0] for source, _, weight in parts)
     centre = sum(weight * xp.sum(source, axis=0) for source, _, weight in parts) / whole
@@ -118,7 +118,7 @@ def _rigid_fit(parts: list[tuple[Array, Array, float]]) -> RigidMap:
 
 
 def _partners(onto: RigidMap, rows: Array, others: Array) -> Codes:
-    """Which of the rows, once mapped, belongs to each of the others: an assignment, or the closest where there are many."""
+    """Return the row that, once mapped, matches each of the others: by assignment, or the closest if there are many."""
     mapped, target = to_numpy(onto.apply(rows)), to_numpy(others)
     if target.shape[0] <= _MOST_ASSIGNED:
         return np.asarray(linear_sum_assignment(cdist(target, mapped, "sqeuclidean"))[1])
@@ -126,7 +126,7 @@ def _partners(onto: RigidMap, rows: Array, others: Array) -> Codes:
 
 
 def _order_like(first: Array, again: Array) -> Codes:
-    """The order in which rows of `again` have the ranks of the first one's by distance from the mean."""
+    """Return the order of the rows of `again` with the ranks of `first` by distance from the mean."""
     xp = namespace_of(first)
     ranks = [np.argsort(to_numpy(xp.sum((rows - xp.mean(rows, axis=0)) ** 2, axis=1))) for rows in (first, again)]
     order = np.empty_like(ranks[0])

@@ -1,12 +1,12 @@
-"""Membership from a released model, by shadow models (the likelihood-ratio attack of Carlini et al. 2022).
+"""Membership inference from a released model by shadow models, the likelihood-ratio attack of Carlini et al. (2022).
 
-Models of the same kind are trained on random halves of the rows, in pairs whose halves complement each other. A statistic of
-a model and a row tends to be higher where the model was trained on the row; the ratio of the two likelihoods, both Gaussian,
-scores the row. The model under attack and its complement are left out of the estimates, so that both hypotheses rest on as
-many models: where a model tells nothing, members and others score alike.
+Models of the same kind are trained on random halves of the rows, in pairs with complementary halves. A statistic of a model
+and a row tends to be higher if the model was trained on the row; the ratio of the two Gaussian likelihoods is the row's
+score. The model under attack and its complement are left out of the estimates, so that both hypotheses are estimated from
+the same number of models. If a model reveals nothing, members and others have equal scores.
 
-Statistics: the confidence in the row's label; and the row's gradient of the loss, times how far the parameters lie from the
-other models' (for a model that is linear in its parameters both are functions of its answers).
+The statistics are the confidence in the row's label, and the row's gradient of the loss times the difference of the
+parameters from those of the other models (for a model that is linear in its parameters, a function of its outputs).
 """
 
 from __future__ import annotations
@@ -30,27 +30,30 @@ def draw_halves(n_models: int, n_rows: int, *, rng: np.random.Generator) -> Mask
     Each model gets a random half of the rows. Models 2j and 2j + 1 have complementary halves.
     """
     if n_models < 6 or n_models % 2:
-        raise InputError("n_models", expected="even, and 6 or more", got=str(n_models), cure="16 is usual.")
+        raise InputError("n_models", expected="even, and 6 or more", got=str(n_models), cure="16 is a usual choice.")
     first = rng.random((n_models // 2, n_rows)).argsort(axis=1) < n_rows // 2
     return np.stack([first, ~first], axis=1).reshape(n_models, n_rows)
 
 
 def find_confidence(answers: Matrix, codes: npt.NDArray[np.integer]) -> Matrix:
-    """The log-odds that a model gives to the class of each row, from logarithms of probabilities (n, classes).
+    """Return the log-odds of each row's class, from log probabilities of shape (n, classes).
 
     Examples
     --------
     >>> find_confidence(np.log([[0.5, 0.5], [0.8, 0.2]]), np.array([0, 1])).round(2).tolist()
     [0.0, -1.39]
     """
-    own = np.arange(codes.size), codes
+    true_class = np.arange(codes.size), codes
     others = answers.copy()
-    others[own] = -np.inf
-    return np.asarray(answers[own] - logsumexp(others, axis=1))
+    others[true_class] = -np.inf
+    return np.asarray(answers[true_class] - logsumexp(others, axis=1))
 
 
 def follow_gradients(answers: Matrix, labels: npt.NDArray[Any]) -> Matrix:
-    """How far each model's parameters moved along the gradient of each row's loss, (n_models, n_rows)."""
+    """Return how far each model's parameters moved along the gradient of each row's loss, of shape (n_models, n_rows).
+
+    `answers` are predicted numbers, or log probabilities with a last axis of classes; `labels` are numbers or class indices.
+    """
     middle = answers.mean(axis=0)
     if answers.ndim == 2:
         return np.asarray((answers - middle) * (labels - middle))
@@ -59,9 +62,9 @@ def follow_gradients(answers: Matrix, labels: npt.NDArray[Any]) -> Matrix:
 
 
 def score_members(statistic: Matrix, included: Mask) -> Matrix:
-    """The log-likelihood ratio of membership of every row in every model, (n_models, n_rows).
+    """Return the log-likelihood ratio of membership of every row in every model, of shape (n_models, n_rows).
 
-    From a statistic of every model and row, and what `draw_halves` gave.
+    `statistic` has a value for every model and row, and `included` is the result of `draw_halves`.
     """
     pairs = statistic.reshape(-1, 2, statistic.shape[1])
     inside = included.reshape(pairs.shape)

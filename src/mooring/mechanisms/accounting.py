@@ -1,17 +1,17 @@
-"""The formal guarantee that private-data noise can carry, and what it takes: clipping, a neighbouring relation, calibration.
+"""The formal guarantee of private-data noise: clipping, neighbouring relation and calibration.
 
 Legend: (ε, δ) the guarantee; C the clipping norm; Δ the sensitivity; σ the private-data noise scale.
 
-A rigid map does not change distances, so the sensitivity of Y_i = X_i O_i + 1 Ψ_iᵀ to one record is that of X_i: with rows
-clipped to norm C, replacing one record moves Y_i by at most 2C, and zeroing one out (setting its row to zero) by at most C.
-Gaussian noise of a scale calibrated to that gives (ε, δ)-differential privacy for the features of each record, with the
-number of rows and the labels taken as public, for one upload. The calibration is the accounting library's, not ours.
+A rigid map preserves distances, so the sensitivity of Y_i = X_i O_i + 1 Ψ_iᵀ to one record is that of X_i: with rows
+clipped to norm C, replacing one record changes Y_i by at most 2C, and setting its row to zero by at most C. Gaussian
+noise calibrated to this sensitivity gives (ε, δ)-differential privacy for the features of each record and for one upload.
+The number of rows and the labels are public. The calibration is that of the accounting library.
 
-It is a statement about ideal Gaussian noise. Sampling in floating point from a generator that is not cryptographic, as
-here, is outside it; so is any scaling or centring that was computed from the data, and a person whose records are with two
-participants is in two uploads.
+The guarantee assumes ideal Gaussian noise. It does not cover sampling in floating point from a generator that is not
+cryptographic, as here, or scaling and centring computed from the data. A person with records at two participants is in two
+uploads.
 
-Anchor noise gives no such guarantee: Y_i then carries no noise at all.
+Anchor noise gives no such guarantee, because Y_i carries none of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mooring.typing import Array
 
 
 class NeighboringRelation(Enum):
-    """Which pairs of data sets the guarantee makes hard to tell apart."""
+    """The pairs of data sets that a guarantee makes hard to distinguish."""
 
     REPLACE_ONE = "one record is replaced by another"
     ZERO_OUT_ONE = "one record's features are set to zero"
@@ -34,13 +34,13 @@ class NeighboringRelation(Enum):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A differential-privacy guarantee for the features of each record, and the noise scale that buys it."""
+    """A differential-privacy guarantee for the features of each record, and the noise scale that it needs."""
 
     epsilon: float
     delta: float
     neighboring: NeighboringRelation
     clipping_norm: float
-    """Rows must be clipped to this norm first (`clip_rows`), in the projected space."""
+    """Norm to which rows must be clipped (`clip_rows`) in the projected space."""
     data_noise_scale: float
     """σ, for the methods with private-data noise."""
 
@@ -53,15 +53,17 @@ class Guarantee:
 
 
 def clip_rows(rows: Array, clipping_norm: float) -> Array:
-    """Scale down the rows whose Euclidean norm exceeds `clipping_norm`; leave the others as they are."""
+    """Return rows scaled down to a Euclidean norm of at most `clipping_norm`; shorter rows are not changed."""
     _require_positive("clipping_norm", clipping_norm)
     rows = as_float64(rows)
     xp = namespace_of(rows)
     require_finite("rows", rows, cure="Fill or drop missing values first.")
     largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
     largest = xp.where(largest > 0, largest, xp.ones_like(largest))
-    scaled = rows / largest  # the squares of these cannot overflow
-    lengths = xp.clip(xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True)), min=1.0)  # one at least, unless zero
+    scaled = rows / largest  # avoids overflow of the squares
+    lengths = xp.clip(
+        xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True)), min=1.0
+    )  # at least one, unless the row is zero
     return xp.where(largest * lengths > clipping_norm, scaled * (clipping_norm / lengths), rows)
 
 
@@ -72,14 +74,14 @@ def calibrate_gaussian(
     clipping_norm: float,
     neighboring: NeighboringRelation = NeighboringRelation.REPLACE_ONE,
 ) -> Guarantee:
-    """Calibrate private-data noise to (ε, δ).
+    """Return the guarantee (ε, δ) with the smallest noise scale that provides it.
 
     Parameters
     ----------
     epsilon, delta : float
-        ε > 0 and 0 < δ < 1; δ well below one over the number of records.
+        ε > 0 and 0 < δ < 1. δ should be well below one over the number of records.
     clipping_norm : float
-        The norm that `clip_rows` enforces. Choose it from public knowledge: chosen from the data it leaks.
+        The norm that `clip_rows` enforces. It must come from public knowledge; a norm chosen from the data leaks.
 
     Notes
     -----

@@ -118,7 +118,7 @@ def test_fewer_than_t_shares_fit_every_secret(secret: Elements) -> None:
         assert weights[0] != 0  # the share unseen follows the secret one to one
     with raising(InputError, "shares", expected="5"):
         recombine({j: shares[j] for j in (1, 2, 6, 7)}, THRESHOLD)
-    with raising(InputError, "shares", got="others"):  # of seven combiners
+    with raising(InputError, "shares", got="shares of"):  # of seven combiners
         recombine(shares | {8: shares[7]}, THRESHOLD)
     other = shares_of(add(secret, np.ones_like(secret)), THRESHOLD)
     assert all(np.array_equal(shares[j], other[j]) == (j < 5) for j in shares)
@@ -142,7 +142,7 @@ def test_t_and_two_answers_name_a_wrong_one_and_t_and_one_tell_of_it(
         shares[j] = shares[j].copy()
         shares[j][3] ^= np.uint64(1)
     if wrong:
-        with raising(InputError, "shares", got="contradict"):
+        with raising(InputError, "shares", problem="contradict"):
             recombine(shares, THRESHOLD)
     found = find_wrong(shares, THRESHOLD, words_of(5))
     assert found == (None if named is None else list(named))

@@ -90,9 +90,9 @@ def test_as_few_combiners_open_a_total_as_the_threshold_allows(n_colluders: int)
         least[k] = next(t for t in range(c + 1, k + 1) if 3 * t > 2 * k + c)
         assert (settings.threshold_of(k), Threshold(k, least[k], c).threshold) == (least[k], least[k])
     spared = next(k for k, t in least.items() if t < k)
-    assert settings.state_spare(0) == f"With fewer than {spared} combiners, one that is absent stops the study."
-    must = f"Each of the {spared - 1} combiners must answer: one that is absent stops the study."
-    assert settings.state_spare(spared - 1) == f"{must} From {spared} combiners on, one can be spared."
+    assert settings.state_spare(0) == f"With fewer than {spared} combiners, a single absent combiner stops the study."
+    must = f"Each of the {spared - 1} combiners must answer: a single absent combiner stops the study."
+    assert settings.state_spare(spared - 1) == f"{must} With {spared} or more combiners, one may be absent."
     assert settings.state_spare(spared) == ""
     assert SumSettings(n_colluders=c, threshold=spared - 1).state_spare(spared - 1) == must
 

@@ -202,7 +202,7 @@ def test_persons_that_were_not_counted_are_refused() -> None:
 
 def test_rows_and_labels_beyond_the_bounds_are_refused() -> None:
     sums = SumAccumulator(SumLayout(2, Outcome(2)))
-    with raising(InputError, "features", got="longer"):
+    with raising(InputError, "features", problem="norm above one"):
         sums.add(np.array([[0.8, 0.61]]), np.array([0]))
     with raising(InputError, "features", got="NaN"):
         sums.add(np.array([[0.8, np.nan]]), np.array([0]))

@@ -1,4 +1,4 @@
-"""Denoisers: rebuilt rows are replaced by their posterior mean under a model of the population; one file each."""
+"""Denoisers, which replace rebuilt rows by their posterior mean under a model of the population."""
 
 from __future__ import annotations
 

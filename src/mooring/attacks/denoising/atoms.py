@@ -1,8 +1,8 @@
-"""What values a declared column can have, as points of the encoded space: its atoms.
+"""Atoms: the points of the encoded space that a declared column can take.
 
-A category is one of a few points √2 apart, an integer one of a grid, and what is missing a point of its own. Numbers
-that are not whole, or whole ones too many to count, have a grid that is fine beside the noise, and besides every value that
-known rows have often: a column of gains has many zeros.
+Categories are points at a distance of √2, integers form a grid, and a missing value is a point of its own. Other numbers,
+and integers with too many values, get a grid that is fine compared with the noise, and in addition every value that is
+frequent among known rows, such as zero in a column of capital gains.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ import numpy.typing as npt
 from mooring.tables.schema import Column
 from mooring.typing import Matrix, Vector
 
-_MOST_STEPS = 128  # of a grid
+_MOST_STEPS = 128  # steps of a grid
 _STEPS_A_NOISE = 3
-_OFTEN = 0.02  # of the known rows
+_OFTEN = 0.02  # share of the known rows from which a value counts as frequent
 
 
 @dataclass(frozen=True, eq=False)
 class AtomGroup:
-    """One column's atoms."""
+    """The atoms of one column."""
 
     features: slice
-    """Which features of the encoded rows are the column's."""
+    """The column's features in encoded rows."""
     atoms: Matrix
-    """Of shape (n_atoms, width)."""
+    """The atoms, of shape (n_atoms, width)."""
     widths: Vector
-    """Of shape (n_atoms,): variance of the values that an atom stands for; zero but on a grid coarser than the
+    """Variance of the values that each atom represents, of shape (n_atoms,); zero unless the grid is coarser than the
     values."""
     grid: slice
-    """Which atoms are neighbours on a grid, in order; empty for a category."""
+    """The atoms that form a grid, in order; empty for a category."""
     step: float
-    """Between these."""
+    """Distance between neighbours on the grid."""
 
     def log_likelihoods(self, rows: Matrix, variance: float) -> Matrix:
-        """Of each atom, up to a term that all share, for encoded rows with independent noise; shape (n, n_atoms)."""
-        own = rows[:, self.features]
+        """Return log-likelihoods of the atoms for noisy encoded rows, up to a common term, of shape (n, n_atoms)."""
+        cells = rows[:, self.features]
         spread = variance + self.widths
-        squares = (own**2).sum(axis=1)[:, None] + (self.atoms**2).sum(axis=1) - 2 * own @ self.atoms.T
+        squares = (cells**2).sum(axis=1)[:, None] + (self.atoms**2).sum(axis=1) - 2 * cells @ self.atoms.T
         return np.asarray(-squares / (2 * spread) - np.log(spread) / 2)
 
     def nearest(self, rows: Matrix) -> npt.NDArray[np.intp]:
-        """The atom that each row is, or is nearest to."""
-        own = rows[:, self.features]
-        return np.asarray(((self.atoms**2).sum(axis=1) - 2 * own @ self.atoms.T).argmin(axis=1))
+        """Return the atom nearest to each row."""
+        cells = rows[:, self.features]
+        return np.asarray(((self.atoms**2).sum(axis=1) - 2 * cells @ self.atoms.T).argmin(axis=1))
 
     def means(self, weights: Matrix, rows: Matrix, variance: float) -> Matrix:
-        """The expected values of rows whose atoms have these probabilities."""
+        """Return the expected values of rows whose atoms have the probabilities `weights`, of shape (n, n_atoms)."""
         kept = self.widths / (self.widths + variance)
         return np.asarray(
             weights @ ((1 - kept)[:, None] * self.atoms) + (weights @ kept)[:, None] * rows[:, self.features]
@@ -60,7 +60,10 @@ class AtomGroup:
 def make_atoms(
     columns: Sequence[Column], known: Matrix, noise: float, noisy: Matrix | None = None
 ) -> Iterator[AtomGroup]:
-    """The atoms of every column, in order."""
+    """Yield the atoms of every column, in order.
+
+    Grids need not be much finer than the noise. A column without a declared range gets the range of all given rows.
+    """
     every, start = known if noisy is None else np.concatenate([known, noisy]), 0
     lows, highs = every.min(axis=0), every.max(axis=0)
     for column in columns:
@@ -82,7 +85,7 @@ def _category(column: Column, features: slice) -> AtomGroup:
         if column.fill is not None:
             missing[0, column.categories.index(str(column.fill))] = 1.0
         atoms = np.vstack([atoms, missing])
-    if k == 0:  # nothing but whether it is missing
+    if k == 0:  # only whether the value is missing
         atoms = np.array([[0.0], [1.0]])
     return AtomGroup(features, atoms, np.zeros(len(atoms)), slice(0, 0), 0.0)
 
@@ -91,7 +94,7 @@ def _number(column: Column, features: slice, bounds: tuple[float, float], known:
     low, high = bounds
     exact = 1 / column.spread if column.kind in ("integer", "date") else 0.0
     step = max(noise / _STEPS_A_NOISE, (high - low) / _MOST_STEPS)
-    if exact >= step / 2:  # whole numbers of the table's own unit
+    if exact >= step / 2:  # the grid holds the integers of the table
         first, last = (column.centre + bound * column.spread for bound in bounds)
         whole = np.arange(np.ceil(first - 1e-6), np.floor(last + 1e-6) + 1)
         grid, width, step, often = (whole - column.centre) / column.spread, 0.0, exact, np.zeros(0)

@@ -1,15 +1,15 @@
-"""Gaussian denoising: the posterior mean of a rebuilt row under one Gaussian a class.
+"""Gaussian denoising: the posterior mean of a rebuilt row under one Gaussian per class.
 
-The rebuilt row is the true one plus an error: private-data noise of known scale, and what a slightly wrong map adds. Under
-a Gaussian for each class, fitted to the rows the attacker has, the posterior mean is a linear map of the rebuilt row. An
-audit without it would make private-data noise look safer than it is.
+A rebuilt row is the true row plus an error: private-data noise of known scale, and the effect of a slightly wrong map. Under
+a Gaussian for each class, fitted to the rows that the attacker has, the posterior mean is a linear map of the rebuilt row.
+Without denoising, an audit would overstate the protection by private-data noise.
 
 Legend: x ~ N(μ_k, Σ_k), x̂ = x + ε, ε ~ N(0, σ² I + E):  E[x | x̂] = μ_k + Σ_k (Σ_k + σ² I + E)⁻¹ (x̂ − μ_k).
 
-Participants may differ, and μ_k is known from few rows: the target's n_k rows of class k have the mean μ_k + δ_k with
-δ_k ~ N(0, (t + 1/N_k) Σ_k), N_k the rows behind μ_k, of which those with noise count for less. The mean of the rebuilt rows
-tells δ_k up to an error of covariance (Σ_k + σ² I) / n_k + E, as if a wrong map moved all rows alike. t is the same for all
-classes, and zero unless they lie farther off than chance explains.
+Participants may differ, and μ_k is estimated from few rows: the target's n_k rows of class k have the mean μ_k + δ_k with
+δ_k ~ N(0, (t + 1/N_k) Σ_k), where N_k is the effective number of rows behind μ_k. The mean of the rebuilt rows estimates δ_k
+with an error of covariance (Σ_k + σ² I) / n_k + E, as if a wrong map moved all rows in the same way. t is common to all
+classes, and zero unless the means differ more than chance explains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mooring.randomness import require_generator
 from mooring.typing import Array
 
 _ROUNDS = 30
-_BEYOND_CHANCE = 2.0  # standard deviations
+_BEYOND_CHANCE = 2.0  # standard deviations beyond which differences count
 _TINY = 1e-300
 Counts = npt.NDArray[np.float64]
 
@@ -37,27 +37,27 @@ class Population:
     """A Gaussian for each class, without noise."""
 
     means: Array
-    """Of shape (K, h)."""
+    """Mean of each class, of shape (K, h)."""
     covariances: Array
-    """Of shape (K, h, h)."""
+    """Covariance of each class, of shape (K, h, h)."""
     counts: Counts
-    """Of shape (K,): how many rows without noise would tell as much of each mean; at least 1."""
+    """Number of noiseless rows that would determine each mean as well, of shape (K,); at least 1."""
 
     def transformed_by(self, symmetric: Array) -> Population:
-        """The same of rows that are multiplied by a symmetric matrix."""
+        """Return the population of rows multiplied by a symmetric matrix."""
         return replace(self, means=self.means @ symmetric, covariances=symmetric @ self.covariances @ symmetric)
 
     def estimate_shift(self, rows: Array, codes: Codes, *, noise: Array, map_error: Array) -> Array:
-        """How far the means of a participant's classes lie from these, by its own rows: E[δ_k], one row for each of them.
+        """Return E[δ_k], the estimated shift of a participant's class means, for each of its rebuilt rows.
 
-        Zero where the differences are within chance (t = 0).
+        `noise` and `map_error` are σ² I and E. The shift is zero where the differences are within chance (t = 0).
         """
         xp = namespace_of(rows)
         classes, places, sizes = np.unique(codes, return_inverse=True, return_counts=True)
-        own = ClassMoments.of(rows, places, classes.size)
+        observed = ClassMoments.of(rows, places, classes.size)
         chosen = indices_beside(classes, rows)
         spread, known = self.covariances[chosen, ...], like(1 / self.counts[classes], rows)[:, None, None]
-        gap = (own.means - self.means[chosen, :])[..., None]
+        gap = (observed.means - self.means[chosen, :])[..., None]
         error = (spread + noise) / like(sizes, rows)[:, None, None] + map_error
         expected = error + known * spread
         freedom = gap.shape[0] * gap.shape[1]  # degrees of freedom of the sum of squares below
@@ -73,18 +73,18 @@ class Population:
 def denoise_by_gaussians(
     reconstruction: Reconstruction, view: CollusionView, *, rng: np.random.Generator
 ) -> Reconstruction:
-    """Replace the rebuilt rows by their posterior mean under a Gaussian for each class; see `Denoiser`.
+    """Return rebuilt rows replaced by their posterior mean under a Gaussian for each class.
 
-    It does not apply where there is no error to take out, or there are no rows to learn the population from.
+    It does not apply if the rows carry no known error, or if there are no rows to learn the population from.
 
     Parameters
     ----------
     reconstruction : Reconstruction
-        What an attack rebuilt.
+        The result of an attack.
     view : CollusionView
-        What it was rebuilt from; holds the rows that the population is learnt from.
+        The attacker's view, with the rows that the population is learnt from.
     rng : Generator
-        Not drawn from.
+        Not used.
     """
     require_generator(rng)
     noise, map_error = split_error(reconstruction, view)
@@ -96,7 +96,7 @@ def denoise_by_gaussians(
     result = xp.empty_like(rows)
     classes = np.unique(codes)
     covariances = population.covariances[indices_beside(classes, rows), ...]
-    gains = xp.linalg.solve(covariances + error, covariances)  # both symmetric: the transposed gain
+    gains = xp.linalg.solve(covariances + error, covariances)  # both are symmetric, so this is the transposed gain
     for index, k in enumerate(classes):
         members = indices_beside(np.flatnonzero(codes == k), rows)
         mean = population.means[int(k), :]
@@ -105,40 +105,40 @@ def denoise_by_gaussians(
 
 
 def split_error(reconstruction: Reconstruction, view: CollusionView) -> tuple[Array, Array]:
-    """σ² I and E: private-data noise left in the rebuilt rows, and what a wrong map adds; DoesNotApply if both are 0."""
+    """Return σ² I and E, the covariances of noise and of map error in the rebuilt rows; both zero raise `DoesNotApply`."""
     rows = reconstruction.rows
     xp = namespace_of(rows)
     left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
     noise = left**2 * xp.eye(rows.shape[1], dtype=rows.dtype, device=device_of(rows))
     map_error = 0 * noise if reconstruction.row_error is None else reconstruction.row_error
     if float(xp.max(xp.abs(noise + map_error))) == 0:
-        raise DoesNotApply("The rebuilt rows carry no known error: there is nothing to take out.")
+        raise DoesNotApply("The rebuilt rows carry no known error, so there is nothing to denoise.")
     return noise, map_error
 
 
 def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple[Codes, Population]:
-    """The class of each of the target's rows, and the population of every class.
+    """Return the class of each of the target's rows, and the population of every class.
 
-    As the attack learnt them, else from the rows that the attacker has; raises DoesNotApply if there are none. A class of
-    which nothing is known has the moments of all rows; all are one class where the population was learnt without regard to
-    classes.
+    The population is the one that the attack learnt, or is fitted to the rows that the attacker has; without any rows,
+    `DoesNotApply` is raised. An unknown class gets the moments of all rows. If the population was learnt without classes,
+    all rows are in one class.
     """
     codes, population = view.codes_of([view.target]), reconstruction.population
     variance = view.data_noise_scale**2
     if population is None:
         rows = view.reference_rows
         if rows is None or rows.shape[0] < 2:
-            raise DoesNotApply("Without a colluder's or public rows nothing is known of the population.")
-        own = view.reference_codes()
-        population = ClassMoments.of(rows, own, 1 + int(max(own.max(), codes.max())))
-        variance = 0.0  # these are known without the noise
+            raise DoesNotApply("Without rows of a colluder or public rows, nothing is known about the population.")
+        known_codes = view.reference_codes()
+        population = ClassMoments.of(rows, known_codes, 1 + int(max(known_codes.max(), codes.max())))
+        variance = 0.0  # these rows carry no noise
     elif codes.max() >= population.counts.size:
         codes = np.zeros_like(codes)
     return codes, class_priors(population, variance)
 
 
 def class_priors(population: ClassMoments, noise_variance: float) -> Population:
-    """The mean and covariance of every class, the noise taken out; of all rows where nothing is known of a class."""
+    """Return the mean and covariance of every class without the noise; an unknown class gets those of all rows."""
     xp = namespace_of(population.means)
     priors = _prior(population, noise_variance=noise_variance)
     known = like(population.counts > 0, population.means)
@@ -150,9 +150,9 @@ def class_priors(population: ClassMoments, noise_variance: float) -> Population:
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
-    """Covariances of each class, and last of all classes together, without the noise and drawn towards their mean.
+    """Return the covariance of each class, and last of all classes together, without the noise and shrunk to their mean.
 
-    A class mean of few rows is itself uncertain, which adds 1/n_k of the covariance.
+    The mean of a class with few rows is itself uncertain, which adds 1/n_k of the covariance.
     """
     xp = namespace_of(population.means)
     h = population.means.shape[1]
@@ -171,7 +171,7 @@ def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
 
 
 def _without_noise(covariances: Array, variance: float) -> Array:
-    """Take a known noise variance out again, keeping what is left non-negative."""
+    """Return covariances with a known noise variance subtracted, with eigenvalues of at least zero."""
     if variance == 0:
         return covariances
     xp = namespace_of(covariances)
@@ -181,11 +181,12 @@ def _without_noise(covariances: Array, variance: float) -> Array:
 
 
 def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: float) -> Population:
-    """The mean and covariance of every class, from rows that are known and rows with noise.
+    """Return the mean and covariance of every class, from known rows and rows with noise.
 
-    Covariances maximise the likelihood of both (expectation maximisation), drawn to their mean over classes, and that to a
-    multiple of the identity. Rows with noise then count as much as they tell, direction by direction; taking the noise's
-    variance out of their covariance gives them full weight everywhere, and what is left of small variances is chance.
+    Covariances maximise the likelihood of both (expectation maximisation), shrunk to their mean over classes, and that to
+    a multiple of the identity. Rows with noise are thereby weighted by their information in each direction. Subtracting
+    the noise variance from their covariance instead would give them full weight, and small variances would be dominated
+    by chance.
     """
     xp = namespace_of(known.means)
     both = known.merged(noisy)
@@ -197,7 +198,7 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
     ]
 
     def expected(covariances: Array) -> Array:
-        """Σ of all rows' squares about the mean of their class, were the covariances these."""
+        """Return the expected sum of all rows' squares about their class means, given these covariances."""
         gains = xp.linalg.solve(covariances + noise_variance * identity_like(covariances), covariances)
         left = transpose(gains) @ about[1] @ gains + covariances - covariances @ gains
         return counts[0] * about[0] + counts[1] * (left + transpose(left)) / 2
@@ -222,7 +223,7 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
 
 
 def _effective_counts(known: Counts, noisy: Counts, covariances: Array, noise_variance: float) -> Counts:
-    """How many rows without noise tell as much of a mean as these, over all directions together; at least 1."""
+    """Return the number of noiseless rows with the same information about a mean, over all directions; at least 1."""
     variances = to_numpy(namespace_of(covariances).linalg.diagonal(covariances)).mean(axis=-1)
     share = variances / np.maximum(variances + noise_variance, _TINY)
     return np.asarray(np.maximum(known + share * noisy, 1.0))

@@ -1,10 +1,10 @@
 """A latent-class model of a table: stratum → component → independent columns, each a distribution over its atoms.
 
-A stratum is the rows of one participant with one label. The model is fitted by expectation maximisation to rows of which
-each column's atom is known, or known up to noise: all that enters is the likelihood of every atom. A component's
-distribution is drawn to that of all rows, and along a grid it is smoothed. A stratum's probabilities of components are drawn
-to those of its label by a Dirichlet prior, whose weight is fitted, too (Minka 2000): large where participants are alike,
-small where they differ.
+A stratum holds the rows of one participant with one label. The model is fitted by expectation maximisation to the
+likelihoods of every column's atoms, so that known and noisy rows can be used together. A component's distribution is
+shrunk to that of all rows, and smoothed along a grid. A stratum's probabilities of components are shrunk to those of its
+label by a Dirichlet prior, whose weight is also fitted (Minka 2000): it is large if participants are alike, and small if
+they differ.
 """
 
 from __future__ import annotations
@@ -22,45 +22,46 @@ from mooring.typing import Matrix
 
 N_COMPONENTS = 16
 _ROUNDS = 20
-_WEIGHT = 4.0  # rows that the distribution over all rows counts for in a component's
+_WEIGHT = 4.0  # weight, in rows, of the distribution over all rows in that of a component
 _LABEL_WEIGHT = 1.0
 _FIRST_PRIOR_WEIGHT, _PRIOR_WEIGHTS, _PRIOR_ROUNDS = 20.0, (0.5, 1e4), 3
-_SMOOTHED = 0.5  # of a distribution over a grid
+_SMOOTHED = 0.5  # smoothed share of a distribution over a grid
 _TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses:
-    """The model."""
+    """A fitted latent-class model."""
 
     groups: tuple[AtomGroup, ...]
     mixing: Matrix
-    """Of shape (n_strata, n_components): probabilities of the components in each stratum."""
+    """Probabilities of the components in each stratum, of shape (n_strata, n_components)."""
     tables: tuple[Matrix, ...]
-    """Each of shape (n_components, n_atoms): probabilities of a column's atoms in each component."""
+    """Probabilities of a column's atoms in each component, each of shape (n_components, n_atoms)."""
 
     def components(self, likelihoods: Sequence[Matrix], codes: Codes) -> tuple[Matrix, list[Matrix]]:
-        """Probabilities of each row's components; and of each column's atoms in a component, times their likelihoods."""
-        marginals = [np.maximum(own @ table.T, _TINY) for own, table in zip(likelihoods, self.tables, strict=True)]
-        logs = np.log(self.mixing[codes]) + sum(np.log(one) for one in marginals)
+        """Return the probabilities of each row's components, and the likelihood of each column in each component."""
+        marginals = [np.maximum(part @ table.T, _TINY) for part, table in zip(likelihoods, self.tables, strict=True)]
+        logs = np.log(self.mixing[codes]) + sum(np.log(marginal) for marginal in marginals)
         logs -= logs.max(axis=1, keepdims=True)
         weights = np.exp(logs)
         return weights / weights.sum(axis=1, keepdims=True), marginals
 
     def log_evidence(self, logs: Sequence[Matrix], codes: Codes) -> Matrix:
-        """Log probability of each row, by log likelihoods of each column's atoms."""
+        """Return the log probability of each row, given the log-likelihoods of each column's atoms."""
         columns = [
-            np.log(np.maximum(np.exp(own - own.max(axis=1, keepdims=True)) @ table.T, _TINY)) + own.max(axis=1)[:, None]
-            for own, table in zip(logs, self.tables, strict=True)
+            np.log(np.maximum(np.exp(part - part.max(axis=1, keepdims=True)) @ table.T, _TINY))
+            + part.max(axis=1)[:, None]
+            for part, table in zip(logs, self.tables, strict=True)
         ]
         return np.asarray(logsumexp(np.log(self.mixing[codes]) + sum(columns), axis=1))
 
     def posterior(self, likelihoods: Sequence[Matrix], codes: Codes) -> list[Matrix]:
-        """Probabilities of each column's atoms, of shape (n, n_atoms), given likelihoods of the same shape."""
+        """Return the probabilities of each column's atoms, of shape (n, n_atoms), given likelihoods of the same shape."""
         weights, marginals = self.components(likelihoods, codes)
         return [
-            own * ((weights / marginal) @ table)
-            for own, table, marginal in zip(likelihoods, self.tables, marginals, strict=True)
+            part * ((weights / marginal) @ table)
+            for part, table, marginal in zip(likelihoods, self.tables, marginals, strict=True)
         ]
 
 
@@ -73,18 +74,22 @@ def fit_latent_classes(
     spread: float,
     rng: np.random.Generator,
 ) -> LatentClasses:
-    """Fit the model to rows."""
+    """Return the model fitted to rows.
+
+    `likelihoods` holds the likelihood of every atom, of shape (n, n_atoms), for each column; `codes` holds strata, `labels`
+    the label of each stratum, and `spread` the smoothing along a grid in encoded units.
+    """
     n = codes.size
     k = max(1, min(N_COMPONENTS, n // 8))
     overall = [
-        _smoothed(group, (own / own.sum(axis=1, keepdims=True)).sum(axis=0), spread)
-        for group, own in zip(groups, likelihoods, strict=True)
+        _smoothed(group, (part / part.sum(axis=1, keepdims=True)).sum(axis=0), spread)
+        for group, part in zip(groups, likelihoods, strict=True)
     ]
-    overall = [one / one.sum() for one in overall]
+    overall = [counts / counts.sum() for counts in overall]
     seeds = rng.choice(n, k, replace=False)
     tables = tuple(
-        (own[seeds] / own[seeds].sum(axis=1, keepdims=True) + one) / 2
-        for own, one in zip(likelihoods, overall, strict=True)
+        (part[seeds] / part[seeds].sum(axis=1, keepdims=True) + mean) / 2
+        for part, mean in zip(likelihoods, overall, strict=True)
     )
     model = LatentClasses(tuple(groups), np.full((labels.size, k), 1 / k), tables)
     prior_weight = _FIRST_PRIOR_WEIGHT
@@ -92,13 +97,13 @@ def fit_latent_classes(
         weights, marginals = model.components(likelihoods, codes)
         mixing, prior_weight = _mix(weights, codes, labels, prior_weight, rng)
         counts = [
-            table * ((weights / marginal).T @ own)
-            for own, table, marginal in zip(likelihoods, model.tables, marginals, strict=True)
+            table * ((weights / marginal).T @ part)
+            for part, table, marginal in zip(likelihoods, model.tables, marginals, strict=True)
         ]
-        totals = [_smoothed(group, one.sum(axis=0), spread) for group, one in zip(groups, counts, strict=True)]
+        totals = [_smoothed(group, count.sum(axis=0), spread) for group, count in zip(groups, counts, strict=True)]
         tables = tuple(
-            _smoothed(group, one, spread) + _WEIGHT * (total + 1e-3 / total.size) / (total.sum() + 1e-3)
-            for group, one, total in zip(groups, counts, totals, strict=True)
+            _smoothed(group, count, spread) + _WEIGHT * (total + 1e-3 / total.size) / (total.sum() + 1e-3)
+            for group, count, total in zip(groups, counts, totals, strict=True)
         )
         tables = tuple(table / table.sum(axis=1, keepdims=True) for table in tables)
         model = LatentClasses(tuple(groups), mixing, tables)
@@ -108,9 +113,9 @@ def fit_latent_classes(
 def _mix(
     weights: Matrix, codes: Codes, labels: Codes, prior_weight: float, rng: np.random.Generator
 ) -> tuple[Matrix, float]:
-    """Probabilities of the components in each stratum, by those of its rows; and how much the prior weighs.
+    """Return the probabilities of the components in each stratum, and the weight of the prior.
 
-    The weight is fitted to components that are drawn: probabilities under noise are alike in all strata, whatever these are.
+    The weight is fitted to randomly drawn components, because probabilities under noise are similar in all strata.
     """
     counts, drawn = np.zeros((2, labels.size, weights.shape[1]))
     np.add.at(counts, codes, weights)
@@ -131,7 +136,7 @@ def _mix(
 
 
 def _smoothed(group: AtomGroup, counts: Matrix, spread: float) -> Matrix:
-    """Counts, a share of them spread along the grid."""
+    """Return counts, of which a share is smoothed along the grid."""
     if group.grid.stop == 0:
         return counts
     smooth = counts.copy()

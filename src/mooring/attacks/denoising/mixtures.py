@@ -1,6 +1,6 @@
-"""Mixtures of Gaussians as densities of rows with noise of unit covariance, with what Stein's estimate of a risk needs.
+"""Mixtures of Gaussians as densities of rows with noise of unit covariance, and Stein's estimate of the risk.
 
-Legend: x a row, p its density with the noise in it, S = L + I the covariance of a Gaussian L with the noise. The posterior
+Legend: x a row with noise, p its density, S = L + I the covariance of a Gaussian L with the noise. The posterior
 mean of the row without noise is x + ∇ log p(x); its risk follows from |∇ log p|² and ∆p / p (see `kernel`).
 """
 
@@ -15,15 +15,15 @@ from mooring.attacks.view import Codes
 from mooring.geometry.backend import device_of, identity_like, like, namespace_of, solve
 from mooring.typing import Array
 
-_MOST_NUMBERS = 2**20  # of the covariances of neighbourhoods
-_OF_CLASS = 0.05  # of its covariance, that is added to that of neighbours
+_MOST_NUMBERS = 2**20  # numbers in all covariances of neighbourhoods
+_OF_CLASS = 0.05  # share of the class covariance that is added to that of neighbours
 _BLOCK_NUMBERS = 2**22
 _HIDDEN = -1e300
 
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Rows of one class in whitened coordinates, and which of the other participants each is of."""
+    """Rows of one class in whitened coordinates, and the participant that owns each."""
 
     rows: Array
     owners: Codes
@@ -31,29 +31,29 @@ class Atoms:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """What one mixture says of n rows, up to a factor that all rows and mixtures share."""
+    """The density of one mixture at n rows, up to a factor common to all rows and mixtures."""
 
     log_value: Array
-    """Of shape (n,)."""
+    """log p, of shape (n,)."""
     gradient: Array
-    """∇ log p, of shape (n, h): the posterior mean less the row."""
+    """∇ log p, of shape (n, h), which is the posterior mean minus the row."""
     laplacian: Array
-    """Of shape (n,): ∆p / p."""
+    """∆p / p, of shape (n,)."""
 
     def plus(self, other: Density) -> Density:
-        """The sum of both densities."""
+        """Return the sum of both densities."""
         xp = namespace_of(self.log_value)
         top = xp.maximum(self.log_value, other.log_value)
-        own, theirs = xp.exp(self.log_value - top), xp.exp(other.log_value - top)
-        share = own / (own + theirs)
+        first, second = xp.exp(self.log_value - top), xp.exp(other.log_value - top)
+        share = first / (first + second)
         return Density(
-            top + xp.log(own + theirs),
+            top + xp.log(first + second),
             share[:, None] * self.gradient + (1 - share)[:, None] * other.gradient,
             share * self.laplacian + (1 - share) * other.laplacian,
         )
 
     def risk(self) -> float:
-        """Stein's estimate of Σ ‖f − x‖², in units of the noise."""
+        """Return Stein's estimate of Σ ‖f − x‖², in units of the noise."""
         xp = namespace_of(self.log_value)
         squares = xp.sum(self.gradient * self.gradient, axis=1)
         return float(xp.sum(2 * self.laplacian - squares)) + float(np.prod(self.gradient.shape))
@@ -61,18 +61,18 @@ class Density:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Gaussians at the means of rows and their nearest ones, with noise of unit covariance: all that densities need."""
+    """Gaussians at the means of rows and their nearest neighbours, with noise of unit covariance."""
 
     means: Array
-    """Of shape (m, h)."""
+    """Means, of shape (m, h)."""
     inverses: Array
-    """Of shape (m, h, h): of covariances."""
+    """Inverse covariances, of shape (m, h, h)."""
     levels: Array
-    """Of shape (m,): −½ log det of covariances."""
+    """−½ log det of the covariances, of shape (m,)."""
 
 
 def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> Density:
-    """The density of Gaussians of one covariance at atoms."""
+    """Return the density of Gaussians with the covariance L (`kernel`) at atoms; a row skips atoms of its own owner."""
     xp = namespace_of(rows)
     S = kernel + identity_like(kernel)
     inverse = solve(S, identity_like(S))
@@ -83,9 +83,9 @@ def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) ->
     step = max(1, _BLOCK_NUMBERS // atoms.rows.shape[0])
     parts = []
     for start in range(0, max(1, rows.shape[0]), step):
-        own = rows[start : start + step, :]
-        turned = own @ inverse
-        logs = own @ scaled.T - squares
+        block = rows[start : start + step, :]
+        turned = block @ inverse
+        logs = block @ scaled.T - squares
         if owners is not None:
             same = owners[start : start + step, None] == atoms.owners
             logs = xp.where(like(same, logs) > 0, _HIDDEN, logs)
@@ -97,15 +97,15 @@ def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) ->
         gradient = middle - turned
         # ∆p / p = Σ_j w_j |S⁻¹ (a_j − x)|² − tr S⁻¹
         bent = weights @ bends - 2 * xp.sum(middle * turned, axis=1) + xp.sum(turned * turned, axis=1)
-        value = top + xp.log(total) - xp.sum(own * turned, axis=1) / 2 + level
+        value = top + xp.log(total) - xp.sum(block * turned, axis=1) / 2 + level
         parts.append((value, gradient, bent - xp.sum(xp.linalg.diagonal(inverse))))
     return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
 
 
 def find_neighbourhoods(rows: Array, covariance: Array, numbers: Sequence[int]) -> dict[int, Neighbourhoods]:
-    """The neighbourhoods of a class's rows, by number of neighbours: those of which there are at least twice as many rows.
+    """Return the neighbourhoods of a class's rows by number of neighbours.
 
-    Of some rows, where the covariances of all would be too large.
+    A number is used if there are at least twice as many rows. Some rows are skipped if all covariances would be too large.
     """
     xp, (n, h) = namespace_of(rows), rows.shape
     numbers = [number for number in numbers if n >= 2 * number]
@@ -115,7 +115,7 @@ def find_neighbourhoods(rows: Array, covariance: Array, numbers: Sequence[int]) 
     some = slice(None, None, 1 + n * h**2 // _MOST_NUMBERS)
     distances = xp.sum(centred * centred, axis=1) - 2 * centred[some, :] @ centred.T
     nearest = xp.argsort(distances, axis=1)[:, : max(numbers)]
-    rest, found, m = identity_like(covariance) + _OF_CLASS * covariance, {}, nearest.shape[0]
+    rest, neighbourhoods, m = identity_like(covariance) + _OF_CLASS * covariance, {}, nearest.shape[0]
     for number in numbers:
         means = xp.empty_like(rows[some, :])
         covariances = xp.empty((m, h, h), dtype=rows.dtype, device=device_of(rows))
@@ -126,12 +126,13 @@ def find_neighbourhoods(rows: Array, covariance: Array, numbers: Sequence[int]) 
             means[at, :] = xp.mean(near, axis=1)
             off = near - means[at, None, :]
             covariances[at, :, :] = xp.matrix_transpose(off) @ off / number + rest
-        found[number] = Neighbourhoods(means, xp.linalg.inv(covariances), -xp.linalg.slogdet(covariances)[1] / 2)
-    return found
+        levels = -xp.linalg.slogdet(covariances)[1] / 2
+        neighbourhoods[number] = Neighbourhoods(means, xp.linalg.inv(covariances), levels)
+    return neighbourhoods
 
 
 def mix_neighbourhoods(rows: Array, near: Neighbourhoods) -> Density:
-    """The density of Gaussians at means of neighbourhoods, each of its own covariance."""
+    """Return the density of Gaussians at the means of neighbourhoods, each with its own covariance."""
     xp = namespace_of(rows)
     traces = xp.sum(xp.linalg.diagonal(near.inverses), axis=1)
     step = max(1, _BLOCK_NUMBERS // int(np.prod(near.means.shape)))

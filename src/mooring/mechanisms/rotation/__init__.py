@@ -1,1 +1,1 @@
-"""The paper's mechanism: rows under a secret rigid map. Methods as data, one kernel, anchors and projections."""
+"""The paper's mechanism, in which rows leave under a secret rigid map: methods, kernel, anchors and projections."""

@@ -1,7 +1,7 @@
-"""The anchor: a secret matrix that all participants share and the analyst never sees.
+"""The anchor: a secret matrix that all participants share and the analyst does not have.
 
 Legend: A the anchor (r × d) with 1ᵀA = 0 and AᵀA = I (eq. paigdp_centered_orthonormal_anchor). The first condition puts
-its centroid at the origin; the second fixes its scale, without which a noise scale v would mean nothing.
+its centroid at the origin; the second fixes its scale, which gives the noise scale v its meaning.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ANCHOR_TOLERANCE = 1e-10
 
 
 def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Make a random anchor: a Gaussian matrix, centred, orthonormalised by a sign-corrected thin QR.
+    """Return a random anchor: a Gaussian matrix, centred and orthonormalised by a sign-corrected thin QR.
 
     Parameters
     ----------
     n_anchor_rows : int
-        r, at least n_components + 1; four times n_components is customary.
+        r, at least n_components + 1. Four times n_components is a usual choice.
     n_components : int
         The width of the data after projection.
 
@@ -45,7 +45,7 @@ def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generat
 
 
 def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Turn a standard normal matrix (r × d) into an anchor: centre its columns, orthonormalise them."""
+    """Return the anchor of a standard normal matrix (r × d), whose columns are centred and orthonormalised."""
     require_anchor_shape(*gaussian.shape)
     anchor = orthogonal_from_gaussian(gaussian - gaussian.mean(axis=0))
     check_anchor(anchor)
@@ -53,10 +53,10 @@ def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.fl
 
 
 def check_anchor(anchor: Array) -> None:
-    """Refuse an anchor that is not centred, not orthonormal, too short, or not finite.
+    """Raise an `InputError` for an anchor that is not centred, not orthonormal, too short, or not finite.
 
-    A participant runs this on every anchor it is dealt: a scaled anchor drowns the noise that should protect it, and a
-    rank-poor one cannot be aligned.
+    Participants check every anchor that they receive: with a scaled anchor the noise protects less, and an anchor without
+    full rank cannot be aligned.
     """
     A = as_float64(anchor)
     xp = namespace_of(A)
@@ -64,7 +64,7 @@ def check_anchor(anchor: Array) -> None:
         expected = "a matrix of rows by components"
         raise InputError("anchor", expected=expected, got=f"shape {tuple(A.shape)}", cure="Use mooring.make_anchor.")
     require_anchor_shape(A.shape[0], A.shape[1])
-    require_finite("anchor", A, cure="Ask the dealer for the anchor again.")
+    require_finite("anchor", A, cure="Request the anchor from the dealer again.")
     off_centre = float(xp.max(xp.abs(xp.sum(A, axis=0))))
     if off_centre > ANCHOR_TOLERANCE:
         raise InputError(
@@ -80,5 +80,5 @@ def check_anchor(anchor: Array) -> None:
             "anchor",
             expected=f"made of orthonormal columns, |AᵀA − I| below {ANCHOR_TOLERANCE:g}",
             got=f"a deviation of {defect:.2g}",
-            cure="A scaled or rank-poor anchor changes what the noise scale means; use mooring.make_anchor.",
+            cure="Use mooring.make_anchor. With another anchor the noise scale has a different meaning.",
         )

@@ -1,16 +1,16 @@
-"""The kernel: the one place where rows and anchor become an upload.
+"""The perturbation kernel, which computes an upload from rows and anchor.
 
     Y_i = X_i O_i + 1 Ψ_iᵀ + σ W_i,        B_i = A O_i + 1 Ψ_iᵀ + v W'_i.
 
 Legend: X_i private data, Y_i its representation; A the anchor, B_i its representation; (O_i, Ψ_i) the rigid map;
 σ and v the noise scales of private data and anchor; W standard Gaussian noise; s the reference participant.
 
-`mooring share` streams blocks of a table through `map_rows` and `add_noise`; `represent` does the same in memory, and
-`simulate`, the estimators and the studies call it. Arrays are NumPy's or torch's, and may have leading axes (draws,
-participants). Where randomness comes from is the caller's: noise is a `NoiseStream`.
+`mooring share` streams blocks of a table through `map_rows` and `add_noise`. `represent` does the same in memory and is
+used by `simulate`, the estimators and the studies. Arrays are NumPy or torch arrays and may have leading axes (draws,
+participants). The caller provides the randomness as a `NoiseStream`.
 
-Computation is float64. `precision` is the format of what a step returns. An upload travels as float32: rows are rounded
-after the map, since those of a large table wait on disk for their noise, and again after the noise; the anchor once.
+Computation is in float64, and `precision` is the format of a step's result. An upload is in float32: rows are rounded after
+the map, because those of a large table wait on disk for their noise, and again after the noise; the anchor is rounded once.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Precision: TypeAlias = Literal["float32", "float64"]
 
 
 class RowMap(Protocol):
-    """A secret rigid map that can be applied to rows: `RigidMap`, or one that shows nothing else."""
+    """A secret rigid map that can be applied to rows, such as a `RigidMap`."""
 
     def apply(self, rows: Array, /) -> Array:
         """Return S O + 1 Ψᵀ."""
 
 
 class NoiseStream(Protocol):
-    """Standard normal numbers, by position."""
+    """A stream of standard normal numbers with random access."""
 
     def normals(self, start: int, count: int, /) -> Array:
         """Return the numbers `start` to `start + count`, in one dimension."""
@@ -48,7 +48,7 @@ class NoiseStream(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GeneratorNoise:
-    """The next numbers of a generator, which has no positions: `start` is ignored."""
+    """The next numbers of a generator. A generator has no positions, so `start` is ignored."""
 
     rng: np.random.Generator
 
@@ -56,13 +56,13 @@ class GeneratorNoise:
         require_generator(self.rng)
 
     def normals(self, start: int, count: int, /) -> Array:
-        """Draw `count` numbers."""
+        """Return the next `count` numbers."""
         return self.rng.standard_normal(count)
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayNoise:
-    """W itself, as an array: for noise that is coupled between methods, or drawn for many uploads at once."""
+    """W as an array, for noise that is coupled between methods or drawn for many uploads at once."""
 
     values: Array
 
@@ -70,30 +70,30 @@ class ArrayNoise:
         require_finite("noise", self.values, cure="Draw it again.")
 
     def normals(self, start: int, count: int, /) -> Array:
-        """Return these of the array's numbers, row after row."""
+        """Return the array's numbers `start` to `start + count`, row by row."""
         flat = self.values.reshape(-1)
         if not 0 <= start <= flat.shape[0] - count:
-            expected, got = f"at least {start + count} numbers, one a cell", f"shape {tuple(self.values.shape)}"
-            raise InputError("noise", expected=expected, got=got, cure="Give noise of the shape of the rows.")
+            expected, got = f"at least {start + count} numbers, one per cell", f"shape {tuple(self.values.shape)}"
+            raise InputError("noise", expected=expected, got=got, cure="Pass noise of the shape of the rows.")
         return flat[start : start + count]
 
 
 @dataclass(frozen=True, eq=False)
 class UploadNoise:
-    """The streams of one upload: W for the rows, W' for the anchor."""
+    """The noise streams of one upload: W for the rows and W' for the anchor."""
 
     data: NoiseStream | None = None
     anchor: NoiseStream | None = None
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> UploadNoise:
-        """Both from one generator, the rows' first."""
+        """Return streams that both draw from one generator, first for the rows."""
         return cls(GeneratorNoise(rng), GeneratorNoise(rng))
 
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """What one participant sends the analyst, once."""
+    """The upload of one participant to the analyst."""
 
     representation: Array
     """Y_i, of shape (n_i, d)."""
@@ -108,7 +108,7 @@ def map_rows(rows: Array, secret: RowMap, *, precision: Precision = "float64") -
     ----------
     rows : array of shape (..., n, d)
     secret : RowMap
-        One map, or a batch of them, one for each leading index.
+        One map, or a batch of maps, one for each leading index.
     precision : {"float64", "float32"}
         Format of the result.
     """
@@ -130,18 +130,19 @@ def add_noise(
     mapped : array of shape (..., n, d)
         X O + 1 Ψᵀ, or a block of its rows.
     noise_scale : float or array
-        σ; an array broadcasts against `mapped`, as (D, 1, 1) does for D draws. At 0 no noise is drawn.
+        σ. An array broadcasts against `mapped`, such as (D, 1, 1) for D draws. At 0 no noise is drawn.
     noise : NoiseStream or None
-        W, row after row; may be None where the scale is 0.
+        W, row by row; may be None if the scale is 0.
     start : int, default 0
-        Where in the stream the block's first number stands.
+        Position of the block's first number in the stream.
     precision : {"float64", "float32"}
         Format of the result.
     """
     if isinstance(noise_scale, int | float) and noise_scale == 0:
         return _rounded(mapped, precision)
     if noise is None:
-        raise InputError("noise", expected="a stream where the scale is above 0", got="none", cure="Hand in a stream.")
+        problem = "A noise scale above 0 needs a noise stream."
+        raise InputError("noise", problem=problem, cure="Pass noise, for instance GeneratorNoise(rng).")
     xp = namespace_of(mapped)
     shape = np.broadcast_shapes(tuple(mapped.shape), tuple(getattr(noise_scale, "shape", ())))
     W = xp.asarray(noise.normals(start, math.prod(shape)), dtype=xp.float64, device=device_of(mapped))
@@ -160,7 +161,7 @@ def represent_rows(
 ) -> Array:
     """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded.
 
-    Mapped rows have the precision of the result before noise is added.
+    Mapped rows are rounded to `precision` before noise is added.
 
     Parameters
     ----------
@@ -169,11 +170,11 @@ def represent_rows(
     secret : RowMap
         (O, Ψ).
     noise_scale : float or array, default 0.0
-        σ; an array has one a batch.
+        σ; an array has one scale per batch element.
     noise : NoiseStream, optional
-        Where W comes from; None where σ is 0.
+        Source of W; may be None if σ is 0.
     precision : Precision, default "float64"
-        Of mapped rows, of the noise and of the result.
+        Format of mapped rows and of the result.
     """
     return add_noise(map_rows(rows, secret, precision=precision), noise_scale, noise, precision=precision)
 
@@ -195,11 +196,11 @@ def represent_anchor(
     secret : RowMap
         (O, Ψ).
     noise_scale : float or array, default 0.0
-        v; an array has one a batch.
+        v; an array has one scale per batch element.
     noise : NoiseStream, optional
-        Where W' comes from; None where v is 0.
+        Source of W'; may be None if v is 0.
     precision : Precision, default "float64"
-        Of the noise and of the result; the anchor is mapped in float64.
+        Format of the result; the anchor is mapped in float64.
     """
     return add_noise(map_rows(anchor, secret), noise_scale, noise, precision=precision)
 
@@ -215,23 +216,23 @@ def represent(
     anchor_noise_scale: float | None = None,
     precision: Precision = "float64",
 ) -> Upload:
-    """Make one participant's upload.
+    """Return one participant's upload.
 
     Parameters
     ----------
     private_data : array of shape (n_i, d)
         X_i, already projected; NumPy or torch.
     secret : RigidMap
-        (O_i, Ψ_i): this participant's own, or the common one for the C-GDP methods.
+        (O_i, Ψ_i) of this participant, or the common map of the C-GDP methods.
     noise : UploadNoise or numpy.random.Generator
-        Source of the noise; the operating system's entropy for anything real.
+        Source of the noise. Real uploads must use the operating system's entropy.
     anchor : array of shape (r, d), optional
-        A, for methods that use one; it is checked.
+        A, for methods that use an anchor; it is checked.
     data_noise_scale, anchor_noise_scale : float, optional
-        σ and v. A method that has such a noise wants its scale stated, be it 0: noise that protects must not go missing by
-        omission. A method that has no such noise accepts only 0.
+        σ and v. A method with such noise needs its scale, even if it is 0, so that protecting noise is not left out by
+        mistake. A method without such noise accepts only 0.
     precision : {"float64", "float32"}
-        "float32" gives the numbers that `mooring share` writes.
+        "float32" gives the same numbers as `mooring share`.
 
     Examples
     --------
@@ -248,32 +249,34 @@ def represent(
     rows = as_float64(private_data)
     if len(rows.shape) != 2 or rows.shape[0] < 1:
         expected = "a matrix with at least one row"
-        raise InputError("private_data", expected=expected, got=f"shape {tuple(rows.shape)}", cure="One record a row.")
+        raise InputError(
+            "private_data", expected=expected, got=f"shape {tuple(rows.shape)}", cure="Pass one record per row."
+        )
     require_finite("private_data", rows, cure="Fill or drop missing values first.")
     representation = represent_rows(rows, secret, sigma, noise.data, precision=precision)
     if not method.uses_anchor:
         return Upload(representation, None)
     if anchor is None:
-        cure = "Make one with mooring.make_anchor and share it in secret."
-        raise InputError("anchor", expected=f"given for {method.name}", got="none", cure=cure)
+        cure = "Make one with mooring.make_anchor and share it among participants in secret."
+        raise InputError("anchor", problem=f"The method {method.name} needs an anchor.", cure=cure)
     check_anchor(anchor)
     return Upload(representation, represent_anchor(anchor, secret, v, noise.anchor, precision=precision))
 
 
 def coupled_noise(noise: Array, *, own: RigidMap, reference: RigidMap) -> Array:
-    """The C-GDP noise that makes C-GDP's output equal AA-I-GDP's: W̃_i = W_i O_iᵀ O_s.
+    """Return the noise W̃_i = W_i O_iᵀ O_s, with which C-GDP has the same output as AA-I-GDP.
 
     Parameters
     ----------
     noise : array of shape (n_i, d)
-        W_i, which participant i adds under AA-I-GDP (private-data noise).
+        W_i, the noise of participant i in AA-I-GDP (private-data noise).
     own, reference : RigidMap
-        The maps of participant i and of the reference, which C-GDP then uses as its common map.
+        The maps of participant i and of the reference participant; the latter is the common map of C-GDP.
 
     Notes
     -----
-    Corollary: collaboration-output equivalence under private-data noise. To go the other way, from C-GDP's noise to
-    AA-I-GDP's, swap the two maps.
+    This is the corollary on collaboration-output equivalence under private-data noise. Swapping the two maps converts the
+    noise of C-GDP to that of AA-I-GDP.
     """
     noise = as_float64(noise)
     namespace_of(noise, own.orthogonal, reference.orthogonal)
@@ -288,7 +291,7 @@ def _rounded(array: Array, precision: Precision) -> Array:
 def _stated_scale(name: str, scale: float | None, *, used: bool, method: Method) -> float:
     if scale is None:
         if used:
-            raise InputError(name, expected=f"stated for {method.name}", got="nothing", cure="0 means no noise.")
+            raise InputError(name, problem=f"The method {method.name} needs {name}.", cure="Use 0 for no noise.")
         return 0.0
     method.require_scale(name, scale, used=used)
     return scale

@@ -1,8 +1,8 @@
-"""The methods, as data: whose transform, whether an anchor, what gets noise, how the uploads are aligned.
+"""Descriptions of the methods: whose map is used, what gets noise, and how uploads are aligned.
 
-The paper's six methods and mooring's seventh are corners of one mechanism, which `mooring.mechanisms.rotation.kernel`
-computes.
-Neither the transform nor anchor noise gives a formal guarantee. Private-data noise can: see `mooring.mechanisms.accounting`.
+The paper's six methods and mooring's seventh are special cases of one mechanism, which `mooring.mechanisms.rotation.kernel`
+computes. Neither the map nor anchor noise gives a formal guarantee. Private-data noise can give one: see
+`mooring.mechanisms.accounting`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from mooring.theory import require_scale
 
 @dataclass(frozen=True)
 class Method:
-    """One method, described."""
+    """The description of one method."""
 
     name: str
     title: str
-    """How the paper calls it."""
+    """The name in the paper."""
     transform: Literal["common", "own"]
     """Whether all participants share one secret rigid map or each draws its own."""
     data_noise: bool
+    """Whether the representation of the rows may carry noise."""
     anchor_noise: bool
-    """Whether the representation of the data, of the anchor, may carry noise."""
+    """Whether the anchor representation may carry noise."""
     alignment: Literal["none", "reference", "procrustes"]
-    """How the analyst brings uploads together. "none" needs no anchor."""
+    """How the analyst aligns uploads; "none" needs no anchor."""
 
     @property
     def uses_anchor(self) -> bool:
@@ -35,7 +36,7 @@ class Method:
         return self.alignment != "none"
 
     def require_scale(self, name: str, scale: float, *, used: bool) -> None:
-        """Refuse a noise scale that is no number of zero or more, or above zero where the method has no such noise.
+        """Raise an `InputError` for a noise scale that is invalid, or positive in a method without such noise.
 
         Parameters
         ----------
@@ -45,7 +46,9 @@ class Method:
         require_scale(name, scale)
         if scale > 0 and not used:
             expected = f"0 for {self.name}, which has no such noise"
-            raise InputError(name, expected=expected, got=str(scale), cure="'aa-i-gdp-both-noise' takes both.")
+            raise InputError(
+                name, expected=expected, got=str(scale), cure="Use 0, or 'aa-i-gdp-both-noise', which has both noises."
+            )
 
 
 METHODS: dict[str, Method] = {
@@ -60,7 +63,7 @@ METHODS: dict[str, Method] = {
         Method("aa-i-gdp-both-noise", "AA-I-GDP (both noises)", "own", True, True, "procrustes"),
     )
 }
-"""Every method by name: the paper's six, and `aa-i-gdp-both-noise`, of which the anchor-aligned ones are corners."""
+"""All methods by name: the paper's six, and `aa-i-gdp-both-noise`, which combines both noises."""
 
 
 def get_method(method: str | Method) -> Method:

@@ -1,12 +1,12 @@
 """The public projection F from encoded features to the components that are shared.
 
-Legend: F (n_features × h), F† its pseudoinverse. Every projection made here has orthonormal columns, FᵀF = I: a noise scale
-means the same with any of them and with none, the noise of an encoded number in each direction that is shared. (The
-columns of the paper's Gaussian F are some √n_features long, and noise of one scale that much weaker beside them. F = QT with
-a public invertible T: X Q tells what X F does.)
+Legend: F (n_features × h), F† its pseudoinverse. Every projection made here has orthonormal columns, FᵀF = I, so that a
+noise scale has the same meaning with any projection and without one: the noise of an encoded number in each shared
+direction. (The columns of the paper's Gaussian F are about √n_features long, so that noise of the same scale is that much
+weaker. F = QT with a public invertible T, so X Q carries the same information as X F.)
 
-Everybody knows F, the attacker included. X F F† is what F† makes of the exact X F, and no limit of what an attack recovers:
-whoever has records of the same kind can learn what F leaves out (`mooring.attacks.decoding`).
+F is public, so the attacker knows it. X F F† is the result of decoding the exact X F with F†. It is not a limit of what an
+attack recovers: whoever has similar records can learn what F leaves out (`mooring.attacks.decoding`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
 _BLOCK_NUMBERS = 2**24
-_N_PASSES = 4  # over public rows: more make the last components sharper
-_OVERSAMPLING = 16  # directions carried along and dropped at the end
+_N_PASSES = 4  # passes over public rows; more would make the last components more accurate
+_OVERSAMPLING = 16  # additional directions, dropped at the end
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A public linear projection and the way back."""
+    """A public linear projection and its pseudoinverse."""
 
     matrix: Array
     """F, of shape (n_features, n_components)."""
@@ -40,32 +40,32 @@ class Projection:
 
     @property
     def n_features(self) -> int:
-        """Width of the raw rows."""
+        """The number of columns of raw rows."""
         return int(self.matrix.shape[0])
 
     @property
     def n_components(self) -> int:
-        """Width of the projected rows, h."""
+        """The number of columns of projected rows, h."""
         return int(self.matrix.shape[1])
 
     def require_orthonormal(self) -> None:
-        """Refuse a matrix whose columns are not orthonormal: noise scales have another unit with it."""
+        """Raise an `InputError` if the columns are not orthonormal, because noise scales would have a different unit."""
         F = to_numpy(self.matrix)
         off = float(np.abs(F.T @ F - np.eye(self.n_components)).max())
         if not off <= 1e-8:
             raise InputError(
                 "projection",
-                expected="orthonormal columns, so that a noise scale is per encoded number",
+                expected="a matrix with orthonormal columns, so that a noise scale is per encoded number",
                 got=f"inner products off by {off:.3g}",
                 cure="Take the Q of the matrix's QR decomposition.",
             )
 
     def encode(self, rows: Array) -> Array:
-        """X F."""
+        """Return X F."""
         return self._checked(rows, self.matrix) @ self.matrix
 
     def decode(self, projected: Array) -> Array:
-        """X̃ F†, the least-squares way back."""
+        """Return X̃ F†, the least-squares reconstruction."""
         return self._checked(projected, self.decoder) @ self.decoder
 
     def moved_to(self, reference: Array) -> Projection:
@@ -85,18 +85,18 @@ class Projection:
 
 
 def no_projection(n_features: int) -> Projection:
-    """Share all features as they are (F = I)."""
+    """Return the identity projection (F = I), which shares all features."""
     _require_width(n_features, n_features)
     return Projection(np.eye(n_features), np.eye(n_features), "none")
 
 
 def gaussian_projection(n_features: int, n_components: int, *, rng: np.random.Generator) -> Projection:
-    """Project onto a uniformly random subspace: an orthonormal basis of independent standard normal directions.
+    """Return the projection onto a uniformly random subspace, spanned by independent standard normal directions.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        The projection is public: its randomness must not be shared with anything secret.
+        The projection is public, so this generator must not be used for anything secret.
     """
     require_generator(rng)
     _require_width(n_features, n_components)
@@ -110,18 +110,18 @@ def public_svd_projection(
     *,
     rng: np.random.Generator,
 ) -> Projection:
-    """Project onto the top right singular vectors of public data, uncentred.
+    """Return the projection onto the top right singular vectors of public data, without centring.
 
     Parameters
     ----------
     public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
-        Public data: never a participant's. An array may be a `numpy.memmap`; a function is called anew for every pass,
-        and once more to check the data, and may read its blocks from anywhere, so the data can be larger than memory.
+        Public data, never those of a participant. An array may be a `numpy.memmap`. A function is called once to check the
+        data and once for every pass; it may read its blocks from anywhere, so that the data can be larger than memory.
 
     Notes
     -----
-    Randomised subspace iteration on XᵀX, one block of rows at a time. The last pass does not square the data: it reduces
-    X Q to a triangle by QR, block after block, and takes the SVD of that.
+    The method is randomised subspace iteration on XᵀX, one block of rows at a time. The last pass does not square the data:
+    it reduces X Q to a triangular matrix by QR, block by block, and computes its SVD.
     """
     require_generator(rng)
     blocks = _block_reader(public_rows)
@@ -129,8 +129,8 @@ def public_svd_projection(
     if next(blocks(), None) is None:
         raise InputError(
             "public_rows",
-            expected="a function that starts afresh at every call",
-            got="one whose blocks can be read only once",
+            expected="a function that starts from the beginning at every call",
+            got="a function whose blocks can be read only once",
             cure="Open the file, or make the generator, inside the function.",
         )
     _require_width(n_features, n_components)
@@ -150,7 +150,7 @@ def public_svd_projection(
     _, singular_values, Vt = np.linalg.svd(triangle, full_matrices=False)
     if singular_values.size < n_components or singular_values[n_components - 1] <= 1e-10 * singular_values[0]:
         rank = int(np.count_nonzero(singular_values > 1e-10 * singular_values[0]))
-        cure = "Use richer public data, or ask for fewer components."
+        cure = "Use more varied public data, or ask for fewer components."
         raise InputError("public_rows", expected=f"of rank {n_components} or more", got=f"rank {rank}", cure=cure)
     F = np.linalg.qr(Q @ Vt[:n_components].T)[0]  # orthonormal to rounding
     return Projection(F, F.T.copy(), "public-svd")
@@ -178,7 +178,7 @@ def _counted(blocks: Callable[[], Iterator[Matrix]]) -> tuple[int, int]:
         widths.add(block.shape[1])
     if len(widths) != 1:
         got, cure = f"widths {sorted(widths)}" if widths else "no blocks", "Every block must have the same features."
-        raise InputError("public_rows", expected="blocks of one width, at least one of them", got=got, cure=cure)
+        raise InputError("public_rows", expected="at least one block, and all blocks of one width", got=got, cure=cure)
     return n_rows, widths.pop()
 
 
@@ -187,4 +187,6 @@ def _require_width(n_features: int, n_components: int) -> None:
         raise InputError("n_features", expected="at least 1", got=str(n_features), cure="Check the table's width.")
     if not 1 <= n_components <= n_features:
         expected, got = f"between 1 and n_features = {n_features}", str(n_components)
-        raise InputError("n_components", expected=expected, got=got, cure="A projection cannot add directions.")
+        raise InputError(
+            "n_components", expected=expected, got=got, cure="A projection cannot have more components than features."
+        )

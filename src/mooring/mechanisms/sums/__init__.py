@@ -1,4 +1,4 @@
-"""One upload of sums: secret sharing, exact noise, public feature maps."""
+"""Secure sums: public feature maps, exact noise and secret sharing."""
 
 from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures, TableFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy

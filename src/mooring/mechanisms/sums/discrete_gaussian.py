@@ -1,11 +1,12 @@
-"""An exact sampler of the discrete Gaussian, for whole arrays, from any stream of uniform words.
+"""An exact sampler of the discrete Gaussian for arrays, from any stream of uniform words.
 
-Legend: N_Z(0, σ²) gives the integer y a probability proportional to exp(−y²/2σ²); t = ⌊σ⌋ + 1.
+Legend: under N_Z(0, σ²) the integer y has a probability proportional to exp(−y²/2σ²); t = ⌊σ⌋ + 1.
 
-The algorithm is that of Canonne, Kamath and Steinke (2020): a discrete Laplace number of scale t is kept with probability
-exp(−(|y| − σ²/t)²/2σ²). All it needs are uniform integers and events of probability exp(−x) for rational x. Such an event is
-decided by a uniform word and exp(−x) in floating point where these are clearly apart, and otherwise, about once in 10¹¹
-times, by further words and as many digits of exp(−x) as it takes. So every decision is exact, and no probability is rounded.
+The algorithm is that of Canonne, Kamath and Steinke (2020): a discrete Laplace number of scale t is accepted with
+probability exp(−(|y| − σ²/t)²/2σ²). It needs only uniform integers and events of probability exp(−x) for rational x. Such
+an event compares a uniform word with exp(−x) in floating point if these clearly differ; otherwise, about once in 10¹¹
+events, it uses further words and as many digits of exp(−x) as necessary. Every decision is therefore exact, and no
+probability is rounded.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.mechanisms.sums.prime_field import Words
 
-_UNCLEAR = 1e-11  # relative: far above the rounding of exp and of its argument, which stays below a thousand
+_UNCLEAR = 1e-11  # relative; far above the rounding of exp and of its argument, which is below a thousand
 _LARGEST_VARIANCE = 2**96
 
 
 def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt.NDArray[np.int64]:
-    """Draw independent numbers from N_Z(0, σ²).
+    """Return independent numbers from N_Z(0, σ²).
 
     Examples
     --------
@@ -36,22 +37,22 @@ def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt
     """
     if not 0 < variance <= _LARGEST_VARIANCE:
         raise InputError("variance", expected="above 0 and below 2⁹⁶", got=str(variance), cure="Check its unit.")
-    found, open_places = np.zeros(count, dtype=np.int64), np.arange(count)
+    drawn, open_places = np.zeros(count, dtype=np.int64), np.arange(count)
     while open_places.size:
         numbers, kept = _try_once(words, variance, open_places.size)
-        found[open_places[kept]] = numbers[kept]
+        drawn[open_places[kept]] = numbers[kept]
         open_places = open_places[~kept]
-    return found
+    return drawn
 
 
 def _try_once(words: Words, variance: Fraction, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Numbers of which the kept ones follow N_Z(0, σ²)."""
+    """Return candidates and which of them are accepted; accepted ones follow N_Z(0, σ²)."""
     t = math.isqrt(math.floor(variance)) + 1
     small = draw_below(words, t, count)
     kept = draw_events(words, small / t, lambda k: Fraction(int(small[k]), t))
     magnitude = small + t * _draw_geometric(words, count)
     negative = (words(count) & np.uint64(1)).astype(np.bool_)
-    kept &= ~(negative & (magnitude == 0))  # zero would come twice
+    kept &= ~(negative & (magnitude == 0))  # zero would be counted twice
     centre, width = variance / t, 2 * variance
     exponents = np.square(magnitude - float(centre), dtype=np.float64) / float(width)
     kept &= draw_events(words, exponents, lambda k: (int(magnitude[k]) - centre) ** 2 / width)
@@ -59,42 +60,42 @@ def _try_once(words: Words, variance: Fraction, count: int) -> tuple[npt.NDArray
 
 
 def _draw_geometric(words: Words, count: int) -> npt.NDArray[np.int64]:
-    """How many events of probability exp(−1) come one after the other."""
-    found, running = np.zeros(count, dtype=np.int64), np.arange(count)
+    """Return the numbers of consecutive events of probability exp(−1)."""
+    counts, running = np.zeros(count, dtype=np.int64), np.arange(count)
     while running.size:
         running = running[draw_events(words, np.ones(running.size), lambda _: Fraction(1))]
-        found[running] += 1
-    return found
+        counts[running] += 1
+    return counts
 
 
 def draw_below(words: Words, bound: int, count: int) -> npt.NDArray[np.int64]:
-    """Draw uniform integers from 0 to `bound` − 1, `bound` being 2⁶² at most; words of an incomplete round are replaced."""
+    """Return uniform integers from 0 to `bound` − 1, for a bound of at most 2⁶². Words that would bias them are redrawn."""
     whole_rounds = 2**64 - 2**64 % bound
-    found = words(count)
-    while whole_rounds < 2**64 and (rejected := np.flatnonzero(found >= np.uint64(whole_rounds))).size:
-        found[rejected] = words(rejected.size)
-    return (found % np.uint64(bound)).astype(np.int64)
+    drawn = words(count)
+    while whole_rounds < 2**64 and (rejected := np.flatnonzero(drawn >= np.uint64(whole_rounds))).size:
+        drawn[rejected] = words(rejected.size)
+    return (drawn % np.uint64(bound)).astype(np.int64)
 
 
 def draw_events(
     words: Words, exponents: npt.NDArray[np.float64], exact: Callable[[int], Fraction]
 ) -> npt.NDArray[np.bool_]:
-    """Draw events of probability exp(−x)."""
+    """Return events of probability exp(−x); `exponents` approximates x, and `exact` returns it as a fraction."""
     drawn = words(exponents.size)
     uniform, chance = drawn * 2.0**-64, np.exp(-exponents)
     happened = uniform < chance
-    for k in np.flatnonzero(np.abs(uniform - chance) <= _UNCLEAR * chance + 2.0**-64):  # bits unseen: one unit
+    for k in np.flatnonzero(np.abs(uniform - chance) <= _UNCLEAR * chance + 2.0**-64):  # one unit for the unseen bits
         happened[k] = _decide(int(drawn[k]), exact(int(k)), words)
     return happened
 
 
 def _decide(drawn: int, exponent: Fraction, words: Words) -> bool:
-    """Say whether the uniform number that begins with the word `drawn` is below exp(−x)."""
+    """Return whether the uniform number that begins with the word `drawn` is below exp(−x)."""
     bits = 64
     while True:
         context = Context(prec=20 + bits // 3)
         chance = Fraction(context.exp(context.divide(-exponent.numerator, exponent.denominator))) * 2**bits
-        slack = chance / 10 ** (context.prec - 5)  # the quotient's rounding, times x, and that of exp
+        slack = chance / 10 ** (context.prec - 5)  # bounds the rounding of the quotient, times x, and that of exp
         low, high = chance - slack, chance + slack
         if drawn + 1 <= low:
             return True

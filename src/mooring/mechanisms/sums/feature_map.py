@@ -1,16 +1,16 @@
-"""Public feature maps of tables: from encoded rows to vectors φ of norm one.
+"""Public feature maps of tables, from encoded rows to vectors φ of norm one.
 
 Legend: x an encoded number in [−1, 1]; u the features of a row before they are scaled; c₀ the share of the constant.
 
     φ = (√(1 − c₀) u/‖u‖, √c₀),        ‖φ‖ = 1.
 
-Without hats a number is x itself, and u is divided by the largest norm that it can have instead, so that a linear model of φ
-is one of the columns.
+Without hat functions, the feature of a number is x itself, and u is divided by its largest possible norm instead, so that a
+linear model of φ is a linear model of the columns.
 
-Everything here follows from the declared columns, so features cost no privacy. A number gives 2x and five hat functions, of
-which a linear model makes any piecewise linear curve; one that is declared as log-scaled gives 2z and four, z in [0, 1]
-being the logarithm's place in the range. A category of two levels gives ±½, one of L levels its indicators less 1/L. The
-constant gives the number of rows and the mean of the features, with noise.
+Features follow from the declared columns only, so they cost no privacy. A number has the features 2x and five hat functions,
+from which a linear model can form any piecewise linear curve. A log-scaled number has 2z and four hat functions, where z in
+[0, 1] is the position of its logarithm in the range. A category of two levels has the feature ±½, a category of L levels its
+indicators minus 1/L. The constant yields the number of rows and the mean of the features, with noise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mooring.tables.schema import Column, Schema
 from mooring.typing import Indices, Matrix
 
 _BESIDE_HATS = 2.0  # weight of a number's linear feature
-_DECADES = 1e4  # of a log-scaled number: its range is read as 1 to this many steps above the lower end
+_DECADES = 1e4  # ratio of the ends of a logarithmic scale
 
 
 class FeatureMap(Protocol):
@@ -37,19 +37,19 @@ class FeatureMap(Protocol):
 
     @property
     def n_inputs(self) -> int:
-        """Numbers of an encoded row."""
+        """The number of entries of an encoded row."""
 
     @property
     def n_features(self) -> int:
-        """Length of φ, the constant included, which comes last."""
+        """The length of φ, including the constant, which comes last."""
 
     @property
     def constant_share(self) -> float:
-        """c₀: the square of the constant."""
+        """c₀, the square of the constant."""
 
     @property
     def unit_length(self) -> bool:
-        """Whether every row of φ is of length one, but for rows of which nothing is known."""
+        """Whether every row of φ has length one, except rows without any known value."""
 
     @property
     def is_dense(self) -> bool:
@@ -73,11 +73,11 @@ class TableFeatures:
     """
 
     schema: Schema
-    """Of declared columns; the label plays no part."""
+    """The declared columns; the label is not used."""
     log_scaled: frozenset[str] = frozenset()
-    """Names of numbers that are read on a logarithmic scale, from the lower end of their range on."""
+    """Names of columns on a logarithmic scale, which starts at the lower end of their range."""
     n_hats: int = 5
-    """Hat functions of a number; 0 leaves its linear feature alone."""
+    """Hat functions per number; with 0, a number has only its linear feature."""
     constant_share: float = 0.3
     """c₀."""
 
@@ -90,46 +90,49 @@ class TableFeatures:
             cure = "Declare such a column as a number, or leave it out."
             raise InputError("log_scaled", expected=expected, got=got, cure=cure)
         if not 0 < self.constant_share < 1:
-            raise InputError("constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.3.")
+            raise InputError(
+                "constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.3 is the default."
+            )
         if self.n_hats != 0 and self.n_hats < 3:
             raise InputError("n_hats", expected="0, or 3 and more", got=str(self.n_hats), cure="5 is the default.")
 
     @property
     def n_inputs(self) -> int:
-        """Numbers of an encoded row."""
+        """The number of entries of an encoded row."""
         return self.schema.n_features
 
     @property
     def n_features(self) -> int:
-        """Length of φ."""
+        """The length of φ."""
         return sum(self._width(column) for column in self.schema.columns) + 1
 
     @property
     def unit_length(self) -> bool:
-        """Whether φ is of length one: with hats."""
+        """Whether φ has length one, which is so with hat functions."""
         return self.n_hats > 0
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each feature is, the constant last."""
+        """The name of each feature; the constant comes last."""
         return (*(name for column in self.schema.columns for name in self._names(column)), "constant")
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
         require_width(rows, self)
-        phi = np.empty((rows.shape[0], self.n_features), order="F")  # as encoded rows are: a column at a time
+        phi = np.empty((rows.shape[0], self.n_features), order="F")  # column by column, like encoded rows
         place = start = 0
         for column, count in self._alike:
-            width, own = column.width, self._width(column)
+            width, n_features = column.width, self._width(column)
             encoded = rows.T[start : start + count * width].reshape(count, width, len(rows))
-            self._write(column, encoded, phi.T[place : place + count * own].reshape(count, own, len(rows)))
-            start, place = start + count * width, place + count * own
+            target = phi.T[place : place + count * n_features].reshape(count, n_features, len(rows))
+            self._write(column, encoded, target)
+            start, place = start + count * width, place + count * n_features
         scale_to_unit(phi, self.constant_share, largest=None if self.n_hats else self.largest_norm)
         return phi
 
     @property
     def largest_norm(self) -> float:
-        """Of u without hats."""
+        """The largest norm of u without hat functions."""
         squares = 0.0
         for column in self.schema.columns:
             squares += 0.25 if column.kind == "category" and len(column.categories) == 2 else 1.0
@@ -188,7 +191,7 @@ class TableFeatures:
 
     @cached_property
     def _alike(self) -> list[tuple[Column, int]]:
-        """Runs of columns that have features of the same form: the first one of each, and how many."""
+        """Runs of columns with features of the same form, as the first column and the length of each run."""
 
         def form(column: Column) -> tuple[Any, ...]:
             log, indicated = column.name in self.log_scaled, column.missing == "indicate"
@@ -202,10 +205,10 @@ class TableFeatures:
 
     def _width(self, column: Column) -> int:
         if column.kind == "category":
-            own = 1 if len(column.categories) == 2 else len(column.categories)
+            width = 1 if len(column.categories) == 2 else len(column.categories)
         else:
-            own = 1 + self._hats(column)
-        return own + (column.missing == "indicate")
+            width = 1 + self._hats(column)
+        return width + (column.missing == "indicate")
 
     def _names(self, column: Column) -> Iterator[str]:
         if column.kind == "category":
@@ -218,7 +221,7 @@ class TableFeatures:
             yield f"{column.name}: missing"
 
     def _write(self, column: Column, encoded: Matrix, phi: Matrix) -> None:
-        """Write the features of columns like this one: both arrays are by column, by number or feature, by row."""
+        """Write the features of columns of this form. The axes of both arrays are column, entry or feature, and row."""
         if column.missing == "indicate":
             np.subtract(encoded[:, -1], 0.5, out=phi[:, -1])
         if column.kind == "category":
@@ -239,17 +242,17 @@ class TableFeatures:
             curves = phi[:, 1 : 1 + hats]
             np.subtract(x[:, None], np.linspace(low, 1.0, hats)[:, None], out=curves)
             np.abs(curves, out=curves)
-            curves *= (1 - hats) / (1 - low)  # one over the distance of centres, less
+            curves *= (1 - hats) / (1 - low)  # minus one over the distance of centres
             curves += 1
-            np.clip(curves, 0.0, 1.0, out=curves)  # none is above 1: np.maximum takes three times as long
+            np.clip(curves, 0.0, 1.0, out=curves)  # values never exceed 1; np.maximum would take three times as long
 
 
 @dataclass(frozen=True)
 class RowFeatures:
-    """Encoded rows themselves as features, scaled to one length."""
+    """Encoded rows as features, scaled to length one."""
 
     n_inputs: int
-    """Numbers of an encoded row."""
+    """The number of entries of an encoded row."""
     constant_share: float = 0.3
     """c₀."""
     unit_length: ClassVar[bool] = True
@@ -257,7 +260,7 @@ class RowFeatures:
 
     @property
     def n_features(self) -> int:
-        """Length of φ."""
+        """The length of φ."""
         return self.n_inputs + 1
 
     def apply(self, rows: Matrix) -> Matrix:
@@ -296,14 +299,14 @@ class TableArrays:
 
 
 def require_width(rows: Matrix, features: FeatureMap) -> None:
-    """Refuse rows that are not those of a feature map."""
+    """Raise an `InputError` for rows that do not have the width of a feature map."""
     if rows.ndim != 2 or rows.shape[1] != features.n_inputs:
         expected, got = f"encoded rows of {features.n_inputs} numbers", f"shape {rows.shape}"
-        raise InputError("rows", expected=expected, got=got, cure="Encode them by the study that the features are of.")
+        raise InputError("rows", expected=expected, got=got, cure="Encode them with the study of these features.")
 
 
 def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:
-    """Scale all features but the last to a norm of √(1 − c₀), and set the last one, the constant, to √c₀; in place."""
+    """Scale all features but the last to a norm of √(1 − c₀), or by `largest`, and set the last to √c₀, in place."""
     own = phi[:, :-1]
     if largest is not None:
         own *= math.sqrt(1 - constant_share) / largest

@@ -1,18 +1,18 @@
-"""The (ε, δ) that noise on sums carries, and the noise that each participant adds for it.
+"""The (ε, δ) guarantee of noise on sums, and the noise that each participant adds.
 
-Legend: m the most rows a person has; B, Y the largest norms of a quantised row's features and outcome; S, T the sums;
-σ_S², σ_T² the variance of the noise on the total; a the share of the budget that S gets; c the colluders.
+Legend: m the maximum number of rows of a person; B, Y the largest norms of a quantised row's features and outcome; S, T the
+sums; σ_S², σ_T² the variance of the noise on the total; a the share of the budget for S; c the number of colluders.
 
-Adding or removing a person moves (S, T) by at most m (B², BY), each measured with independent discrete Gaussian noise, of
-variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. That is ρ-zCDP with
+Adding or removing a person changes (S, T) by at most m (B², BY). Both are released with independent discrete Gaussian noise,
+of variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. That is ρ-zCDP with
 
     ρ = ½ m² (B⁴/σ_S² + B² Y²/σ_T²),
 
-the zCDP of the discrete Gaussian being at most that of the continuous one (Canonne, Kamath and Steinke 2020). ε follows from
-ρ and δ through the Rényi curve αρ, by the accounting library. Every participant adds 1/(quorum − c) of the variance:
-whatever list of at least `quorum` contributions is opened, those of the honest ones on it carry the whole. A sum of discrete
-Gaussians is not quite one, but from a standard deviation of four units each on it is within 10⁻⁶⁷ times the number of
-contributions (Kairouz, Liu and Steinke 2021).
+because the zCDP of the discrete Gaussian is at most that of the continuous one (Canonne, Kamath and Steinke 2020). The
+accounting library converts ρ and δ to ε through the Rényi curve αρ. Every participant adds 1/(quorum − c) of the
+variance, so that the honest contributions in any total of at least `quorum` contributions carry all of it. A sum of
+discrete Gaussians is not exactly a discrete Gaussian, but if each has a standard deviation of at least four units, the
+difference is below 10⁻⁶⁷ times the number of contributions (Kairouz, Liu and Steinke 2021).
 """
 
 from __future__ import annotations
@@ -32,64 +32,76 @@ from mooring.mechanisms.sums.sums import Integers, SumLayout
 
 PRODUCT_SHARE = 0.4
 MOST_NUMBERS_A_ROW = 0.1
-"""Without noise, a total has at most this many numbers for each row of a quorum.
+"""Maximum number of entries of a total without noise, per row of a quorum.
 
-An attacker who has a register of candidates solves for who is in it: with as many numbers as rows, members were told from
-others with an area of 0.78 to 0.82; with a tenth as many, 0.60 to 0.63 (docs/privacy.md). That is no guarantee."""
-_LEAST_SCALE = 4  # units of a participant's own noise
+An attacker with a register of candidates can solve for the members. With as many entries as rows, the area under the ROC
+curve
+was 0.78 to 0.82; with a tenth as many, 0.60 to 0.63 (docs/privacy.md). This limit is not a guarantee."""
+_LEAST_SCALE = 4  # minimum standard deviation of a participant's noise, in units
 _FALSE_ALARMS = 0.01
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 600)
 
 
 @dataclass(frozen=True)
 class SumPrivacy:
-    """What a study of sums promises, and to whom."""
+    """The guarantee of a study of secure sums."""
 
     epsilon: float
+    """ε for adding or removing one unit."""
     delta: float
-    """For adding or removing one unit."""
+    """δ for adding or removing one unit."""
     quorum: int
-    """The least number of contributions in a total that is opened."""
+    """Minimum number of contributions in a total."""
     n_colluders: int
-    """c: how many participants may collude with the analyst and leave their noise out."""
+    """c, the number of participants who may collude with the analyst and omit their noise."""
     rows_per_person: int = 1
-    """m: with 1, and no column that names persons, the unit is a row."""
+    """m. If it is 1 and no column names persons, the unit is a row."""
     product_share: float = PRODUCT_SHARE
-    """a."""
+    """a, the share of the budget for S."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InputError(
-                "epsilon", expected="positive", got=str(self.epsilon), cure="Values from 0.5 to 8 are usual."
-            )
+            raise InputError("epsilon", expected="positive", got=str(self.epsilon), cure="Usual values are 0.5 to 8.")
         if not 0 < self.delta < 1:
             raise InputError(
-                "delta", expected="between 0 and 1", got=str(self.delta), cure="Well below one over the number of rows."
+                "delta",
+                expected="between 0 and 1",
+                got=str(self.delta),
+                cure="Choose it well below one over the number of rows.",
             )
         if not 0 <= self.n_colluders < self.quorum:
             expected, got = f"above the number of colluders, {self.n_colluders}", str(self.quorum)
-            raise InputError("quorum", expected=expected, got=got, cure="Somebody honest must be in every total.")
+            raise InputError(
+                "quorum", expected=expected, got=got, cure="Every total must include at least one honest participant."
+            )
         if self.rows_per_person < 1:
-            raise InputError("rows_per_person", expected="1 or more", got=str(self.rows_per_person), cure="State it.")
+            raise InputError(
+                "rows_per_person",
+                expected="1 or more",
+                got=str(self.rows_per_person),
+                cure="Use the maximum number of rows of a person.",
+            )
         if not 0 < self.product_share < 1:
-            raise InputError("product_share", expected="between 0 and 1", got=str(self.product_share), cure="0.4.")
+            raise InputError(
+                "product_share", expected="between 0 and 1", got=str(self.product_share), cure="0.4 is the default."
+            )
 
 
 @dataclass(frozen=True)
 class SumNoise:
-    """The variance of the discrete Gaussian noise that one participant adds, in squares of the integers' unit."""
+    """The variances of the discrete Gaussian noise of one participant, in squared units of the integers."""
 
     on_products: int
-    """On the diagonal of S. Entries above it get half of it."""
+    """Variance on the diagonal of S; entries above the diagonal get half of it."""
     on_outcomes: int
-    """On T."""
+    """Variance on T."""
 
     def draw(self, layout: SumLayout, words: Words) -> Integers:
-        """Draw the noise on the vector of sums."""
+        """Return the noise for one vector of sums."""
         return np.asarray(self.draw_many(layout, words, 1)[0])
 
     def draw_many(self, layout: SumLayout, words: Words, n_draws: int) -> Integers:
-        """Draw the noise on so many vectors of sums, of shape (n_draws, size)."""
+        """Return the noise for several vectors of sums, of shape (n_draws, size)."""
         rows, columns = np.triu_indices(layout.n_features)
         on_diagonal, n_outcomes = rows == columns, layout.size - layout.n_products
         noise = np.empty((n_draws, layout.size), dtype=np.int64)
@@ -102,14 +114,14 @@ class SumNoise:
         return noise
 
     def scales(self, layout: SumLayout, n_contributions: int) -> tuple[float, float]:
-        """Return σ_S and σ_T on the total of so many contributions, in the units that `SumLayout.unpack` gives."""
+        """Return σ_S and σ_T of a total of `n_contributions`, in the units of `SumLayout.unpack`."""
         S = math.sqrt(n_contributions * self.on_products) / layout.resolution**2
         return S, math.sqrt(n_contributions * self.on_outcomes) / (layout.resolution * layout.outcome.unit)
 
 
 @lru_cache(maxsize=64)
 def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
-    """Return the least noise that keeps a promise; variances are rounded up to whole numbers.
+    """Return the smallest noise that provides a guarantee; variances are rounded up to integers.
 
     Examples
     --------
@@ -132,9 +144,9 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     if min(noise.on_products / 2, noise.on_outcomes) < _LEAST_SCALE**2:
         raise InputError(
             "resolution",
-            expected="fine enough for a participant's own noise to have a standard deviation of four units",
+            expected="fine enough for a participant's noise to have a standard deviation of four units",
             got=f"{layout.resolution}",
-            cure="Raise it: with less, the sum of everybody's discrete noise is no discrete Gaussian.",
+            cure="Raise it. Otherwise the sum of all participants' noise is not close to a discrete Gaussian.",
         )
     return noise
 
@@ -146,13 +158,13 @@ def _accountant() -> Any:
 
 
 def _sensitivities(layout: SumLayout, privacy: SumPrivacy) -> tuple[int, int]:
-    """The squares by which one unit moves S and T: m² B⁴ and m² B² Y²."""
+    """Return the squared sensitivities of S and T: m² B⁴ and m² B² Y²."""
     squared = (privacy.rows_per_person * layout.resolution) ** 2
     return squared * layout.resolution**2, squared * layout.outcome.largest_norm_squared
 
 
 def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
-    """Say what ε and δ mean for any test of membership: its true positive rate is at most e^ε times its false one, plus δ.
+    """Return a sentence on what ε and δ mean for a test of membership: its true positive rate is at most e^ε FPR + δ.
 
     Examples
     --------
@@ -161,19 +173,19 @@ def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
 answer multiplies the odds by 2.72 at most.'
     """
     factor = bound_odds(epsilon, delta)
-    found = round_up(100 * min(1.0, factor * _FALSE_ALARMS))
+    share = round_up(100 * min(1.0, factor * _FALSE_ALARMS))
     return (
-        f"Any test for whether a given {unit} is in the data, with {_FALSE_ALARMS:.0%} false alarms, finds at most {found}% "
+        f"Any test for whether a given {unit} is in the data, with {_FALSE_ALARMS:.0%} false alarms, finds at most {share}% "
         f"of those that are, and its answer multiplies the odds by {round_up(factor)} at most."
     )
 
 
 def bound_odds(epsilon: float, delta: float) -> float:
-    """By what the answer of a test for membership multiplies the odds at most, at 1 % false alarms: e^ε + δ/1 %."""
+    """Return the largest factor by which a membership test at 1 % false positives multiplies the odds: e^ε + δ/1 %."""
     return math.exp(min(epsilon, 50.0)) + delta / _FALSE_ALARMS
 
 
 def round_up(value: float) -> str:
-    """Write a bound with three digits, never lower than it is."""
+    """Return a bound as text, rounded up to three digits."""
     digits = max(0, 2 - math.floor(math.log10(value)))
     return f"{math.ceil(round(value * 10**digits, 6)) / 10**digits:,.{digits}f}"

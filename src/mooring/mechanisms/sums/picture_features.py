@@ -1,26 +1,27 @@
-"""Public features of pictures: fixed filters, projected to what tells synthetic glyphs apart.
+"""Public features of pictures: fixed filters, projected to directions that distinguish synthetic glyphs.
 
 Legend: x the pixels of a picture, row by row, each in [−1, 1]; e, o the responses of the even and the odd part of a Gabor
 filter; p the picture at a low resolution; W, B the covariance of z within and between synthetic glyphs; c₀ the share of the
 constant.
 
-    g = (e² + o² + τ mean(e² + o²))^¼            contrast of each filter at each place, compressed
-    z = (g / ‖g‖, 0.1 p / ‖p‖)                   no filter answers to brightness, no norm to contrast
+    g = (e² + o² + τ mean(e² + o²))^¼            compressed contrast of each filter at each position
+    z = (g / ‖g‖, 0.1 p / ‖p‖)                   independent of brightness and of contrast
     u = P (z − z̄),  φ = (√(1 − c₀) u/‖u‖, √c₀),  ‖φ‖ = 1.
 
-A class is a shape: bent, shifted or drawn with another pen, a shape stays in its class. P keeps the directions in which
-random curves differ from each other more than from bent copies of themselves, and scales each so that bending counts the
-same in all: B v = μ (W + κI) v, scaled to vᵀ(W + κI)v = μ/(1 + μ). Noise on the sums then costs least, since no direction is
-much weaker than another. The glyphs come from a public seed, nothing from anybody's rows: features cost no privacy.
+Classes are shapes: a shape that is bent, shifted or drawn with a different pen stays in its class. P keeps the directions in
+which random curves differ more from each other than from bent copies of themselves, and scales them so that bending has the
+same effect in all: B v = μ (W + κI) v, scaled to vᵀ(W + κI)v = μ/(1 + μ). Noise on the sums then costs least, since no
+direction is much weaker than another. The glyphs come from a public seed, and nothing comes from rows, so features cost no
+privacy.
 
 `mooring.learners.sum_export` writes the same map as ONNX.
 
-**The same map everywhere.** Glyphs are drawn from raw words of PCG64, whose stream NumPy guarantees, by sums, products and
-one exponential; signs of eigenvectors are fixed. What differs between machines is rounding: the order of sums in a matrix
-product, the last bit of an exponential. Eigenvalues are far enough apart that φ then differs by less than 10⁻⁹ (a test
-rounds all responses to 10⁻¹³; kernels of OpenBLAS for three processors, with one thread and two, differed by 3·10⁻¹³),
-against the quantum of 2⁻¹² to which a participant rounds its own φ. Nothing compares two machines' φ: norms are
-checked in each participant's own integers, and a model feels such a difference as it feels rounding.
+**Reproducibility.** Glyphs are drawn from raw words of PCG64, whose stream NumPy guarantees, by sums, products and one
+exponential; signs of eigenvectors are fixed. Machines differ only by rounding: in the order of sums in a matrix product and
+the last bit of an exponential. Eigenvalues are far enough apart that φ then differs by less than 10⁻⁹ (a test rounds all
+responses to 10⁻¹³; kernels of OpenBLAS for three processors, with one thread and two, differed by 3·10⁻¹³), while a
+participant rounds φ to multiples of 2⁻¹². Nothing depends on two machines having equal φ: norms are checked in each
+participant's own integers, and for a model the difference is like rounding.
 """
 
 from __future__ import annotations
@@ -40,14 +41,18 @@ from mooring.typing import Matrix
 CONSTANT_SHARE = 0.05
 N_COMPONENTS = 200
 _ORIENTATIONS = 8
-_FINEST, _OF_ROOT, _RATIO = 2.5, 0.85, 1.8  # wavelengths: pixels at least, of the root of the side; the longer to it
-_PLACES = 7  # a side, of a filter
+_FINEST, _OF_ROOT, _RATIO = (
+    2.5,
+    0.85,
+    1.8,
+)  # minimum wavelength in pixels, wavelength over the root of the side, ratio of the two
+_PLACES = 7  # positions of a filter per side
 FLOOR = 4e-4  # τ
-BLANK = 1e-12  # added to squares, so that rounding in a picture without contrast is no contrast
+BLANK = 1e-12  # added to squares, so that rounding does not count as contrast
 _ISOTROPIC = 0.5  # weight of a response's mean over orientations
 PIXELS = 0.1
-_WITHIN = 0.01  # κ, of the largest eigenvalue of W
-_WEAKEST = 0.1  # of the largest variance of public pictures: what is weaker is not raised to the others
+_WITHIN = 0.01  # κ, relative to the largest eigenvalue of W
+_WEAKEST = 0.1  # relative to the largest variance; weaker directions are not fully whitened
 _GLYPHS, _COPIES = 2000, 5
 _CURVES, _POINTS = 3, 20
 _BEND = 0.11
@@ -70,18 +75,18 @@ class PictureFeatures:
     height: int
     width: int
     n_channels: int = 1
-    """Numbers a pixel, which lie side by side; their mean is looked at."""
+    """Numbers per pixel, stored side by side; their mean is used."""
     n_components: int = N_COMPONENTS
-    """Features beside the constant."""
+    """Number of features without the constant."""
     seed: int = 0
-    """Public, of the synthetic glyphs."""
+    """Public seed of the synthetic glyphs."""
     fitted: PictureProjection | None = field(default=None, repr=False, compare=False)
-    """Of public pictures, by `fit_to_public`; without it, of glyphs."""
+    """Projection fitted to public pictures by `fit_to_public`; None for that of glyphs."""
     constant_share: ClassVar[float] = CONSTANT_SHARE
     """c₀."""
     unit_length: ClassVar[bool] = True
+    """Every picture that is not blank has features of length one."""
     is_dense: ClassVar[bool] = True
-    """Of any picture that is not blank."""
 
     def __post_init__(self) -> None:
         for name, least, most in (("height", 4, 256), ("width", 4, 256), ("n_channels", 1, 4), ("seed", 0, 2**63)):
@@ -92,28 +97,28 @@ class PictureFeatures:
         most = filters_of(self.height, self.width).n_responses
         if not 1 <= self.n_components <= most:
             expected, got = f"between 1 and {most} for pictures of this size", str(self.n_components)
-            cure = f"{N_COMPONENTS} serve most pictures that have as many."
+            cure = f"{N_COMPONENTS} is a good choice for most pictures that are large enough."
             raise InputError("n_components", expected=expected, got=got, cure=cure)
 
     @property
     def n_inputs(self) -> int:
-        """Numbers of an encoded row."""
+        """The number of entries of an encoded row."""
         return self.height * self.width * self.n_channels
 
     @property
     def n_features(self) -> int:
-        """Length of φ."""
+        """The length of φ."""
         return self.n_components + 1
 
     @property
     def projection(self) -> PictureProjection:
-        """The filters, z̄ and P: what an export of the map needs."""
+        """The filters, z̄ and P, which define the map."""
         if self.fitted is not None:
             return self.fitted
         return _project_glyphs(self.height, self.width, self.n_components, self.seed)
 
     def apply(self, rows: Matrix) -> Matrix:
-        """Return φ of pictures, one a row: pixels row by row, channels of a pixel side by side."""
+        """Return φ of pictures, one per row, with pixels row by row and channels of a pixel side by side."""
         require_width(rows, self)
         phi = np.empty((rows.shape[0], self.n_features))
         for start in range(0, len(rows), _BLOCK):
@@ -132,18 +137,18 @@ class Filters:
     """The filters for pictures of one size."""
 
     matrix: Matrix
-    """Of shape (pixels, 2 n_moduli + n_low): even parts, odd parts, and the picture at a low resolution; every column adds
-    up to zero."""
+    """Even parts, odd parts, and the picture at a low resolution, of shape (pixels, 2 n_moduli + n_low); every column sums
+    to zero."""
     n_moduli: int
-    """Wavelengths × orientations × places, in this order."""
+    """The number of wavelengths × orientations × positions, in this order."""
 
     @property
     def n_responses(self) -> int:
-        """Length of z."""
+        """The length of z."""
         return int(self.matrix.shape[1]) - self.n_moduli
 
     def apply(self, pictures: Matrix) -> Matrix:
-        """Return z of pictures in grey."""
+        """Return z of grey pictures."""
         m = self.n_moduli
         responses = pictures @ self.matrix
         g = responses[:, :m] ** 2 + responses[:, m : 2 * m] ** 2
@@ -151,7 +156,7 @@ class Filters:
         return np.hstack([_normalised(g), PIXELS * _normalised(responses[:, 2 * m :])])
 
     def contrast_orientations(self, z: Matrix) -> Matrix:
-        """Return z with the mean over orientations taken off each modulus, and half of it beside."""
+        """Return z with the mean over orientations subtracted from each modulus, and half of that mean in addition."""
         g = z[:, : self.n_moduli].reshape(len(z), -1, _ORIENTATIONS, self.n_moduli // (2 * _ORIENTATIONS))
         mean = g.mean(axis=2, keepdims=True)
         parts = [(g - mean).reshape(len(z), -1), _ISOTROPIC * mean.reshape(len(z), -1), z[:, self.n_moduli :]]
@@ -160,22 +165,22 @@ class Filters:
 
 @dataclass(frozen=True, eq=False)
 class PictureProjection:
-    """The linear part of the map: u = (z − z̄) P."""
+    """The linear part of the map, u = (z − z̄) P."""
 
     filters: Filters
     mean: Matrix
-    """Of shape (n_responses,)."""
+    """z̄, of shape (n_responses,)."""
     matrix: Matrix
-    """Of shape (n_responses, n_components)."""
+    """P, of shape (n_responses, n_components)."""
 
     def apply(self, pictures: Matrix) -> Matrix:
-        """Return u of pictures in grey."""
+        """Return u of grey pictures."""
         return np.asarray((self.filters.apply(pictures) - self.mean) @ self.matrix)
 
 
 @lru_cache(maxsize=4)
 def filters_of(height: int, width: int) -> Filters:
-    """Return the filters for pictures of a size."""
+    """Return the filters for pictures of this size."""
     side = min(height, width)
     n_places = min(_PLACES, side // 2)
     places = [_places(length, n_places) for length in (height, width)]
@@ -189,11 +194,11 @@ def filters_of(height: int, width: int) -> Filters:
                 np.exp(-((offsets / wavelength) ** 2) * 2 + 1j * turn * offsets)
                 for offsets, turn in zip(places, turns, strict=True)
             )
-            own = np.einsum("py,qx->yxpq", down, across).reshape(height * width, -1)
-            envelope = np.abs(own)
-            own -= envelope * (own.sum(axis=0) / envelope.sum(axis=0))
-            even.append(own.real / wavelength**2)
-            odd.append(own.imag / wavelength**2)
+            filters = np.einsum("py,qx->yxpq", down, across).reshape(height * width, -1)
+            envelope = np.abs(filters)
+            filters -= envelope * (filters.sum(axis=0) / envelope.sum(axis=0))
+            even.append(filters.real / wavelength**2)
+            odd.append(filters.imag / wavelength**2)
     boxes = [
         np.clip(0.5 + length / (4 * n_places) - np.abs(_places(length, 2 * n_places)), 0, 1)
         for length in (height, width)
@@ -205,9 +210,9 @@ def filters_of(height: int, width: int) -> Filters:
 
 
 def draw_glyphs(height: int, width: int, seed: int) -> Matrix:
-    """Return synthetic pictures: glyphs of two or three random Bézier curves, each in copies that are bent and shifted.
+    """Return synthetic pictures: glyphs of two or three random Bézier curves, each in bent and shifted copies.
 
-    They are of shape (glyphs × copies, height × width), in [−1, 1]; the copies of a glyph follow each other.
+    They are of shape (glyphs × copies, height × width), with values in [−1, 1]; copies of a glyph are consecutive.
     """
     words = np.random.PCG64(seed)
 
@@ -245,15 +250,16 @@ def _project_glyphs(height: int, width: int, n_components: int, seed: int) -> Pi
     glyphs = draw_glyphs(height, width, seed)
     z = np.vstack([filters.apply(glyphs[start : start + _BLOCK]) for start in range(0, len(glyphs), _BLOCK)])
     matrix = discriminating_directions(filters.contrast_orientations(z), n_components)
-    # the contrast is linear: applied to the identity, it is a matrix, which goes into the projection
+    # The contrast is linear, so applying it to the identity gives a matrix that is merged into the projection.
     return PictureProjection(filters, z.mean(axis=0), filters.contrast_orientations(np.eye(z.shape[1])) @ matrix)
 
 
 def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeatures:
-    """Return features whose projection is fitted to public pictures (n, n_inputs) of the kind in question, not to glyphs.
+    """Return features whose projection is fitted to public pictures (n, n_inputs) of the same kind instead of glyphs.
 
-    Their whitened principal components: where all pictures are much alike, as aligned faces are, glyphs leave a large mean
-    in φ, which says nothing and takes its share of the norm. Public: nobody's records that the study protects.
+    The projection consists of their whitened principal components. If all pictures are similar, like aligned faces, the
+    projection of glyphs leaves a large mean in φ, which is not informative and takes up part of the norm. The pictures
+    must be public, and not among the records that the study protects.
     """
     require_width(pictures, features)
     filters = filters_of(features.height, features.width)
@@ -269,9 +275,9 @@ def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeature
 
 
 def discriminating_directions(z: Matrix, n_components: int) -> Matrix:
-    """Return the directions in which glyphs differ most, against their copies: B v = μ (W + κI) v, as columns.
+    """Return the directions in which glyphs differ most relative to their copies, B v = μ (W + κI) v, as columns.
 
-    The copies of a glyph follow each other in z (glyphs × copies, n); directions of the largest μ come first.
+    Copies of a glyph are consecutive in z, of shape (glyphs × copies, n); directions with the largest μ come first.
     """
     copies = z.reshape(-1, _COPIES, z.shape[1])
     means = copies.mean(axis=1)
@@ -289,7 +295,7 @@ def discriminating_directions(z: Matrix, n_components: int) -> Matrix:
 
 
 def _places(length: int, n_places: int) -> Matrix:
-    """The offset of every pixel from each of so many places, evenly spread over a side."""
+    """Return the offset of every pixel from each of `n_places` positions, evenly spread over a side."""
     centres = (np.arange(n_places) + 0.5) * length / n_places - 0.5
     return np.arange(length) - centres[:, None]
 

@@ -1,7 +1,7 @@
 """Arithmetic modulo the prime 2⁶¹ − 1, on arrays of 64-bit words.
 
-Shares of a secret are elements of this field. A signed number n stands as n modulo the prime, so that sums of numbers whose
-magnitude stays below half the prime are read back exactly.
+Shares of a secret are elements of this field. A signed number n is represented by n modulo the prime, so that sums with a
+magnitude below half the prime are exact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST = (PRIME - 1) // 2
 """The largest magnitude of a signed number."""
 Elements: TypeAlias = npt.NDArray[np.uint64]
 Words: TypeAlias = Callable[[int], Elements]
-"""Returns the next words of a stream of uniform 64-bit words."""
+"""Returns the next `count` words of a stream of uniform 64-bit words."""
 
 _PRIME, _BITS = np.uint64(PRIME), np.uint64(61)
 _LOW_31, _LOW_30 = np.uint64(2**31 - 1), np.uint64(2**30 - 1)
@@ -27,18 +27,19 @@ _ZERO, _1, _30, _31 = np.uint64(0), np.uint64(1), np.uint64(30), np.uint64(31)
 
 
 def encode_signed(numbers: npt.NDArray[np.int64]) -> Elements:
-    """Return signed numbers as elements; refuse magnitudes above `LARGEST`."""
+    """Return signed numbers as elements, or raise an `InputError` for magnitudes above `LARGEST`."""
     numbers = np.asarray(numbers)
     if numbers.dtype != np.int64:
         raise InputError("numbers", expected="64-bit integers", got=str(numbers.dtype), cure="Quantise them first.")
     if numbers.size and (int(numbers.max()) > LARGEST or int(numbers.min()) < -LARGEST):
         cure = "Lower the resolution of the features, or the number of rows."
-        raise InputError("numbers", expected=f"of magnitude {LARGEST} at most", got="larger ones", cure=cure)
+        problem = f"Some numbers exceed {LARGEST}, the largest magnitude in the field."
+        raise InputError("numbers", problem=problem, cure=cure)
     return np.where(numbers < 0, numbers + PRIME, numbers).astype(np.uint64)
 
 
 def decode_signed(elements: Elements) -> npt.NDArray[np.int64]:
-    """Return the signed numbers that elements stand for."""
+    """Return the signed numbers that elements represent."""
     numbers = require_elements("elements", elements).astype(np.int64)
     return np.where(numbers > LARGEST, numbers - PRIME, numbers)
 
@@ -67,19 +68,19 @@ def total(elements: Elements) -> Elements:
 
 
 def draw_elements(words: Words, count: int) -> Elements:
-    """Draw uniform elements: the low 61 bits of each word, and another word where these are the prime itself."""
-    found = words(count) & _PRIME
-    while (rejected := np.flatnonzero(found == _PRIME)).size:
-        found[rejected] = words(rejected.size) & _PRIME
-    return found
+    """Return uniform elements: the low 61 bits of each word, redrawn where they equal the prime."""
+    drawn = words(count) & _PRIME
+    while (rejected := np.flatnonzero(drawn == _PRIME)).size:
+        drawn[rejected] = words(rejected.size) & _PRIME
+    return drawn
 
 
 def require_elements(name: str, elements: npt.NDArray[np.generic]) -> Elements:
-    """Return an array from elsewhere as elements, or refuse it."""
+    """Return an array from another party as elements, or raise an `InputError`."""
     if elements.dtype != np.uint64 or (elements.size and int(elements.max()) >= PRIME):
-        raise InputError(
-            name, expected="elements of the field modulo 2⁶¹ − 1", got="other numbers", cure="Ask its sender again."
-        )
+        got = f"{elements.dtype} numbers" if elements.dtype != np.uint64 else "numbers of 2⁶¹ − 1 or more"
+        cure = "Ask the sender for it again."
+        raise InputError(name, expected="elements of the field modulo 2⁶¹ − 1", got=got, cure=cure)
     return elements.view(np.ndarray)
 
 

@@ -4,9 +4,9 @@ Legend: x an encoded row; ω a random frequency, normal of scale 1/ℓ; c₀ the
 
     φ = (√((1 − c₀)/M) (cos ω_1ᵀx, …, cos ω_Mᵀx, sin ω_1ᵀx, …, sin ω_Mᵀx), √c₀),        ‖φ‖ = 1,
 
-whose inner products approach exp(−‖x − x'‖²/2ℓ²): a linear model of φ is a smooth model of x (Rahimi and Recht 2007). The
-frequencies follow from a public seed through raw words of PCG64, whose stream NumPy guarantees, and the normal quantile
-function: they are the same everywhere up to rounding.
+whose inner products approximate exp(−‖x − x'‖²/2ℓ²), so that a linear model of φ is a smooth model of x (Rahimi and Recht
+2007). The frequencies follow from a public seed through raw words of PCG64, whose stream NumPy guarantees, and the normal
+quantile function; they are the same on all machines up to rounding.
 
 `mooring.learners.sum_export` writes the same features as ONNX.
 """
@@ -39,13 +39,13 @@ class FourierFeatures:
     """
 
     n_inputs: int
-    """Numbers of an encoded row."""
+    """The number of entries of an encoded row."""
     n_frequencies: int = 64
-    """M: each gives a cosine and a sine."""
+    """M; each frequency gives a cosine and a sine."""
     length_scale: float = 0.0
-    """ℓ: rows that lie closer than this are alike. 0 is for √n_inputs."""
+    """ℓ, the distance up to which rows are similar; 0 means √n_inputs."""
     seed: int = 0
-    """Public."""
+    """Public seed of the frequencies."""
     constant_share: float = 0.05
     """c₀."""
     unit_length: ClassVar[bool] = True
@@ -54,20 +54,24 @@ class FourierFeatures:
     def __post_init__(self) -> None:
         for name in ("n_inputs", "n_frequencies"):
             if getattr(self, name) < 1:
-                raise InputError(name, expected="1 or more", got=str(getattr(self, name)), cure="Correct it.")
+                raise InputError(
+                    name, expected="1 or more", got=str(getattr(self, name)), cure="Use a positive number."
+                )
         if not (math.isfinite(self.length_scale) and self.length_scale >= 0):
             raise InputError("length_scale", expected="0 or more", got=str(self.length_scale), cure="0 is the default.")
         if not 0 < self.constant_share < 1:
-            raise InputError("constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.05.")
+            raise InputError(
+                "constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.05 is the default."
+            )
 
     @property
     def n_features(self) -> int:
-        """Length of φ."""
+        """The length of φ."""
         return 2 * self.n_frequencies + 1
 
     @property
     def frequencies(self) -> Matrix:
-        """ω, as columns."""
+        """The frequencies ω, as columns."""
         return _draw_normal(self.seed, self.n_inputs, self.n_frequencies) / (
             self.length_scale or math.sqrt(self.n_inputs)
         )

@@ -1,10 +1,10 @@
-"""Shamir's secret sharing of vectors: any t of k shares give the vector, fewer give nothing.
+"""Shamir's secret sharing of vectors: any t of k shares determine the vector, and fewer reveal nothing.
 
 Legend: p the prime; k combiners at the points x = 1, …, k; t the threshold; f the polynomial of degree t − 1 with f(0) the
 secret, one for each entry of the vector; combiner j holds f(j).
 
-The first t − 1 shares are uniform whatever the secret is, so each is a seed of a stream instead of a vector; with the
-secret they fix f, and the other shares follow from it. Sums of shares are shares of the sum.
+The first t − 1 shares are uniform whatever the secret is, so each is sent as the seed of a stream instead of a vector.
+Together with the secret they determine f, and thereby the other shares. Sums of shares are shares of the sum.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MOST_COMBINERS = 32
 
 @dataclass(frozen=True)
 class Threshold:
-    """How many combiners hold shares, and how many of them open the total.
+    """The number of combiners, and how many of them open the total.
 
     Notes
     -----
-    t > c: colluders cannot open a contribution. 3t > 2k + c: nothing but one list's total can be opened, even if honest
-    combiners are given different lists, of which each answers one.
+    t > c ensures that colluders cannot open a contribution. 3t > 2k + c ensures that only one list's total can be opened,
+    even if honest combiners get different lists, of which each answers one.
     """
 
     n_combiners: int
@@ -44,42 +44,51 @@ class Threshold:
     threshold: int
     """t."""
     n_colluders: int
-    """c: how many participants, combiners among them, may collude with the analyst."""
+    """c, the number of participants, including combiners, who may collude with the analyst."""
 
     def __post_init__(self) -> None:
         k, t, c = self.n_combiners, self.threshold, self.n_colluders
         if not 1 <= t <= k <= MOST_COMBINERS:
             raise InputError(
                 "threshold",
-                expected=f"between 1 and the number of combiners, which is {MOST_COMBINERS} at most",
+                expected=f"between 1 and the number of combiners, which is at most {MOST_COMBINERS}",
                 got=f"{t} of {k}",
                 cure="Name more combiners, or lower the threshold.",
             )
         if not 0 <= c < t:
-            cure = "With fewer, the colluders could open every contribution."
+            cure = "Raise it. Otherwise the colluders could open every contribution."
             raise InputError("threshold", expected=f"above the number of colluders, {c}", got=str(t), cure=cure)
         if not 3 * t > 2 * k + c:
             raise InputError(
                 "threshold",
                 expected=f"at least {(2 * k + c) // 3 + 1} for {k} combiners and {c} colluders: 3t > 2k + c",
                 got=str(t),
-                cure="With fewer, answers to different lists could be mixed.",
+                cure="Raise it. Otherwise answers to different lists could be mixed.",
             )
 
 
 def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> list[Elements]:
-    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `draw_elements` of the seeds."""
+    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `draw_elements` of the seeds.
+
+    Seeds must be fresh for every vector: shares of two vectors from one stream would reveal their difference.
+    """
     k, t = threshold.n_combiners, threshold.threshold
     if len(seeds) != t - 1:
-        raise InputError("seeds", expected=f"{t - 1}, one below the threshold", got=str(len(seeds)), cure="Draw them.")
+        raise InputError(
+            "seeds",
+            expected=f"{t - 1}, one below the threshold",
+            got=str(len(seeds)),
+            cure="Draw one seed per share below the threshold.",
+        )
     given = [secret, *(draw_elements(seed, secret.size) for seed in seeds)]
     return [combine(given, lagrange_weights(range(t), at=point)) for point in range(t, k + 1)]
 
 
 def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
-    """Return the secret from shares, by combiner 1 to k, that all lie on one polynomial.
+    """Return the secret from shares by combiner (1 to k).
 
-    Fewer than t shares, and shares that lie on no polynomial of degree t − 1 (`find_wrong` names whose), are refused.
+    Fewer than t shares are refused, and so are shares that do not lie on one polynomial of degree t − 1 (`find_wrong`
+    returns the combiners with wrong shares).
     """
     t, points = threshold.threshold, sorted(shares)
     _require_shares(shares, threshold)
@@ -87,17 +96,18 @@ def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
     for point in points[t:]:
         expected = combine([shares[x] for x in used], lagrange_weights(used, at=point))
         if not np.array_equal(expected, shares[point]):
-            cure = "find_wrong names the combiners whose shares do not fit."
-            raise InputError("shares", expected="on one polynomial", got="shares that contradict each other", cure=cure)
+            cure = "find_wrong returns the combiners whose shares do not fit."
+            problem = "The shares contradict each other: they do not lie on one polynomial."
+            raise InputError("shares", problem=problem, cure=cure)
     return combine([shares[x] for x in used], lagrange_weights(used, at=0))
 
 
 def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Words) -> list[int] | None:
-    """Return the combiners whose shares do not fit the others', or None if it cannot be told.
+    """Return the combiners whose shares do not fit those of the others, or None if this cannot be determined.
 
     Notes
     -----
-    t + b answers tell that b are wrong, t + 2b tell whose.
+    With t + b answers, b wrong ones are detected; with t + 2b answers they are also identified.
     """
     _require_shares(shares, threshold)
     weights = draw_elements(words, next(iter(shares.values())).size)
@@ -105,16 +115,16 @@ def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Word
 
 
 def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[int] | None:
-    """Return the combiners whose single numbers do not lie on one polynomial with the others', or None if it cannot be told.
+    """Return the combiners whose values do not lie on one polynomial with the others, or None if this cannot be determined.
 
-    Of t numbers or fewer, none is wrong.
+    With t values or fewer, none counts as wrong.
     """
     t, points = threshold.threshold, sorted(values)
     if _fits(points, values, t):
         return []
     most = (len(points) - t) // 2
     powers = {x: [pow(x, j, PRIME) for j in range(t + most)] for x in points}
-    # Berlekamp and Welch: Q(x) = y E(x) everywhere, E of degree `most` zero where y is wrong; if unsolvable, no rest fits
+    # Berlekamp–Welch: Q(x) = y E(x) everywhere, with E of degree `most` zero where y is wrong
     equations = []
     for x, y in sorted(values.items()):
         right_side = y * powers[x][most] % PRIME
@@ -126,12 +136,12 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
 
 
 def check_value(share: Elements, mask: int, weights: Elements) -> int:
-    """Return u + Σ r_e s_e, which a combiner publishes of its share s and its share u of a random number."""
+    """Return u + Σ r_e s_e, which a combiner publishes for its share s, its share u of a mask and public weights r."""
     return (mask + int(total(multiply(share, weights)))) % PRIME
 
 
 def lagrange_weights(points: Sequence[int] | range, *, at: int) -> list[int]:
-    """Return the weights with which a polynomial's values at `points` add up to its value at `at`."""
+    """Return the weights that give a polynomial's value at `at` as a sum of its values at `points`."""
     weights = []
     for x in points:
         top = bottom = 1
@@ -143,11 +153,11 @@ def lagrange_weights(points: Sequence[int] | range, *, at: int) -> list[int]:
 
 
 def combine(vectors: Sequence[Elements], weights: Sequence[int]) -> Elements:
-    """Return the sum of vectors with these weights."""
-    found = np.zeros_like(vectors[0])
+    """Return the weighted sum of vectors."""
+    result = np.zeros_like(vectors[0])
     for vector, weight in zip(vectors, weights, strict=True):
-        found = add(found, multiply(vector, np.array(weight, dtype=np.uint64)))
-    return found
+        result = add(result, multiply(vector, np.array(weight, dtype=np.uint64)))
+    return result
 
 
 def _fits(points: Sequence[int], values: Mapping[int, int], t: int) -> bool:
@@ -159,7 +169,7 @@ def _fits(points: Sequence[int], values: Mapping[int, int], t: int) -> bool:
 
 
 def _solve(equations: list[list[int]]) -> list[int]:
-    """A solution of linear equations, whose right sides are the last column, if there is one."""
+    """Return a solution of linear equations, if there is one; the last column holds the right-hand sides."""
     rows, width, pivots = list(equations), len(equations[0]) - 1, list[int]()
     for column in range(width):
         done = len(pivots)
@@ -168,24 +178,28 @@ def _solve(equations: list[list[int]]) -> list[int]:
             continue
         rows[done], rows[pivot] = rows[pivot], rows[done]
         inverse = pow(rows[done][column], -1, PRIME)
-        own = rows[done] = [value * inverse % PRIME for value in rows[done]]
+        pivot_row = rows[done] = [value * inverse % PRIME for value in rows[done]]
         for k, row in enumerate(rows):
             if k != done and (factor := row[column]):
-                rows[k] = [(a - factor * b) % PRIME for a, b in zip(row, own, strict=True)]
+                rows[k] = [(a - factor * b) % PRIME for a, b in zip(row, pivot_row, strict=True)]
         pivots.append(column)
-    found = [0] * width
+    solution = [0] * width
     for row, column in zip(rows, pivots, strict=False):
-        found[column] = row[-1]
-    return found
+        solution[column] = row[-1]
+    return solution
 
 
 def _require_shares(shares: Mapping[int, Elements], threshold: Threshold) -> None:
     if not set(shares) <= set(range(1, threshold.n_combiners + 1)):
-        raise InputError("shares", expected="of the study's combiners", got="others", cure="Leave those out.")
+        expected = f"of combiners 1 to {threshold.n_combiners}"
+        got = f"shares of {sorted(set(shares) - set(range(1, threshold.n_combiners + 1)))}"
+        raise InputError("shares", expected=expected, got=got, cure="Leave these shares out.")
     if len(shares) < threshold.threshold:
-        cure = "Wait for further combiners to answer."
+        cure = "Wait for more combiners to answer."
         raise InputError("shares", expected=f"at least {threshold.threshold}", got=str(len(shares)), cure=cure)
     if len({share.shape for share in shares.values()}) != 1:
-        raise InputError("shares", expected="of one length", got="several", cure="Ask their senders again.")
+        lengths = ", ".join(map(str, sorted({share.size for share in shares.values()})))
+        cure = "Ask their senders for them again."
+        raise InputError("shares", expected="of one length", got=f"lengths {lengths}", cure=cure)
     for combiner, share in shares.items():
         require_elements(f"share of combiner {combiner}", share)

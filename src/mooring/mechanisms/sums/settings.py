@@ -1,11 +1,12 @@
-"""What a study of secure sums declares: its guarantee, its features, who combines, and how many of them it takes.
+"""The settings of a study of secure sums: guarantee, features, combiners, threshold and quorum.
 
 Legend: p participants, of whom c may collude with the analyst; k combiners, of whom t open the total; the quorum is the
-least number of contributions in a total.
+minimum number of contributions in a total.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,9 +33,9 @@ SECURE_SUM = "secure-sum"
 FeatureName = Literal["columns", "pictures", "fourier"]
 FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
 MOST_BY_DEFAULT = 15
-"""Combiners of a study that names none: the first of its roster."""
+"""Maximum number of combiners of a study that names none, which are then the first in its roster."""
 MOST_DELTA = 1e-3
-"""Of a study: δ = 1 promises nothing, whatever ε says."""
+"""Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
 
 
 @dataclass(frozen=True)
@@ -42,38 +43,42 @@ class SumSettings:
     """The entries of [method] in a study of secure sums."""
 
     epsilon: float | None = 1.0
-    """For adding or removing one unit; None is no noise and no guarantee."""
+    """ε for adding or removing one unit; None means no noise and no guarantee."""
     delta: float = 1e-5
+    """δ for adding or removing one unit."""
     n_colluders: int = 1
-    """c."""
+    """c, the number of participants who may collude with the analyst."""
     combiners: tuple[str, ...] = ()
-    """Participants who hold shares; empty for the first 15 of the roster."""
+    """Participants who hold shares; by default the first 15 in the roster."""
     threshold: int = 0
-    """t; 0 for the least that the number of combiners allows."""
+    """t; 0 means the minimum for the number of combiners."""
     quorum: int = 0
-    """0 for nine tenths of the participants, rounded up."""
+    """Minimum number of contributions; 0 means nine tenths of the participants, rounded up."""
     features: FeatureName = "columns"
     """The public feature map; pictures need the study's image_shape."""
     n_features: int = N_COMPONENTS
-    """Features of pictures, or random Fourier features."""
+    """Number of features of pictures, or of random Fourier features."""
     features_digest: str = ""
-    """SHA-256 of the file beside the study by which features of pictures are fitted to public ones; empty without."""
+    """SHA-256 digest of the file with features fitted to public pictures; empty if there is none."""
     n_hats: int = 5
-    """Hat functions of a number; 0 leaves each column as one feature."""
+    """Hat functions per number; with 0, each column is one feature."""
     log_scaled: tuple[str, ...] = ()
-    """Numbers that are read on a logarithmic scale."""
+    """Columns of numbers on a logarithmic scale."""
     person: str = ""
-    """A column that names persons, which stays at home; empty where the unit is a row."""
+    """Column that identifies persons and is not shared; empty if the unit is a row."""
     rows_per_person: int | Literal["mean"] = 1
-    """The most rows a person has at one participant; "mean" for any number, of which the mean is added."""
+    """Maximum number of rows of a person at one participant, or "mean" to add the mean over each person's rows."""
     least_rows: int = 10
-    """Without noise, who has fewer rows does not share; with noise, not to share would tell of one row."""
+    """Without noise, a participant with fewer rows does not share. With noise there is no such limit, because not sharing
+    would reveal the number of rows."""
     product_share: float = PRODUCT_SHARE
-    """How much of the budget the products of features get."""
+    """Share of the budget for products of features."""
 
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
-            raise InputError("features", expected=" or ".join(FEATURES), got=repr(self.features), cure="Correct it.")
+            raise InputError(
+                "features", expected=" or ".join(FEATURES), got=repr(self.features), cure="Use one of these names."
+            )
         if self.features_digest and (
             self.features != "pictures" or not re.fullmatch(r"[0-9a-f]{64}", self.features_digest)
         ):
@@ -81,49 +86,54 @@ class SumSettings:
             raise InputError("features_digest", expected=expected, got=got, cure="'mooring study project' writes it.")
         if isinstance(self.rows_per_person, str) and self.rows_per_person != "mean":
             raise InputError(
-                "rows_per_person", expected="a number, or 'mean'", got=repr(self.rows_per_person), cure="Correct it."
+                "rows_per_person",
+                expected="a number, or 'mean'",
+                got=repr(self.rows_per_person),
+                cure="Use an integer or 'mean'.",
             )
         if self.rows_per_person != 1 and not self.person:
-            expected, cure = "1 where no column names persons", "Name that column with 'person', or leave this out."
-            raise InputError("rows_per_person", expected=expected, got=str(self.rows_per_person), cure=cure)
+            problem = f"rows_per_person is {self.rows_per_person}, but no column identifies persons."
+            cure = "Name that column with 'person', or leave rows_per_person out."
+            raise InputError("rows_per_person", problem=problem, cure=cure)
         if self.n_colluders < 1:
-            cure = "An analyst may always have one participant on its side; plan for it."
+            cure = "Assume that at least one participant may collude with the analyst."
             raise InputError("colluders", expected="1 or more", got=str(self.n_colluders), cure=cure)
         if self.least_rows < 1:
-            raise InputError("least_rows", expected="1 or more", got=str(self.least_rows), cure="10 is usual.")
+            raise InputError("least_rows", expected="1 or more", got=str(self.least_rows), cure="10 is the default.")
         if len(set(self.combiners)) < len(self.combiners):
-            raise InputError("combiners", expected="different names", got="one twice", cure="Take one out.")
+            repeated = next(name for name in self.combiners if self.combiners.count(name) > 1)
+            raise InputError("combiners", problem=f"{repeated!r} is named twice.", cure="Name every combiner once.")
         self.privacy(quorum=self.n_colluders + 1)
         if self.delta > MOST_DELTA:
-            cure = "With a probability of delta nothing is promised: keep it well below one over the number of rows."
+            cure = "With probability delta the guarantee does not hold: keep it well below one over the number of rows."
             raise InputError("delta", expected=f"{MOST_DELTA:g} at most", got=str(self.delta), cure=cure)
 
     @property
     def unit(self) -> str:
-        """Whom the guarantee is about."""
+        """The unit of the guarantee, a row or a person."""
         return "person" if self.person else "row"
 
     def threshold_of(self, n_combiners: int) -> int:
-        """How many of so many combiners open the total."""
+        """Return the number of combiners that open the total, out of `n_combiners`."""
         return self.threshold or min(n_combiners, (2 * n_combiners + self.n_colluders) // 3 + 1)
 
     def state_guarantee(self) -> str:
-        """What is promised, and what it means for any test of membership, in sentences."""
+        """Return sentences on the guarantee and what it means for a test of membership."""
         if self.epsilon is None:
-            said = "There is no guarantee: the sums carry no noise."
-            return f"{said} The total, and the model, may tell whether a given row is in it."
+            no_noise = "There is no guarantee: the sums carry no noise."
+            return f"{no_noise} The total, and the model, may reveal whether a given row is in it."
         promise = f"({self.epsilon:g}, {self.delta:g})-differential privacy for adding or removing one {self.unit}"
         return f"{state_odds(self.epsilon, self.delta, self.unit)} That is {promise}."
 
     def state_spare(self, n_combiners: int) -> str:
-        """A sentence where no combiner of so many is to spare, else nothing; where their number is open (0), when."""
+        """Return a sentence if every combiner must answer, else nothing; 0 means that their number is not known yet."""
         spared = next(k for k in count() if self.threshold_of(k) < k)
         if not n_combiners:
-            return f"With fewer than {spared} combiners, one that is absent stops the study."
+            return f"With fewer than {spared} combiners, a single absent combiner stops the study."
         if self.threshold_of(n_combiners) < n_combiners:
             return ""
-        must = f"Each of the {n_combiners} combiners must answer: one that is absent stops the study."
-        return must + ("" if self.threshold else f" From {spared} combiners on, one can be spared.")
+        must = f"Each of the {n_combiners} combiners must answer: a single absent combiner stops the study."
+        return must + ("" if self.threshold else f" With {spared} or more combiners, one may be absent.")
 
     @property
     def promise(self) -> tuple[float, float] | None:
@@ -131,7 +141,7 @@ class SumSettings:
         return None if self.epsilon is None else (self.epsilon, self.delta)
 
     def privacy(self, *, quorum: int) -> SumPrivacy:
-        """The guarantee as the accountant takes it; without noise, with an ε that stands for nothing."""
+        """Return the guarantee for the accountant; without noise, its ε has no meaning."""
         return SumPrivacy(
             1.0 if self.epsilon is None else self.epsilon,
             self.delta,
@@ -142,7 +152,7 @@ class SumSettings:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The entries of [method], in plain values and a fixed order; what a feature map does not use is left out."""
+        """Return the entries of [method] as plain values in a fixed order, without unused ones."""
         plain: dict[str, Any] = {
             "name": SECURE_SUM,
             "epsilon": "none" if self.epsilon is None else float(self.epsilon),
@@ -153,25 +163,25 @@ class SumSettings:
             "quorum": self.quorum,
             "features": self.features,
         }
-        own = {"hats": self.n_hats} if self.features == "columns" else {"n_features": self.n_features}
+        specific = {"hats": self.n_hats} if self.features == "columns" else {"n_features": self.n_features}
         if self.features_digest:
-            own["features_digest"] = self.features_digest  # type: ignore[assignment]
+            specific["features_digest"] = self.features_digest  # type: ignore[assignment]
         if self.log_scaled:
-            own["log_scaled"] = list(self.log_scaled)  # type: ignore[assignment]
+            specific["log_scaled"] = list(self.log_scaled)  # type: ignore[assignment]
         if self.person:
-            own |= {"person": self.person, "rows_per_person": self.rows_per_person}  # type: ignore[dict-item]
-        return plain | own | {"least_rows": self.least_rows, "product_share": float(self.product_share)}
+            specific |= {"person": self.person, "rows_per_person": self.rows_per_person}  # type: ignore[dict-item]
+        return plain | specific | {"least_rows": self.least_rows, "product_share": float(self.product_share)}
 
 
 @dataclass(frozen=True)
 class SumScheme:
-    """What a study's settings mean for its columns and roster."""
+    """The settings of a study, applied to its columns and roster."""
 
     settings: SumSettings
     features: FeatureMap
     layout: SumLayout
     combiners: tuple[str, ...]
-    """In the order of their points, 1 to k."""
+    """Names of the combiners, in the order of their points 1 to k."""
     threshold: Threshold
     quorum: int
     n_participants: int
@@ -183,12 +193,12 @@ class SumScheme:
 
     @property
     def noise(self) -> SumNoise | None:
-        """What each participant adds; None in a study without a guarantee."""
+        """The noise that each participant adds; None in a study without a guarantee."""
         return None if self.settings.epsilon is None else calibrate_sums(self.layout, self.privacy)
 
     @property
     def most_rows(self) -> int:
-        """How many rows one participant may have before a total could leave the field."""
+        """Maximum number of rows of one participant, so that no total exceeds the field."""
         return self.layout.most_rows // self.n_participants
 
 
@@ -199,53 +209,56 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
     if settings.features == "fourier":
         return FourierFeatures(schema.n_features, max(1, settings.n_features // 2))
     if len(image_shape) not in (2, 3):
-        raise InputError(
-            "image_shape", expected="given for features of pictures", got="none", cure='For example "28x28".'
-        )
+        problem = "Features of pictures need the shape of the images."
+        raise InputError("image_shape", problem=problem, cure='Set image_shape, for example to "28x28".')
     height, width, n_channels = (*image_shape, 1)[:3]
     n_components = min(settings.n_features, filters_of(height, width).n_responses)
     return PictureFeatures(height, width, n_channels, n_components)
 
 
 def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayout:
-    """Return which sums are shared; a study without a label is refused."""
+    """Return the layout of the shared sums, or raise an `InputError` for a study without a label."""
     if schema.label.kind == "none":
-        raise InputError("label", expected="one to predict", got="none", cure="Sums serve a model of a label.")
+        raise InputError("label", problem="Secure sums need a label to predict.", cure="Declare a label in the study.")
     n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
     if settings.person in schema.names and settings.person:
-        expected = "a column that is not shared"
-        raise InputError("person", expected=expected, got=repr(settings.person), cure="Take it out of the columns.")
+        problem = f"The column {settings.person!r} identifies persons and must not be shared."
+        raise InputError("person", problem=problem, cure="Remove it from the columns.")
     return SumLayout(features.n_features, Outcome(n_classes))
 
 
 def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, roster: Sequence[str]) -> SumScheme:
-    """Return what the settings mean for a roster, or refuse thresholds that do not hold."""
+    """Return the settings applied to a roster, or raise an `InputError` for thresholds that are not secure."""
     p, c = len(roster), settings.n_colluders
     combiners = settings.combiners or tuple(roster[:MOST_BY_DEFAULT])
     if unknown := [name for name in combiners if name not in set(roster)]:
         raise InputError(
-            "combiners", expected="participants of the roster", got=repr(unknown[0]), cure="Enrol it, or name another."
+            "combiners",
+            expected="participants of the roster",
+            got=repr(unknown[0]),
+            cure="Enrol it, or name another participant.",
         )
     k = len(combiners)
     threshold = Threshold(k, settings.threshold_of(k), c)
     quorum = settings.quorum or p - p // 10
     if not c < quorum <= p:
         expected, got = f"above the number of colluders, {c}, and at most the number of participants, {p}", str(quorum)
-        cure = "Somebody honest must be in every total, and nobody can be missed who is not enrolled."
+        cure = "Every total must include at least one honest participant, and only participants of the roster."
         raise InputError("quorum", expected=expected, got=got, cure=cure)
     if settings.epsilon is None and layout.size > MOST_NUMBERS_A_ROW * quorum * settings.least_rows:
+        needed, available = math.ceil(layout.size / MOST_NUMBERS_A_ROW), quorum * settings.least_rows
         raise InputError(
             "epsilon",
-            expected=f"a number, or a total of {layout.size} numbers at most a tenth of the rows of a quorum",
-            got=f"'none' with {quorum} participants of {settings.least_rows} rows or more",
-            cure="Without noise, sums of few rows tell which rows are in them. State epsilon, raise least_rows, or use "
+            problem=f"Without noise, a total of {layout.size} numbers needs at least {needed} rows, and a quorum of "
+            f"{quorum} participants with {settings.least_rows} rows each has {available}.",
+            cure="Without noise, sums of few rows reveal which rows are in them. Set epsilon, raise least_rows, or use "
             "fewer features.",
         )
     return SumScheme(settings, features, layout, combiners, threshold, quorum, p)
 
 
 def settings_from(method: Mapping[str, Any]) -> SumSettings:
-    """Read the entries of [method], whose kinds were checked (`SUM_ENTRIES` of the study's file)."""
+    """Return the settings from the entries of [method], whose types were checked before."""
     names = {"colluders": "n_colluders", "hats": "n_hats"}
     plain = {names.get(key, key): value for key, value in method.items() if key != "name"}
     for key in ("combiners", "log_scaled"):

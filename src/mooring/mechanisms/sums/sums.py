@@ -1,16 +1,16 @@
-"""What a participant uploads: sums over its rows, as exact integers.
+"""Sums over the rows of a participant, as exact integers.
 
 Legend: φ the features of a row, q = trunc(Bφ) in integers, B the resolution; y the row's outcome, in integers, ‖y‖ ≤ Y;
 S = Σ q qᵀ, T = Σ q yᵀ over all rows.
 
-Quantising φ, not the sums, makes every sum exact: products of such integers are exact in float64 below 2⁵³, in any order, so
-blocks of rows go through the matrix product of the machine. A row moves (S, T) by no more than (B², BY) in norm, which is
-checked in integers, not derived. The vector that is shared holds the upper triangle of S, row after row, and then T.
+Because φ is quantised, and not the sums, every sum is exact: products of such integers are exact in float64 below 2⁵³, in
+any order, so that blocks of rows can use floating-point matrix products. A row changes (S, T) by at most (B², BY) in
+norm, which is checked in integers. The shared vector holds the upper triangle of S, row by row, and then T.
 
-Where the unit is a person, either nobody has more than m rows, and noise is m times as strong; or the mean over a person's k
-rows is added, which moves the sums no more than one row does. In integers, without all rows of a person at hand: each row
-adds q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Bφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ BY over a
-person's rows.
+If the unit is a person, either nobody has more than m rows, and the noise is m times as large; or the mean over a person's k
+rows is added, which changes the sums by no more than one row does. It is computed in integers, row by row: each row adds
+q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Bφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ BY over a person's
+rows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _MOST_FEATURES = 4096
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a label becomes integers.
+    """The encoding of labels as integers.
 
     Notes
     -----
-    Two classes are ±1, which is one number. K classes are K e_k − 1, K numbers, of which each row's add up to zero. A
-    number in [−1, 1] is scaled by a resolution of its own.
+    Two classes are encoded as ±1. K classes are encoded as K e_k − 1, whose entries sum to zero. A number in [−1, 1] is
+    scaled by a separate resolution.
     """
 
     n_classes: int
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def width(self) -> int:
-        """How many numbers y holds."""
+        """The number of entries of y."""
         return 1 if self.n_classes <= 2 else self.n_classes
 
     @property
@@ -61,18 +61,20 @@ class Outcome:
 
     @property
     def unit(self) -> float:
-        """By what y is divided to be the label in [−1, 1], ±1, or e_k − 1/K."""
+        """The divisor that turns y into the label in [−1, 1], ±1, or e_k − 1/K."""
         return float(_NUMBER_RESOLUTION if self.n_classes == 0 else 1 if self.n_classes == 2 else self.n_classes)
 
     def encode(self, labels: Matrix) -> Integers:
-        """Return y of labels: codes of classes, or numbers in [−1, 1]."""
+        """Return y of labels, which are class codes or numbers in [−1, 1]."""
         if self.n_classes == 0:
             if not np.all(np.abs(labels) <= 1):
-                raise InputError("labels", expected="between −1 and 1", got="others", cure="Encode them by the study.")
+                problem = "Some labels are not between −1 and 1."
+                raise InputError("labels", problem=problem, cure="Encode labels with the study's schema.")
             return np.trunc(labels * _NUMBER_RESOLUTION).astype(np.int64)[:, None]
         codes = labels.astype(np.int64)
         if not np.all((codes == labels) & (codes >= 0) & (codes < self.n_classes)):
-            raise InputError("labels", expected="codes of the study's classes", got="others", cure="Encode them by it.")
+            problem = f"Some labels are not class codes from 0 to {self.n_classes - 1}."
+            raise InputError("labels", problem=problem, cure="Encode labels with the study's schema.")
         if self.n_classes == 2:
             return (2 * codes - 1)[:, None]
         return np.asarray(self.n_classes * np.eye(self.n_classes, dtype=np.int64)[codes] - 1)
@@ -80,10 +82,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SumLayout:
-    """Which sums are shared, and where each stands in the vector."""
+    """The layout of the vector of sums."""
 
     n_features: int
-    """D, the constant included."""
+    """D, including the constant."""
     outcome: Outcome
     resolution: int = RESOLUTION
     """B."""
@@ -91,33 +93,35 @@ class SumLayout:
     def __post_init__(self) -> None:
         if not 1 <= self.n_features <= _MOST_FEATURES:
             expected, got = f"between 1 and {_MOST_FEATURES}", str(self.n_features)
-            raise InputError("n_features", expected=expected, got=got, cure="Project the features, or leave hats out.")
+            raise InputError(
+                "n_features", expected=expected, got=got, cure="Use fewer features, for instance without hat functions."
+            )
 
     @property
     def n_products(self) -> int:
-        """Entries of the upper triangle of S."""
+        """The number of entries in the upper triangle of S."""
         return self.n_features * (self.n_features + 1) // 2
 
     @property
     def size(self) -> int:
-        """Length of the vector."""
+        """The length of the vector."""
         return self.n_products + self.n_features * self.outcome.width
 
     @property
     def most_rows(self) -> int:
-        """How many rows all participants may have together before a sum could leave the field."""
+        """Maximum number of rows of all participants together, so that no sum exceeds the field."""
         largest = max(self.resolution**2, self.resolution * math.isqrt(self.outcome.largest_norm_squared) + 1)
-        return LARGEST // (2 * largest)  # half is left for the noise
+        return LARGEST // (2 * largest)  # the other half is for the noise
 
     def pack(self, S: Integers, T: Integers) -> Integers:
-        """Return the vector of these sums."""
+        """Return the vector of the sums S and T."""
         return np.concatenate([S[np.triu_indices(self.n_features)], T.reshape(-1)])
 
     def unpack(self, vector: Integers) -> tuple[Matrix, Matrix]:
-        """Return S, symmetric, and T of a vector, in the units of features and outcomes."""
+        """Return the symmetric S and T of a vector, in the units of features and outcomes."""
         if vector.shape != (self.size,):
             raise InputError(
-                "vector", expected=f"{self.size} sums", got=f"shape {vector.shape}", cure="Ask for it again."
+                "vector", expected=f"{self.size} sums", got=f"shape {vector.shape}", cure="Request it again."
             )
         D = self.n_features
         S, rows_and_columns = np.zeros((D, D)), np.triu_indices(D)
@@ -128,7 +132,7 @@ class SumLayout:
 
 
 class SumAccumulator:
-    """Sums over blocks of rows, which threads may add at once: integers add up to the same in any order.
+    """Accumulates sums over blocks of rows. Threads may add blocks at once, since integer sums do not depend on the order.
 
     Examples
     --------
@@ -147,27 +151,29 @@ class SumAccumulator:
         self._lock = Lock()
 
     def add(self, features: Matrix, labels: Matrix, rows_of_person: Integers | None = None) -> None:
-        """Add rows.
+        """Add rows with features φ and labels.
 
-        A row longer than one is refused, by the integers that are added: whatever made φ, the sensitivity holds.
+        A row longer than one is refused, based on the integers that are added, so that the sensitivity holds for any feature
+        map. With `rows_of_person`, the number of rows of each row's person, the mean over each person's rows is added.
         """
         layout = self._layout
         if features.ndim != 2 or features.shape[1] != layout.n_features or len(labels) != len(features):
-            got, cure = f"shape {features.shape} and {len(labels)} labels", "Make them by the study's feature map."
-            raise InputError("features", expected=f"rows of {layout.n_features}, one a label", got=got, cure=cure)
+            got, cure = f"shape {features.shape} and {len(labels)} labels", "Use the study's feature map."
+            raise InputError("features", expected=f"rows of {layout.n_features}, one per label", got=got, cure=cure)
         q = r = quantise(features, layout.resolution)
         if rows_of_person is not None:
             q, r = (quantise(features, layout.resolution, rows_of_person**power) for power in (1, 2))
         y = layout.outcome.encode(labels)
         for start in range(0, len(q), step := max(1, _EXACT // (2 * layout.resolution * max(layout.resolution, 4096)))):
-            own, outcomes = q[start : start + step], y[start : start + step].astype(np.float64)
-            S, T = own.T @ own, r[start : start + step].T @ outcomes
+            block, outcomes = q[start : start + step], y[start : start + step].astype(np.float64)
+            S, T = block.T @ block, r[start : start + step].T @ outcomes
             with self._lock:
                 self._S += S.astype(np.int64)
                 self._T += T.astype(np.int64)
-                self.n_rows += len(own)
+                self.n_rows += len(block)
         if self.n_rows > layout.most_rows:
-            raise InputError("rows", expected=f"{layout.most_rows} at most", got="more", cure="Share fewer rows.")
+            problem = f"A study with this resolution can add at most {layout.most_rows} rows."
+            raise InputError("rows", problem=problem, cure="Share fewer rows.")
 
     @property
     def vector(self) -> Integers:
@@ -176,7 +182,7 @@ class SumAccumulator:
 
 
 class PersonCounts:
-    """How many rows each person has, counted block by block; memory grows with the number of persons.
+    """Counts the rows of each person, block by block. Memory grows with the number of persons.
 
     Examples
     --------
@@ -191,56 +197,62 @@ class PersonCounts:
 
     @property
     def most(self) -> int:
-        """The most rows that a person has."""
+        """The largest number of rows of a person."""
         return int(self._counts.max(initial=0))
 
     @property
     def has_nameless(self) -> bool:
-        """Whether a row has no person. Of several, one could move their common mean by more than a mean of its own."""
+        """Whether a row has no person. Several such rows would count as one person, with too large a weight."""
         return MISSING_VALUE in self._persons
 
     def count_above(self, most: int) -> int:
-        """How many persons have more rows than this."""
+        """Return the number of persons with more rows than this."""
         return int(np.count_nonzero(self._counts > most))
 
     def add(self, persons: Matrix | None) -> None:
-        """Count rows: equal numbers are one person's; None counts nobody."""
+        """Count rows by person, where equal numbers are the same person; None adds nothing."""
         if persons is None:
             return
-        own, counts = np.unique(persons, return_counts=True)
-        known, place = np.unique(np.concatenate([self._persons, own]), return_inverse=True)
+        block, counts = np.unique(persons, return_counts=True)
+        known, place = np.unique(np.concatenate([self._persons, block]), return_inverse=True)
         total = np.bincount(place, weights=np.concatenate([self._counts, counts]), minlength=known.size)
         self._persons, self._counts = known, total.astype(np.int64)
 
     def of(self, persons: Matrix) -> Integers:
-        """Return how many rows the person of each of these rows has."""
+        """Return, for each row, the number of rows of its person."""
         place = np.searchsorted(self._persons, persons, side="right") - 1
         if self._persons.size == 0 or not np.array_equal(self._persons[place], persons, equal_nan=True):
             raise _changed_persons()
         return np.asarray(self._counts[place])
 
     def require_same(self, others: PersonCounts) -> None:
-        """Refuse rows that were not those counted: who had more rows would weigh too much."""
+        """Raise an `InputError` if the counts differ, because a person could then have too large a weight."""
         same = np.array_equal(self._persons, others._persons, equal_nan=True)
         if not (same and np.array_equal(self._counts, others._counts)):
             raise _changed_persons()
 
 
 def _changed_persons() -> InputError:
-    cure = "The table changed while it was read. Share it again."
-    return InputError("rows of a person", expected="those that were counted", got="others", cure=cure)
+    problem = "The table changed while it was read: the rows of a person differ from those counted first."
+    return InputError("rows of a person", problem=problem, cure="Share it again.")
 
 
 def quantise(features: Matrix, resolution: int, divisors: Integers | None = None) -> Matrix:
-    """Return trunc(Bφ) as whole floats, or refuse rows whose integers are longer than B."""
+    """Return trunc(Bφ/√d) as floats with integer values, or raise an `InputError` for rows longer than B/√d.
+
+    d is 1 without `divisors`.
+    """
     d = np.ones(1, dtype=np.int64) if divisors is None else divisors
     if d.min(initial=1) < 1:
-        raise InputError("divisors", expected="1 or more", got="less", cure="Count the rows of each person first.")
+        cure = "Count the rows of each person first."
+        raise InputError("divisors", expected="1 or more", got=str(int(d.min())), cure=cure)
     q = features * (resolution / np.sqrt(d))[:, None]
     np.trunc(q, out=q)
-    if not (np.einsum("ij,ij->i", q, q) * d <= resolution**2).all():  # no NaN is
+    if not (np.einsum("ij,ij->i", q, q) * d <= resolution**2).all():  # False for NaN
         if not np.isfinite(features).all():
-            raise InputError("features", expected="finite", got="NaN or Inf", cure="Declare what a missing value is.")
-        cure = "A feature map must bound its rows: the noise is calibrated to that."
-        raise InputError("features", expected="rows of norm one at most", got="longer rows", cure=cure)
+            raise InputError(
+                "features", expected="finite", got="NaN or Inf", cure="Declare how missing values are written."
+            )
+        cure = "A feature map must bound the norm of its rows, because the noise is calibrated to it."
+        raise InputError("features", problem="Some rows of features have a norm above one.", cure=cure)
     return np.asarray(q)
