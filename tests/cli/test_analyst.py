@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pyarrow.parquet as pq
 import pytest
 
@@ -50,6 +51,13 @@ def test_the_analysts_way(place: Path) -> None:
     assert pq.read_table("m.parquet").num_rows == 120
     assert record_of("deliver", "--output", "r", "--vault", "analyst")["delivered"] == ["a", "b", "c"]
     assert sorted(path.name for path in (place / "r" / "b").iterdir()) == ["map.safetensors", "model.safetensors"]
+    assert record_of("export", "--output", "m.onnx") == {"output": "m.onnx"}
+    run("export", "--output", "m.onnx", code=2, what="output")
+    record_of("export", "--output", "m.onnx", "--result", "r/b", "--force")
+    rows = np.column_stack([pq.read_table("m.parquet")[f"z{k + 1}"].to_numpy() for k in range(H)])
+    found = onnxruntime.InferenceSession("m.onnx").run(["predictions"], {"rows": rows})[0]
+    classes = np.array(Study.read(Path("study.toml")).label.classes)
+    assert np.mean(np.array(pq.read_table("m.parquet")["label"].to_pylist()) == classes[found]) > 0.8
     before = (place / "r" / "b" / "map.safetensors").read_bytes()
     (place / "late" / "d.bundle").rename(place / "inbox" / "d.bundle")
     found = record_of("align", "--bundles", "inbox", "--late")["alignment"]

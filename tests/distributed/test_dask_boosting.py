@@ -21,30 +21,30 @@ pytest.importorskip("xgboost")
 import xgboost
 from distributed import Client, Semaphore
 
-from mooring.engines.dask import learners as boosting
 from mooring.engines.dask import train_on_dask
 from mooring.engines.dask import xgboost_training as together
-from mooring.engines.dask.block_tasks import Features, Piece, blocks_of, moments_of, picked_rows
+from mooring.engines.dask.block_tasks import Piece, blocks_of, moments_of, picked_rows
 from mooring.engines.dask.cluster import explain_dask_errors, share_with_workers
-from mooring.engines.dask.xgboost_tasks import BINS, CutRows, load_share
+from mooring.engines.dask.xgboost_tasks import load_share
 from mooring.errors import InputError, MissingExtraError, StorageError
-from mooring.learners.boosted_trees import to_float32
-from mooring.protocol.messages.model import Model
+from mooring.learners import LEARNERS, Model, boosted_trees
+from mooring.learners.boosted_trees import BoostingTask, find_cuts
+from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.collaboration_matrix import list_parts
 from mooring.tables.schema import Label
 from tests.commands import flat, run
-from tests.protocol.messages.test_model import require_no_mean
+from tests.learners.test_models import require_no_mean
 from tests.raising import raising
-from tests.sites import rewrite_bundle
+from tests.sites import rewrite_bundle, spec_of
 
 from .dask_study import align_on_dask, make, matrix
 
 
 @pytest.fixture(autouse=True)
 def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boosting, "ROUNDS", 40)
+    monkeypatch.setattr(boosted_trees, "ROUNDS", 40)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +56,7 @@ class World:
     pieces: list[Piece]
 
     def model(self) -> Model:
-        label = self.study.label
-        data = (self.folder / "model.onnx").read_bytes()
-        return Model.load(data, n_components=6, kind=label.kind, n_classes=len(label.classes))
+        return read_model(self.folder / "training.safetensors", spec_of(self.study))[0]
 
 
 def world(client: Client, folder: Path, label: Label, p: int = 3, model_limit: str = "") -> World:
@@ -101,16 +99,15 @@ def number(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 def in_one_process(made: World) -> Any:
     """What XGBoost itself makes of all rows at once."""
-    features = Features.of("xgboost", moments_of(made.study, made.pieces), seed=0)
-    rows = to_float32(made.rows, features.scale)
+    task = BoostingTask.describe(made.rows, made.labels, kind=made.study.label.kind)
+    rows = task.scale_rows(made.rows)
     known, labels = np.unique(made.labels, return_inverse=True)
     mean, spread = np.mean(made.labels, dtype=np.float64), np.std(made.labels, dtype=np.float64)
-    n_classes = known.size if made.study.label.kind == "classes" else 0
-    told = boosting.settings_for(made.study.label.kind, n_classes, 0)
-    cuts = xgboost.QuantileDMatrix(CutRows(np.zeros(len(rows), dtype=np.int64), rows).cuts(None), nthread=1)
-    matrix = xgboost.QuantileDMatrix(rows, labels if n_classes else (made.labels - mean) / spread, nthread=1, ref=cuts)
-    found = xgboost.train(told, matrix, boosting.rounds_for(n_classes)).predict(xgboost.DMatrix(rows, nthread=1))
-    return known[found.argmax(axis=1)] if n_classes else mean + spread * found.astype(np.float64)
+    cuts = xgboost.QuantileDMatrix(find_cuts(rows), nthread=1)
+    labels = labels if task.n_classes else (made.labels - mean) / spread
+    matrix = xgboost.QuantileDMatrix(rows, labels, nthread=1, ref=cuts)
+    found = xgboost.train(task.settings(0), matrix, task.n_rounds).predict(xgboost.DMatrix(rows, nthread=1))
+    return known[found.argmax(axis=1)] if task.n_classes else mean + spread * found.astype(np.float64)
 
 
 def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_them(
@@ -124,7 +121,7 @@ def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_the
         tell = lambda done, total, told=told: told.append((done, total))  # noqa: E731
         found = train_on_dask(client, classes.study, classes.folder, learner="xgboost", progress=tell)
         assert told[-1][0] == told[-1][1]
-        assert (found.learner, found.holds_rows, found.score.n) == ("xgboost", False, len(classes.rows))
+        assert (found.learner, found.score.n) == ("xgboost", len(classes.rows))
         assert found.score.value > 0.75
         assert np.mean(classes.model().predict(classes.rows) == expected) >= 0.999
         found = train_on_dask(client, number.study, number.folder, learner="xgboost")
@@ -132,9 +129,9 @@ def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_the
         assert np.mean(np.abs(number.model().predict(number.rows) - expected_numbers) < far) >= 0.999
         assert found.release is not None
         assert found.release.figures["membership_at_1_percent"].value > 0.02
-    shadow = boosting._boost_rows("xgboost", number.rows, number.labels, kind="number", seed=0)
+    shadow = LEARNERS["xgboost"].fit(number.rows, number.labels, kind="number", seed=0)
     assert np.mean(np.abs(shadow.predict(number.rows) - expected_numbers) < far) >= 0.999
-    shadow = boosting._boost_rows("xgboost", classes.rows, classes.labels, kind="classes", seed=0)
+    shadow = LEARNERS["xgboost"].fit(classes.rows, classes.labels, kind="classes", seed=0)
     assert np.mean(shadow.predict(classes.rows) == expected) >= 0.999
 
 
@@ -163,39 +160,25 @@ def test_rows_are_picked_from_parts_however_blocks_are_cut(number: World) -> Non
         assert np.array_equal(rows, other[0])
 
 
-def test_numbers_are_cut_where_others_rows_say(number: World) -> None:
+def test_numbers_are_cut_where_it_is_said(number: World) -> None:
     moments = moments_of(number.study, number.pieces)
-    features = Features.of("xgboost", moments, seed=0)
-    own = to_float32(number.rows, features.scale)
-    every = CutRows(np.arange(len(own)) % 3, own)
+    task = BoostingTask.describe(number.rows, number.labels, kind="number")
     labels = number.labels.astype(np.float64)
     assert moments.unit == pytest.approx((labels.mean(), labels.std()), rel=1e-6)
+    assert (task.centre, task.unit, task.scale) == pytest.approx((*moments.unit, moments.scale), rel=1e-6)
     assert replace(moments, count=3, number=np.array([6.0, 12.0])).unit == (2.0, 1.0)
-    others = np.sort(own[every.folds != 1], axis=0)
-    cuts = every.cuts(1)
-    assert len(cuts) == len(others) // 10 < BINS
-    groups = np.split(others, [k * len(others) // len(cuts) for k in range(1, len(cuts))])
-    assert min(len(each) for each in groups) >= 10
-    assert cuts == pytest.approx(np.array([each.mean(axis=0) for each in groups]), abs=1e-6)
-    assert not np.isin(cuts, own).any()
-    many = np.random.default_rng(0).standard_normal((20_000, 2)).astype(np.float32)
-    assert CutRows(np.zeros(20_000, dtype=np.int64), many).cuts(None).shape == (BINS, 2)
-    assert CutRows(np.zeros(7, dtype=np.int64), many[:7]).cuts(None) == pytest.approx(
-        many[:7].mean(axis=0)[None], abs=1e-6
-    )
-    _, there = load_share(number.study, features, cuts, number.pieces, None).get_quantile_cut()
+    cuts = find_cuts(task.scale_rows(number.rows))
+    _, there = load_share(number.study, task, cuts, number.pieces).get_quantile_cut()
     assert set(cuts[1:].ravel()) <= set(there)
 
 
 def test_no_limit_of_a_tree_is_a_number_of_a_row(client: Client, number: World) -> None:
     train_on_dask(client, number.study, number.folder, learner="xgboost")
-    features = Features.of("xgboost", moments_of(number.study, number.pieces), seed=0)
-    own = to_float32(number.rows, features.scale)
-    held = require_no_mean((number.folder / "model.onnx").read_bytes(), number.rows)
-    limits = [each for each in held if each.dtype == np.float32 and each.ndim == 1 and each.size > 1000]
-    assert limits
-    above = np.nextafter(np.concatenate(limits), np.float32(np.inf))
-    assert not np.isin(np.setdiff1d(above, [np.nextafter(np.float32(0), np.float32(1))]), own).any()
+    model = number.model()
+    require_no_mean(model, number.rows)
+    limits = model.function.limit[model.function.feature >= 0]
+    assert limits.size > 1000
+    assert not np.isin(limits.astype(np.float32), number.rows.astype(np.float32)).any()
 
 
 # what goes wrong
@@ -293,9 +276,9 @@ def test_a_training_whose_workers_do_not_find_each_other_is_told_and_workers_are
 
 
 def test_a_part_that_cannot_be_read_is_told_at_once(client: Client, classes: World) -> None:
-    features = Features.of("xgboost", moments_of(classes.study, classes.pieces), seed=0)
-    given = (share_with_workers(client, each) for each in (classes.study, features))
-    training = together.Boosting(*given, settings={}, rounds=1, classes=None)
+    task = BoostingTask.describe(classes.rows, classes.labels, kind="classes")
+    given = (share_with_workers(client, each) for each in (classes.study, task))
+    training = together.Boosting(*given, settings={}, rounds=1)
     part = classes.pieces[0].path
     kept = part.read_bytes()
     part.write_bytes(b"no part")
@@ -351,18 +334,14 @@ def test_a_scheduler_that_is_lost_is_told(classes: World, monkeypatch: pytest.Mo
             raise OSError("timed out")
 
     with raising(StorageError, "the scheduler"), explain_dask_errors():
-        together.train_distributed(Lost(), together.Boosting(*[None] * 5), classes.pieces, np.eye(9, 6))
+        together.train_distributed(Lost(), together.Boosting(*[None] * 4), classes.pieces, np.eye(9, 6))
 
 
 def test_what_cannot_be_boosted_is_told(client: Client, classes: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with raising(InputError, "passes", got="given"):
         train_on_dask(client, classes.study, classes.folder, learner="xgboost", passes=3)
-    monkeypatch.undo()
-    with raising(InputError, "learner", expected="500"):
-        boosting.rounds_for(501)
-    none = CutRows(np.zeros(3, dtype=np.int64), np.zeros((3, 6), dtype=np.float32)).cuts(0)
-    assert together.train_distributed(client, together.Boosting(*[None] * 5), [], none) == b""  # nobody is left
-    assert [boosting.rounds_for(n) for n in (0, 2, 3, 50, 500)] == [200, 200, 200, 200, 20]
+    none = find_cuts(np.zeros((0, 6), dtype=np.float32))
+    assert together.train_distributed(client, together.Boosting(*[None] * 4), [], none) == b""  # nobody is left
 
 
 class Elsewhere:
@@ -383,16 +362,16 @@ def test_a_cluster_that_cannot_boost_or_should_not_is_told(monkeypatch: pytest.M
     here = xgboost.__version__
     for others in ("none", "1.7.6"):
         with raising(InputError, "workers", got="on some of them"):
-            together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, others))
+            together.require_boosting_cluster(Elsewhere("tcp://10.0.0.5:8786", here, others))
     for scheduler in ("10.0.0.5", "127.0.0.1"):  # this machine's, with workers elsewhere
         with raising(InputError, "learner", got="not encrypted"):
-            together.require_xgboost(Elsewhere(f"tls://{scheduler}:8786", here, here))
-        together.require_xgboost(Elsewhere(f"tls://{scheduler}:8786", here))
-        together.require_xgboost(Elsewhere(f"tcp://{scheduler}:8786", here, here))
-    together.require_xgboost(Elsewhere("tls://127.0.0.1:8786", here, here, workers="127.0.0.1"))
+            together.require_boosting_cluster(Elsewhere(f"tls://{scheduler}:8786", here, here))
+        together.require_boosting_cluster(Elsewhere(f"tls://{scheduler}:8786", here))
+        together.require_boosting_cluster(Elsewhere(f"tcp://{scheduler}:8786", here, here))
+    together.require_boosting_cluster(Elsewhere("tls://127.0.0.1:8786", here, here, workers="127.0.0.1"))
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with raising(MissingExtraError, extra="dask,xgboost"):
-        together.require_xgboost(Elsewhere("tcp://10.0.0.5:8786", here, here))
+    with raising(MissingExtraError, extra="xgboost"):
+        together.require_boosting_cluster(Elsewhere("tcp://10.0.0.5:8786", here, here))
 
 
 def test_workers_meet_where_all_of_them_reach_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

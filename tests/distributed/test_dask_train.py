@@ -11,19 +11,20 @@ pytest.importorskip("distributed")
 from distributed import Client
 
 from mooring.engines.dask import train_on_dask
-from mooring.engines.dask.block_tasks import Moments, Piece, moments_of, ridge_sums, solve_ridge
+from mooring.engines.dask.block_tasks import Moments, Piece, fit_ridge, moments_of, ridge_sums
 from mooring.errors import InputError, StorageError
+from mooring.learners import Model
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.messages.model import Model
+from mooring.protocol.messages.model import read_model
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import read_space
 from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from mooring.protocol.rotation.training import train
 from tests.commands import flat, record_of, run
-from tests.protocol.messages.test_model import require_no_mean
+from tests.learners.test_models import require_no_mean
 from tests.raising import raising
-from tests.sites import KEYS, rewrite_bundle
+from tests.sites import KEYS, rewrite_bundle, spec_of
 
 from .dask_study import Made, align_on_dask, make
 
@@ -55,9 +56,9 @@ def rows_and_labels(made: Made, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def model(made: Made, folder: Path) -> Model:
-    kind, data = made.study.label.kind, (folder / "model.onnx").read_bytes()
-    require_no_mean(data, rows_and_labels(made, folder)[0].astype(np.float64))
-    return Model.load(data, n_components=6, kind=kind, n_classes=len(made.study.label.classes))
+    found, _ = read_model(folder / "training.safetensors", spec_of(made.study))
+    require_no_mean(found, rows_and_labels(made, folder)[0].astype(np.float64))
+    return found
 
 
 @pytest.mark.parametrize("learner", ["linear", "random-fourier"])
@@ -170,7 +171,7 @@ def test_sums_are_those_of_all_rows(number: Prepared) -> None:
     local = train_learner("linear", rows.astype(np.float64), labels, kind="number", seed=0)
     assert np.allclose(features.made_by.mean_, rows.mean(axis=0, dtype=np.float64) / local.scale)
     assert features.scale == pytest.approx(local.scale)
-    weights, intercept = solve_ridge(ridge_sums(made.study, pieces, features)[0], alpha=1.0)
+    weights, intercept = fit_ridge(ridge_sums(made.study, pieces, features)[0], alpha=1.0)
     scaled = features.made(rows.astype(np.float64))
     assert np.allclose(scaled @ weights + intercept, local.predict(rows), atol=1e-8)
 

@@ -100,7 +100,7 @@ def test_a_store_changes_no_byte(walked: Path, moto_port: int, tmp_path: Path) -
     quickly(analyst, "train", "--folder", work)
     quickly(analyst, "deliver", "--folder", work, "--output", tmp_path / "results")
     for name in NAMES:
-        for file in ("map.safetensors", "model.onnx"):
+        for file in ("map.safetensors", "model.safetensors"):
             delivered = (tmp_path / "results" / name / file).read_bytes()
             assert at_the_store(moto_port, f"results/{name}/{file}") == delivered
         result = ("--result", tmp_path / "results" / name, "--output", tmp_path / f"{name}.csv")

@@ -25,7 +25,7 @@ from mooring.audit import (
 from mooring.cli.execution import read_study
 from mooring.cli.options import AuditOptions
 from mooring.mechanisms.sums.feature_map import FeatureMap
-from mooring.metrics import onnx_embedding, train_digit_auditor
+from mooring.metrics import train_digit_auditor
 from mooring.tables import Partition, Records, hold_out, partition, read_encoded, read_records
 
 _TEST_ROWS = 3000
@@ -264,12 +264,13 @@ def _embedding(auditor: str, records: Records, parts: Partition, seed: int) -> A
         raise InputError(
             "--auditor", expected="left out where rows are not images", got=repr(auditor), cure="It compares images."
         )
-    if auditor == "digits":
-        if records.labels is None:
-            raise InputError(
-                "--auditor", expected="another where images have no labels", got="'digits'", cure="It learns labels."
-            )
-        used = np.concatenate(parts.train_indices)
-        free = np.setdiff1d(np.arange(records.n_rows), used)
-        return train_digit_auditor(records.rows[free], records.labels[free], seed=seed)
-    return onnx_embedding(auditor, image_shape=records.image_shape, input_size=(112, 112), scale=2.0, offset=-1.0)
+    if auditor != "digits":
+        cure = "In Python, EvaluationSpec(embedding=...) takes a model of your own."
+        raise InputError("--auditor", expected="'digits'", got=repr(auditor)[:80], cure=cure)
+    if records.labels is None:
+        raise InputError(
+            "--auditor", expected="left out where images have no labels", got="'digits'", cure="It learns labels."
+        )
+    used = np.concatenate(parts.train_indices)
+    free = np.setdiff1d(np.arange(records.n_rows), used)
+    return train_digit_auditor(records.rows[free], records.labels[free], seed=seed)

@@ -172,7 +172,7 @@ class AuditOptions:
     auditor: Annotated[
         str | None,
         attacker_option(
-            help="'digits' trains a network on the public and test images; a path to an ONNX model embeds faces."
+            help="'digits' trains a network on the public and test images, which then compares rebuilt ones."
         ),
     ] = None
     examples: Annotated[

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.learners.fitted import Fitted, FittedModel, Labels, find_scale
+from mooring.learners.fitted import Fitted, FittedModel, Labels, find_scale, require_labelled_rows
 from mooring.learners.models import MOST_TREES, Kind, LinearFunction, Model, ModelSpec
 from mooring.learners.trees import lay_out_trees, read_xgboost
 from mooring.typing import Matrix
@@ -190,6 +190,7 @@ class XGBoostLearner:
     def fit(self, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Fitted:
         """Train on rows that are all here."""
         require_xgboost()
+        require_labelled_rows(rows, labels, kind)
         task = BoostingTask.describe(rows, labels, kind=kind)
         booster = b""
         if task.n_classes != 1:

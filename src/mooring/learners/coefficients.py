@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mooring.errors import InputError
+from mooring.learners.ridge import solve_ridge
 from mooring.learners.sums import Sums, centre_sums, find_ridge
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.serialization import FloatOrNaN, Record
@@ -61,14 +62,13 @@ def fit_coefficients(sums: Sums, features: TableFeatures, *, spread: float = 1.0
         )
     C, c, _, y_mean = centre_sums(sums, shrink=False)
     n, (noise_S, noise_T) = sums.n_rows, sums.noise_scales
-    values, vectors = np.linalg.eigh((C + C.T) / 2)
-    values = np.maximum(values, 0)
-    A = (vectors / (values + find_ridge(sums, C, c))) @ vectors.T
+    ridge = find_ridge(sums, C, c)
+    A = solve_ridge(C, ridge, np.eye(len(C)))
     beta = (A @ c)[:, 0]
-    explained = float(2 * beta @ c[:, 0] - beta @ ((vectors * values) @ (vectors.T @ beta)))
+    explained = float(beta @ c[:, 0] + ridge * beta @ beta)  # 2 βᵀc − βᵀCβ, since Cβ = c − λβ
     left = max(n * (1 - float(y_mean[0]) ** 2) - explained, 0.0)
     s2 = left / max(n - len(beta) - 1, 1.0)
-    sampled = s2 * np.einsum("ij,j,ij->i", A @ vectors, values, A @ vectors)
+    sampled = s2 * np.maximum(np.diag(A) - ridge * (A**2).sum(axis=1), 0.0)  # ACA = A − λA²
     of_entries = noise_T**2 + noise_S**2 / 2 * (beta @ beta + beta**2)
     noisy = np.einsum("ij,j,ij->i", A, of_entries, A)
     units, words = _units(features)

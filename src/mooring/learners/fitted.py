@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mooring.errors import InputError
+from mooring.geometry.backend import require_finite
 from mooring.learners.models import Kind, Model
 from mooring.typing import Matrix
 
@@ -102,6 +104,29 @@ class FittedModel:
     def to_model(self, n_classes: int = 0) -> Model:
         """Return the model, for this many classes."""
         return self.model.with_classes(n_classes or self.model.spec.n_classes)
+
+
+def require_labelled_rows(rows: Matrix, labels: Labels, kind: Kind) -> None:
+    """Refuse rows and labels that no learner can be trained on.
+
+    Parameters
+    ----------
+    rows : array of shape (n, h)
+        At least one row of finite numbers.
+    labels : array of shape (n,), or (n, k) for k numbers at once
+        Classes, or finite numbers.
+    kind : {"classes", "number"}
+        What the labels are.
+    """
+    if rows.ndim != 2 or min(rows.shape) < 1:
+        cure = "Give a table with a row for each record."
+        raise InputError("rows", expected="of shape (n, h), n and h at least 1", got=f"shape {rows.shape}", cure=cure)
+    require_finite("rows", rows)
+    if labels.shape[:1] != (len(rows),):
+        expected, got = f"{len(rows)}, one for each row", f"shape {labels.shape}"
+        raise InputError("labels", expected=expected, got=got, cure="Give one label for each row.")
+    if kind == "number":
+        require_finite("labels", labels)
 
 
 def find_scale(rows: Matrix) -> float:

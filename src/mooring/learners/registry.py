@@ -16,7 +16,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.boosted_trees import XGBoostLearner
-from mooring.learners.fitted import Fitted, FittedEstimator, Labels, find_scale
+from mooring.learners.fitted import Fitted, FittedEstimator, Labels, find_scale, require_labelled_rows
 from mooring.learners.models import Kind
 from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
 from mooring.typing import Matrix
@@ -126,6 +126,7 @@ class EstimatorLearner:
         coordinates are turned. They are not centred: their mean would tell of them in the model, and no learner depends on
         where rows lie, but for rounding and what random features are drawn.
         """
+        require_labelled_rows(rows, labels, kind)
         scale = find_scale(rows)
         estimator = self._estimator((len(rows), rows.shape[1]), labels, kind, seed)
         estimator.fit(rows / scale, labels)

@@ -23,6 +23,7 @@ from scipy.special import softmax
 
 from mooring.errors import InputError
 from mooring.learners.models import LinearFunction, Model, ModelSpec
+from mooring.learners.ridge import solve_ridge
 from mooring.typing import Matrix
 
 _SMALLEST = 1e-9
@@ -163,7 +164,7 @@ def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
     array([1, 0])
     """
     centred, crossed, m, y_mean = centre_sums(sums, shrink=shrink)
-    weights = _solve(centred, find_ridge(sums, centred, crossed), crossed)
+    weights = solve_ridge(centred, find_ridge(sums, centred, crossed), crossed)
     return SumModel(weights, y_mean - m @ weights, sums.n_classes)
 
 
@@ -183,7 +184,7 @@ def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     means = deviations / (sums.n_rows * shares)
     between = (means * (sums.n_rows * shares)) @ means.T
     ridge = find_ridge(sums, centred, crossed)
-    solved = sums.n_rows * _solve(centred - between, ridge, np.hstack([means, np.eye(len(m))]))
+    solved = sums.n_rows * solve_ridge(centred - between, ridge, np.hstack([means, np.eye(len(m))]))
     axes, inverse = solved[:, :K], solved[:, K:]
     noise = (sums.noise_scales[1] * (0.5 if K == 2 else 1.0) / (sums.n_rows * shares)) ** 2  # of a class mean's entries
     lengths = _estimate_lengths(means, axes, inverse, noise)
@@ -265,9 +266,3 @@ def _shrunk(mean: Matrix, variance: float) -> Matrix:
     squared, d = float(mean @ mean), mean.size
     noise = d * variance * (1 + 2 * math.sqrt(2 / d)) if variance > 0 else 0.0
     return np.asarray(mean * (max(0.0, 1 - noise / squared) if squared > 0 else 0.0))
-
-
-def _solve(matrix: Matrix, ridge: float, right: Matrix) -> Matrix:
-    """(M₊ + λI)⁻¹ B, with the eigenvalues of M below zero set to zero."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return np.asarray(vectors @ ((vectors.T @ right) / (np.maximum(values, 0) + ridge)[:, None]))

@@ -2,7 +2,6 @@
 
 from mooring.metrics.attributes import KnownRows, infer_attribute
 from mooring.metrics.digit_auditor import DigitAuditor, train_digit_auditor
-from mooring.metrics.embeddings import Embedding, OnnxEmbedding, onnx_embedding
 from mooring.metrics.exposure import (
     Carriers,
     find_exposed_column,
@@ -21,7 +20,7 @@ from mooring.metrics.intervals import (
     strongest_value,
     wilson,
 )
-from mooring.metrics.linkage import ROW_METRICS, link, linked_shares
+from mooring.metrics.linkage import ROW_METRICS, Embedding, link, linked_shares
 from mooring.metrics.membership import EpsilonAudit, EpsilonBound, Membership, bound_epsilon
 from mooring.metrics.reconstruction import (
     centred_error,
@@ -47,7 +46,6 @@ __all__ = [
     "Interval",
     "KnownRows",
     "Membership",
-    "OnnxEmbedding",
     "bootstrap_mean",
     "bootstrap_ratio",
     "bound_epsilon",
@@ -65,7 +63,6 @@ __all__ = [
     "link",
     "linked_shares",
     "mean_figure",
-    "onnx_embedding",
     "order_by_exposure",
     "psnr",
     "relative_error",

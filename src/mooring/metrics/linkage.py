@@ -7,7 +7,7 @@ the candidate nearest to the reconstruction. With k candidates a guess is right 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,14 @@ ROW_METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
 _TIE_TOLERANCE = 1e-12
 _ROUNDING_OF_UNIT_ROWS = 1e-14
 _RIGHT_ANGLE = 2.0**0.5  # the distance of two unit vectors whose cosine is 0
+
+
+class Embedding(Protocol):
+    """A callable that turns rows, float64 of shape (n, m), into vectors, float64 of shape (n, k)."""
+
+    def __call__(self, rows: Matrix, /) -> Matrix:
+        """Return one vector per row."""
+        ...
 
 
 def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, metric: Metric = "euclidean") -> Matrix:

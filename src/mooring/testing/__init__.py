@@ -1,6 +1,7 @@
-"""Contract suites for attacks and methods of one's own: each raises AssertionError that says what is wrong."""
+"""Contract suites for attacks, learners and methods of one's own: each raises AssertionError that says what is wrong."""
 
 from mooring.testing.attacks import check_attack
+from mooring.testing.learners import check_learner
 from mooring.testing.methods import check_method
 
-__all__ = ["check_attack", "check_method"]
+__all__ = ["check_attack", "check_learner", "check_method"]

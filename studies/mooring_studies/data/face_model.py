@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from mooring import MissingExtraError
-from mooring.metrics import OnnxEmbedding, onnx_embedding
 from mooring.typing import Array
 from mooring_studies.data.downloads import cut_short, missing
 from mooring_studies.data.faces import IMAGE_SHAPE
+from mooring_studies.data.onnx_embedding import OnnxEmbedding, onnx_embedding
 
 FILE_NAME = "w600k_mbf.onnx"
 REFERENCE_CHECKSUM = "9cc6e4a75f0e2bf0b1aed94578f144d15175f357bdc05e815e5c4a02b319eb4f"
@@ -54,10 +53,8 @@ def open_face_model(path: Path, *, n_threads: int | None = None) -> OnnxEmbeddin
 
 
 def _open(path: Path, n_threads: int | None) -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtraError(needed_for="A face model", package="onnxruntime", extra="images") from None
+    import onnxruntime
+
     if not path.is_file():
         raise missing(f"faces/{FILE_NAME}", looked_in=str(path))
     options = onnxruntime.SessionOptions()

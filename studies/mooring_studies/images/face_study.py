@@ -15,7 +15,7 @@ from mooring.attacks import PublicRows
 from mooring.audit import root_mean_square
 from mooring.mechanisms import Projection, public_svd_projection
 from mooring.mechanisms.sums import PictureFeatures, fit_to_public
-from mooring.metrics import OnnxEmbedding, build_galleries
+from mooring.metrics import build_galleries
 from mooring.randomness import Streams
 from mooring.typing import Array, Indices, Matrix
 from mooring_studies.data.downloads import find
@@ -27,6 +27,7 @@ from mooring_studies.data.face_model import (
     open_face_model,
 )
 from mooring_studies.data.faces import IMAGE_SHAPE, PUBLIC, FaceRows, face_galleries, load_faces, partition_faces
+from mooring_studies.data.onnx_embedding import OnnxEmbedding
 from mooring_studies.images.deployment import (
     SPLITS,
     PreparedDeployment,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import roc_auc_score
 
 from mooring import RowSimulation
 from mooring.geometry import to_numpy
 from mooring.learners import Fitted, FittedEstimator, score_value, train_learner
+from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Matrix
 from mooring_studies.comparison.results import Column, Row
@@ -111,16 +111,22 @@ def ranked(test_labels: Sequence[Column], leans: Matrix | None) -> Row:
         return {}
     parts = np.split(leans, np.cumsum([len(part) for part in test_labels])[:-1])
     own = {
-        i: float(roc_auc_score(labels, part))
+        i: _measure_auc(labels, part)
         for i, (labels, part) in enumerate(zip(test_labels, parts, strict=True))
         if np.unique(labels).size == 2
     }
-    columns: Row = {"auc_clean": float(roc_auc_score(truth, leans))}
+    columns: Row = {"auc_clean": _measure_auc(truth, leans)}
     if own:
         columns["auc_own_clean"] = float(np.mean(list(own.values())))
     if len(test_labels) <= _FEW_PARTICIPANTS:
         columns |= {f"auc_own:{i}": value for i, value in own.items()}
     return columns
+
+
+def _measure_auc(labels: Column, leans: Matrix) -> float:
+    """Return the area under the ROC curve of the second of two classes."""
+    is_second = labels == np.unique(labels)[1]
+    return Membership(leans[is_second], leans[~is_second]).auc
 
 
 def scored(test_labels: Sequence[Column], *, clean: Column, noisy: Column) -> Row:

@@ -10,7 +10,13 @@ from mooring.errors import InputError, RefusedError
 from mooring.learners import LEARNERS, Kind, Model, train_learner
 from mooring.learners.models import MOST_TREES, ModelSpec, TreeFunction
 from mooring.protocol.messages import model as messages
-from mooring.protocol.messages.model import MODEL_FILE, read_model, read_signed_model, sign_model, write_model
+from mooring.protocol.messages.model import (
+    MODEL_FILE,
+    read_model,
+    read_signed_model,
+    sign_model,
+    write_model,
+)
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
 from tests.raising import raising

@@ -16,6 +16,7 @@ from mooring.learners.conversion import convert_features
 from mooring.learners.fitted import FittedModel
 from mooring.learners.models import LinearFunction, Model, ModelSpec
 from mooring.learners.registry import LEARNERS, EstimatorLearner, LinearSettings
+from mooring.learners.ridge import solve_ridge
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.collaboration_matrix import decode_block, read_row_groups
 from mooring.typing import Indices, Matrix
@@ -205,14 +206,14 @@ def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dic
     return sums
 
 
-def solve_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
+def fit_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
     """Return weights and intercept of the ridge regression with these sums."""
     count = sums[0, 0]
     if count < 1:
         return np.zeros(len(sums) - 2), 0.0
     mean = sums[0, 1:] / count
     around = sums[1:, 1:] - count * np.outer(mean, mean)
-    weights = np.linalg.solve(around[:-1, :-1] + alpha * np.eye(len(mean) - 1), around[:-1, -1])
+    weights = solve_ridge(around[:-1, :-1], alpha, around[:-1, -1:])[:, 0]
     return weights, float(mean[-1] - mean[:-1] @ weights)
 
 

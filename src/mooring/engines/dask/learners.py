@@ -31,13 +31,13 @@ from mooring.engines.dask.block_tasks import (
     Piece,
     advance,
     average_models,
+    fit_ridge,
     fitted_from,
     fitted_to_one_class,
     linear_settings,
     moments_of,
     picked_rows,
     ridge_sums,
-    solve_ridge,
     start_chain,
 )
 from mooring.engines.dask.cluster import (
@@ -235,7 +235,7 @@ def _ridge(job: _Job, features: Features) -> list[FittedModel]:
             sums[fold] += own
     total = sums.sum(axis=0)
     left = [total - own for own in sums]
-    return [fitted_from(features, *solve_ridge(each, alpha=settings.alpha)) for each in (*left, total)]
+    return [fitted_from(features, *fit_ridge(each, alpha=settings.alpha)) for each in (*left, total)]
 
 
 def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[FittedModel]:

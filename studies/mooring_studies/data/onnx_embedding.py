@@ -1,29 +1,14 @@
-"""Auditors: embeddings of rows in which linkage finds the nearest candidate.
-
-Any callable from rows to vectors can be used, as long as it was not trained on the records under audit. This module
-provides a frozen model from an ONNX file, for instance for face recognition; `mooring.metrics.digit_auditor` trains the
-paper's network for digits. Both clamp pixels to [0, 1] first.
-"""
+"""A frozen model in an ONNX file, such as one that recognises faces, as an embedding of rows of pixels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from mooring.errors import InputError, MissingExtraError
-from mooring.metrics.validation import image_rows, require_image_shape, require_minimum, unit_rows
+from mooring import InputError
 from mooring.typing import Matrix
-
-
-class Embedding(Protocol):
-    """A callable that turns rows, float64 of shape (n, m), into vectors, float64 of shape (n, k)."""
-
-    def __call__(self, rows: Matrix, /) -> Matrix:
-        """Return one vector per row."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +26,8 @@ class OnnxEmbedding:
 
     def __call__(self, rows: Matrix, /) -> Matrix:
         """Return one unit vector per row."""
-        images = image_rows("rows", rows, self.image_shape)
+        height, width, *channels = self.image_shape
+        images = rows.clip(0.0, 1.0).reshape(len(rows), height, width, *(channels or [1]))
         (declared, *_), parts = self._session.get_inputs(), []
         fixed = declared.shape[0] if isinstance(declared.shape[0], int) else None
         size = fixed or self.batch_size
@@ -51,7 +37,9 @@ class OnnxEmbedding:
             padded = np.concatenate([batch, np.repeat(batch[-1:], padding, axis=0)]) if padding else batch
             vectors = np.asarray(self._session.run(None, {declared.name: padded})[0], dtype=np.float64)
             parts.append(vectors.reshape(len(padded), -1)[: len(batch)])
-        return np.asarray(unit_rows(np.concatenate(parts)), dtype=np.float64)
+        found = np.concatenate(parts)
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        return np.asarray(found / np.where(lengths > 0, lengths, 1.0))
 
     def _prepared(self, images: Matrix) -> Any:
         images = resize_bilinear(images, self.input_size) * self.scale + self.offset
@@ -61,7 +49,7 @@ class OnnxEmbedding:
 
 
 def onnx_embedding(
-    model: str | Path | Any,
+    session: Any,
     *,
     image_shape: tuple[int, ...],
     input_size: tuple[int, int],
@@ -71,12 +59,12 @@ def onnx_embedding(
     flip_channels: bool = False,
     batch_size: int = 64,
 ) -> OnnxEmbedding:
-    """Return an embedding from an ONNX file, which ONNX Runtime runs on the CPU.
+    """Return the embedding of a model that ONNX Runtime has open.
 
     Parameters
     ----------
-    model : str, Path or onnxruntime.InferenceSession
-        A file, or an open session. Its first input takes images, and its first output gives vectors.
+    session : onnxruntime.InferenceSession
+        Its first input takes images, and its first output gives vectors.
     image_shape : (H, W) or (H, W, C)
         The shape each row was flattened from.
     input_size : (height, width)
@@ -90,10 +78,6 @@ def onnx_embedding(
     batch_size : int
         Number of images per batch, unless the model fixes it.
     """
-    require_image_shape(image_shape)
-    require_minimum("input_size", min(input_size), 1)
-    require_minimum("batch_size", batch_size, 1)
-    session = _open_session(Path(model)) if isinstance(model, str | Path) else model
     embedding = OnnxEmbedding(
         tuple(image_shape), input_size, scale, offset, channels_first, flip_channels, batch_size, session
     )
@@ -123,18 +107,6 @@ def resize_bilinear(images: Matrix, size: tuple[int, int]) -> Matrix:
     down, across = (_interpolation(old, new) for old, new in zip(images.shape[1:3], size, strict=True))
     resized = np.einsum("ah,nhwc,bw->nabc", down, images, across, optimize=True)
     return np.asarray(resized, dtype=np.float64)
-
-
-def _open_session(path: Path) -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtraError(needed_for="An ONNX embedding", package="onnxruntime", extra="images") from None
-    if not path.is_file():
-        raise InputError("path", expected="an ONNX file", got="a path without a file", cure="Check where the model is.")
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors only, so that nothing is written to the terminal
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def _interpolation(old: int, new: int) -> Matrix:

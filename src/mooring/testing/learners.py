@@ -1,0 +1,174 @@
+"""The contract of learners, as a suite that anybody can run on a learner of their own."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.learners import Fitted, Kind, Learner, LearnerLike, Model, resolve_learner
+from mooring.protocol.messages.model import read_model, write_model
+from mooring.typing import Matrix
+
+_N_ROWS, _N_COLUMNS, _SEED = 60, 3, 0
+_SAME_NUMBERS = 1e-6
+
+Labels = npt.NDArray[Any]
+
+
+def check_learner(learner: LearnerLike) -> None:
+    """Check that a learner keeps the contract that audits, training and delivery rely on.
+
+    The learner is fitted to small tables with one, two and five classes and with a number. It must predict labels of the
+    right kind and the same ones again for the same seed; the model that it delivers must be arrays that hold no row, predict
+    what the learner predicts, and come back from a file unchanged; rows and labels that do not fit must be refused.
+
+    Parameters
+    ----------
+    learner : str or Learner
+        The name of a registered learner, or a learner of one's own.
+
+    Raises
+    ------
+    AssertionError
+        The message names the part of the contract that is not kept.
+
+    Examples
+    --------
+    >>> from mooring.testing import check_learner
+    >>> check_learner("linear")
+    """
+    resolved = resolve_learner(learner)
+    _check_attributes(resolved)
+    for kind, n_classes in (("classes", 1), ("classes", 2), ("classes", 5), ("number", 0)):
+        rows, labels = _draw_table(n_classes)
+        fitted = resolved.fit(rows, labels, kind=kind, seed=_SEED)  # type: ignore[arg-type]
+        _check_predictions(resolved, fitted, rows, labels, n_classes)
+        again = resolved.fit(rows, labels, kind=kind, seed=_SEED).predict(rows)  # type: ignore[arg-type]
+        _require(np.array_equal(fitted.predict(rows), again), resolved, "predict the same for the same seed")
+        _check_model(resolved, fitted, rows, n_classes)
+    _check_refusals(resolved)
+
+
+def _require(is_kept: bool | np.bool_, learner: Learner, rule: str) -> None:
+    if not is_kept:
+        raise AssertionError(f"The learner {learner.name!r} must {rule}.")
+
+
+def _draw_table(n_classes: int) -> tuple[Matrix, Labels]:
+    """Return rows, and labels that follow from them: classes from 0, or numbers for 0 classes."""
+    rng = np.random.default_rng(_SEED)
+    rows = 3 * rng.standard_normal((_N_ROWS, _N_COLUMNS)).astype(np.float32).astype(np.float64) + 1
+    signal = rows[:, 0] + 0.5 * rows[:, 1] ** 2
+    if n_classes == 0:
+        return rows, 100 + 7 * signal
+    return rows, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+
+
+def _check_attributes(learner: Learner) -> None:
+    for name in ("name", "description"):
+        text = getattr(learner, name)
+        _require(isinstance(text, str) and bool(text.strip()), learner, f"have a {name} in words")
+    for name in ("delivers", "automatic", "distributed"):
+        _require(isinstance(getattr(learner, name), bool), learner, f"say True or False for {name}")
+    _require(learner.delivers or not learner.automatic, learner, "deliver its model if 'auto' may choose it")
+
+
+def _check_predictions(learner: Learner, fitted: Fitted, rows: Matrix, labels: Labels, n_classes: int) -> None:
+    kind: Kind = "classes" if n_classes else "number"
+    _require(
+        fitted.learner == learner.name and fitted.kind == kind, learner, "tell its name and kind once it is fitted"
+    )
+    predicted = fitted.predict(rows)
+    _require(predicted.shape == (len(rows),), learner, "predict one value a row")
+    if kind == "number":
+        _require(bool(np.isfinite(predicted).all()), learner, "predict finite numbers")
+        _require(fitted.probabilities(rows, 0) is None, learner, "give no probabilities of a number")
+        return
+    _require(set(predicted) <= set(labels), learner, "predict classes that it has seen")
+    shares = fitted.probabilities(rows, n_classes + 1)
+    if shares is None:
+        return
+    _require(shares.shape == (len(rows), n_classes + 1), learner, "give a probability for each class asked for")
+    is_proper = bool((shares >= 0).all()) and np.allclose(shares.sum(axis=1), 1)
+    _require(is_proper, learner, "give probabilities that are not negative and add up to one")
+    _require(not shares[:, -1].any(), learner, "give no probability to a class that it has not seen")
+
+
+def _check_model(learner: Learner, fitted: Fitted, rows: Matrix, n_classes: int) -> None:
+    if not learner.delivers:
+        if n_classes != 1:  # of one class, there is nothing but the class to hold
+            _require(_is_refused(fitted.to_model), learner, "raise InputError where its model would hold rows")
+        return
+    model = fitted.to_model(n_classes)
+    arrays = {name: getattr(model.function, name) for name in model.function.ARRAYS}
+    _require(all(_is_numeric(array) for array in arrays.values()), learner, "deliver arrays of finite numbers only")
+    _require(not any(_holds_row(array, rows) for array in arrays.values()), learner, "deliver a model without rows")
+    new = np.concatenate([rows, np.random.default_rng(1).uniform(-9, 9, (200, _N_COLUMNS))])
+    expected, shares = fitted.predict(new), fitted.probabilities(new, n_classes)
+    predicted, found = model.predict_with_probabilities(new)
+    if n_classes:
+        _require(np.array_equal(expected, predicted), learner, "deliver a model that predicts the same classes")
+    else:
+        is_same = np.allclose(predicted, expected, rtol=_SAME_NUMBERS, atol=0)
+        _require(is_same, learner, "deliver a model that predicts the same numbers")
+    _require((shares is None) == (found is None), learner, "deliver a model with probabilities where it has them")
+    if shares is not None and found is not None:
+        is_same = np.allclose(shares, found, rtol=0, atol=_SAME_NUMBERS)
+        _require(is_same, learner, "deliver a model that gives the same probabilities")
+    _check_file(learner, model, new)
+
+
+def _check_file(learner: Learner, model: Model, rows: Matrix) -> None:
+    with TemporaryDirectory() as folder:
+        digest = write_model(Path(folder) / "model", model)
+        again, found = read_model(Path(folder) / "model", model.spec)
+    _require(digest == found, learner, "have a model whose file is read as it was written")
+    for before, after in zip(
+        model.predict_with_probabilities(rows), again.predict_with_probabilities(rows), strict=True
+    ):
+        is_same = after is None if before is None else np.array_equal(before, after)  # type: ignore[arg-type]
+        _require(is_same, learner, "have a model that predicts the same after it was written to a file")
+
+
+def _check_refusals(learner: Learner) -> None:
+    rows, labels = _draw_table(2)
+    bad = {
+        "rows that are no table": (rows[:, 0], labels),
+        "rows that are not finite": (np.where(rows == rows[0, 0], np.nan, rows), labels),
+        "fewer labels than rows": (rows, labels[1:]),
+        "no rows": (rows[:0], labels[:0]),
+    }
+    for (what, (given, outcomes)), kind in product(bad.items(), ("classes", "number")):
+        is_refused = _is_refused(lambda g=given, o=outcomes, k=kind: learner.fit(g, o, kind=k, seed=_SEED))
+        _require(is_refused, learner, f"refuse {what} by an InputError")
+    is_refused = _is_refused(lambda: learner.fit(rows, np.where(labels, np.inf, 1.0), kind="number", seed=_SEED))
+    _require(is_refused, learner, "refuse numbers that are not finite by an InputError")
+
+
+def _is_refused(call: Any) -> bool:
+    try:
+        call()
+    except InputError:
+        return True
+    return False
+
+
+def _is_numeric(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind in "fi" and bool(np.isfinite(array).all())
+
+
+def _holds_row(array: npt.NDArray[Any], rows: Matrix) -> bool:
+    """Return whether a row or column of an array is one of the rows, in any unit."""
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    for held in (array, array.T):
+        if held.ndim == 2 and held.shape[1] == rows.shape[1]:
+            lengths = np.linalg.norm(held, axis=1, keepdims=True)
+            if (np.abs(held / np.where(lengths > 0, lengths, 1) @ units.T) > 1 - 1e-9).any():
+                return True
+    return False

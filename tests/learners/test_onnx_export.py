@@ -1,0 +1,74 @@
+"""A model written as ONNX says in ONNX Runtime what it says here: for hospitals that score elsewhere."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mooring.errors import InputError, MissingExtraError
+from mooring.learners import LEARNERS, Kind, Model, train_learner
+from mooring.learners.models import LinearFunction, ModelSpec
+from mooring.learners.onnx_export import to_onnx
+from tests.learners.test_models import H, feature_maps, rows_and_labels, sum_model
+from tests.raising import raising
+
+
+def run_onnx(model: Model, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    session = onnxruntime.InferenceSession(to_onnx(model), options, providers=["CPUExecutionProvider"])
+    values, *shares = session.run(None, {"rows": rows.astype(np.float32)})
+    return values, shares[0] if shares else None
+
+
+@pytest.mark.parametrize("name", [name for name, learner in LEARNERS.items() if learner.delivers])
+@pytest.mark.parametrize("kind", ["classes", "number"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_every_delivered_model_predicts_the_same_as_onnx(kind: Kind, n_classes: int, name: str) -> None:
+    rows, labels = rows_and_labels(kind, n_classes)
+    model = train_learner(name, rows, labels, kind=kind, seed=0).to_model(n_classes + 1 if kind == "classes" else 0)
+    new = np.random.default_rng(1).uniform(0, 10, (500, H)).astype(np.float32).astype(np.float64)
+    (expected, probabilities), (found, shares) = model.predict_with_probabilities(new), run_onnx(model, new)
+    assert (shares is None) == (probabilities is None) == (kind == "number")
+    if shares is None or probabilities is None:
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    else:
+        assert np.array_equal(found, expected)
+        np.testing.assert_allclose(shares, probabilities, atol=1e-6)
+
+
+@settings(max_examples=8, deadline=None)
+@given(feature_maps(), st.sampled_from([0, 2, 3]), st.integers(0, 99))
+def test_models_of_sums_are_written_with_their_features(drawn: Any, n_classes: int, seed: int) -> None:
+    features, rows = drawn
+    _, model = sum_model(features, n_classes, seed, (-0.5, 0.75))
+    rows = rows.astype(np.float32).astype(np.float64)
+    (expected, probabilities), (found, shares) = model.predict_with_probabilities(rows), run_onnx(model, rows)
+    assert (shares is None) == (probabilities is None)
+    if shares is not None and probabilities is not None:
+        np.testing.assert_allclose(shares, probabilities, atol=2e-4)  # filters of pictures are in single precision
+    if n_classes:
+        assert (found == expected).mean() > 0.97
+    else:
+        np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+def test_features_that_are_not_moorings_are_refused() -> None:
+    class Constant:
+        n_inputs, n_features, constant_share, unit_length = 1, 2, 0.3, False
+
+    spec = ModelSpec(1, 0, Constant())  # type: ignore[arg-type]
+    model = Model(spec, LinearFunction(np.zeros((1, 1)), np.zeros(1)), "none", np.zeros(1, dtype=np.int32))
+    with raising(InputError, "features", got="Constant"):
+        to_onnx(model)
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    rows, labels = rows_and_labels("classes")
+    with raising(MissingExtraError, extra="onnx"):
+        to_onnx(train_learner("linear", rows, labels, kind="classes", seed=0).to_model())

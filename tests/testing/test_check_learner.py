@@ -1,0 +1,91 @@
+"""The contract of learners: every registered one keeps it, and one that does not is told which part."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+
+from mooring.learners import LEARNERS, EstimatorLearner, Model, registry
+from mooring.learners.fitted import FittedModel
+from mooring.learners.models import LinearFunction, ModelSpec
+from mooring.testing import check_learner
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_registered_learner_keeps_the_contract(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_N_NYSTROEM", 30)  # of 60 rows
+    check_learner(name)
+
+
+def _shallow(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
+    return (RandomForestClassifier if kind == "classes" else RandomForestRegressor)(5, random_state=seed)
+
+
+def _unseeded(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
+    return (RandomForestClassifier if kind == "classes" else RandomForestRegressor)(1, max_depth=1)
+
+
+def _nearest(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
+    return (KNeighborsClassifier if kind == "classes" else KNeighborsRegressor)(1)
+
+
+def test_a_learner_of_ones_own_keeps_it_in_three_lines() -> None:
+    check_learner(EstimatorLearner("shallow", "a few trees", _shallow))
+    check_learner(EstimatorLearner("nearest", "the nearest row", _nearest, delivers=False))
+
+
+@dataclass(frozen=True)
+class Spy:
+    """Delivers a model that holds the rows."""
+
+    name: str = "spy"
+    description: str = "the rows themselves"
+    delivers: bool = True
+    automatic: bool = False
+    distributed: bool = False
+
+    def fit(self, rows: Any, labels: Any, *, kind: Any, seed: int) -> FittedModel:
+        n = len(rows) if kind == "classes" else 1
+        function = LinearFunction(rows[:n].T.copy(), np.zeros(n))
+        spec = ModelSpec(rows.shape[1], n if kind == "classes" else 0)
+        link = "softmax" if kind == "classes" else "none"
+        return FittedModel(self.name, Model(spec, function, link, np.arange(n, dtype=np.int32)))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Careless:
+    """Wraps a learner, and takes whatever it is given."""
+
+    inner: Any
+    name: str = "careless"
+    description: str = "takes anything"
+    delivers: bool = True
+    automatic: bool = False
+    distributed: bool = False
+
+    def fit(self, rows: Any, labels: Any, *, kind: Any, seed: int) -> Any:
+        rows = np.nan_to_num(np.atleast_2d(np.asarray(rows).T).T)
+        n = min(len(rows), len(labels))
+        if n == 0:
+            rows, labels, n = np.zeros((2, 3)), np.arange(2), 2
+        return replace(self.inner.fit(rows[:n], np.maximum(labels[:n], 0), kind=kind, seed=seed), learner=self.name)
+
+
+@pytest.mark.parametrize(
+    ("learner", "rule"),
+    [
+        (EstimatorLearner("", "no name", _shallow), "name"),
+        (EstimatorLearner("chosen", "by auto", _nearest, delivers=False, automatic=True), "deliver its model if"),
+        (EstimatorLearner("unseeded", "trees", _unseeded), "same seed"),
+        (EstimatorLearner("nearest", "the nearest row", _nearest), "arrays without rows"),
+        (EstimatorLearner("shallow", "a few trees", _shallow, delivers=False), "would hold rows"),
+        (Spy(), "classes that it has seen"),
+        (Careless(LEARNERS["linear"]), "refuse rows"),
+    ],
+)
+def test_a_learner_that_does_not_keep_it_is_told_which_part(learner: Any, rule: str) -> None:
+    with pytest.raises((AssertionError, ValueError), match=rule):
+        check_learner(learner)
