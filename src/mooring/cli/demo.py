@@ -75,7 +75,9 @@ def _say(console: Output, played: DemoResult, output: Path) -> None:
     table.add_row(
         "alone", _mean(played, "local_only"), "each one's own model on its own new rows; mean over participants"
     )
-    table.add_row("together", _mean(played, "score"), "the joint model on the same rows, scored at home", style="bold")
+    table.add_row(
+        "together", _mean(played, "score"), "the joint model on the same rows, evaluated locally", style="bold"
+    )
     console.print(table)
     console.say(_compare(played), "\nThe same digits in a simulation, where an analyst colludes with one participant:")
     ways = Table(box=SIMPLE_HEAD, pad_edge=False)
