@@ -22,6 +22,7 @@ from mooring.tables.cells import (
     is_whole,
     missing_numbers,
     read_days,
+    widen,
 )
 from mooring.tables.problems import (
     MANY_WORDS,
@@ -99,8 +100,9 @@ def encode_plain(schema: Schema, cells: Mapping[str, Any], rows: Matrix, values:
             continue
         numbers = values[:, which.start : which.stop]
         for k, column in enumerate(columns):
-            chunks = [as_plain(chunk).to_numpy() for chunk in cells[column.name].chunks]
-            np.concatenate(chunks, out=numbers[:, k])
+            chunks = [chunk.to_numpy() for chunk in cells[column.name].chunks]
+            wide = [widen(chunk) if chunk.dtype == np.float32 else chunk for chunk in chunks]
+            np.concatenate(wide, out=numbers[:, k])
         numbers += 0.0  # without negative zero, which would be a different record
         low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in columns]).T
         if (numbers.min(axis=0) >= low).all() and (numbers.max(axis=0) <= high).all():
