@@ -149,7 +149,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         ('kind = "number"', 'kind = "numbers"', "column 'age'"),
         ("range = [0, 120]", "range = [120, 0]", "range of column 'age'"),
         ("range = [0, 120]", "range = []", "range of column 'age'"),
-        ("range = [0, 120]\n", "", "got none"),
+        ("range = [0, 120]\n", "", "got nothing"),
         ("range = [0, 120]", "ranges = [0, 120]", "ranges"),
         ('categories = ["f"]', "categories = []", "1 open: 'sex'"),
         ('categories = ["f"]', 'categories = "f"', "categories of column 'sex'"),

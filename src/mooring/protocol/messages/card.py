@@ -43,12 +43,15 @@ class Member:
     def __post_init__(self) -> None:
         require_name("name of a member", self.name)
         if not HEX_KEY.fullmatch(self.signing_key):
-            raise _not_on_a_card(f"signing key of {self.name!r}", "64 hexadecimal digits")
+            problem = f"The signing key of {self.name!r} does not have 64 hexadecimal digits."
+            raise _not_on_a_card(f"signing key of {self.name!r}", problem)
         for what, key in (("sealing", self.sealing_key), ("combining", self.combining_key)):
             if key and not (_AGE.fullmatch(key) and (what == "sealing" or is_sealing_key(key))):
-                raise _not_on_a_card(f"{what} key of {self.name!r}", "an age recipient, age1…")
+                problem = f"The {what} key of {self.name!r} is not an age recipient, age1…."
+                raise _not_on_a_card(f"{what} key of {self.name!r}", problem)
         if self.combining_proof and not _SIGNATURE.fullmatch(self.combining_proof):
-            raise _not_on_a_card(f"proof of the combining key of {self.name!r}", "128 hexadecimal digits")
+            problem = f"The proof of the combining key of {self.name!r} does not have 128 hexadecimal digits."
+            raise _not_on_a_card(f"proof of the combining key of {self.name!r}", problem)
 
     @property
     def holds_sealing_key(self) -> bool:
@@ -72,10 +75,11 @@ def combining_text(combining_key: str) -> bytes:
 
 
 def require_name(what: str, name: str) -> None:
-    """Refuse a name that could not be a file's everywhere."""
+    """Raise an `InputError` for a name that is not a valid file name on every system."""
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         expected = "up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first"
-        raise InputError(what, expected=expected, got="something else", cure="For example 'st-mary-hospital'.")
+        got = f"a name of {len(name)} characters" if isinstance(name, str) else type(name).__name__
+        raise InputError(what, expected=expected, got=got, cure="Use a name such as 'st-mary-hospital'.")
 
 
 def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningKey) -> None:
@@ -96,7 +100,8 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningK
     _require_own_sealing_key(member)
     proof = signer.sign(_signed_text(role, member))
     if not verify(member.signing_key, proof, _signed_text(role, member)):
-        raise InputError("signer", expected="the holder of the card's key", got="another", cure="Use your own vault.")
+        problem = "The signing key of this vault is not the one on the card."
+        raise InputError("signer", problem=problem, cure="Use the vault of the card's owner.")
     lines = [
         "# A card of mooring: public keys, and a proof that whoever wrote it holds their private halves.",
         f"format = {_FORMAT}",
@@ -116,11 +121,11 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
         plain = {}
     words = {key: value for key, value in plain.items() if isinstance(value, str)}
     if plain.get("format") != _FORMAT or not set(plain) <= _ENTRIES or len(words) != len(plain) - 1:
-        raise _not_on_a_card(f"card {Path(path).name!r}", "one that 'mooring join' wrote")
+        raise _not_on_a_card(f"card {Path(path).name!r}", "The file is not a card that 'mooring join' wrote.")
     member = Member(*(words.get(key, "") for key in _MEMBER))
     role: Role = "analyst" if words.get("role") == "analyst" else "participant"
     if words.get("role") != role:
-        raise _not_on_a_card("role of the card", "participant or analyst")
+        raise _not_on_a_card("role of the card", "The role on a card must be participant or analyst.")
     _require_role(role, member)
     proof = words.get("proof", "")
     is_well_formed = _SIGNATURE.fullmatch(proof) is not None
@@ -143,14 +148,16 @@ def _require_own_sealing_key(member: Member) -> None:
         )
 
 
-def _not_on_a_card(what: str, expected: str) -> InputError:
-    return InputError(what, expected=expected, got="something else", cure=CARD_CURE)
+def _not_on_a_card(what: str, problem: str) -> InputError:
+    return InputError(what, problem=problem, cure=CARD_CURE)
 
 
 def _require_role(role: Role, member: Member) -> None:
     fits = member.sealing_key if role == "participant" else not (member.sealing_key or member.combining_key)
     if role not in ("participant", "analyst") or not fits:
-        raise _not_on_a_card("card", "a participant's with a sealing key or an analyst's without")
+        raise _not_on_a_card(
+            "card", "The card's keys do not fit its role: a participant has a sealing key, and an analyst has none."
+        )
 
 
 def _signed_text(role: Role, member: Member) -> bytes:

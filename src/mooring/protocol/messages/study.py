@@ -103,7 +103,10 @@ class Study:
         require_name("name of the study", self.name)
         if not re.fullmatch(r"[0-9a-f]{32}", self.nonce):
             raise InputError(
-                "nonce", expected="32 hexadecimal digits", got="something else", cure="'mooring study init' draws one."
+                "nonce",
+                expected="32 hexadecimal digits",
+                got=f"{len(self.nonce)} characters",
+                cure="'mooring study init' draws one.",
             )
         self._check_columns()
         self._check_method()

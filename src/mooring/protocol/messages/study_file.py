@@ -15,6 +15,7 @@ from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
 from mooring.mechanisms.sums.settings import SECURE_SUM, settings_from
 from mooring.protocol.messages.card import Member
+from mooring.serialization import count_noun
 from mooring.tables.schema import Column, Label, count_days, require_day, require_known, require_width
 
 FORMAT, FORMATS = 2, (1, 2)
@@ -253,7 +254,8 @@ def _limits_from(plain: Mapping[str, Any]) -> dict[str, Any]:
     uploads, model = tuple(_take(plain, "uploads", _WORDS, [])), _take(plain, "model", _WORD, "")
     parsed = [LeakageLimit.parse(words) for words in (*uploads, *([model] if model else []))]
     if model and not parsed[-1].measure.startswith("membership_at"):
-        raise InputError("limits", expected="of the model, one of membership", got="another", cure="Correct [limits].")
+        problem = f"The limit of the model must be one of membership, and it is one of {parsed[-1].measure}."
+        raise InputError("limits", problem=problem, cure="Correct 'model' in [limits].")
     return {"upload_limits": uploads, "model_limit": model}
 
 
@@ -314,7 +316,8 @@ def _label_from(plain: Mapping[str, Any]) -> Label:
     low, high = _range_of("label", plain) if kind == "number" else (0.0, 0.0)
     column = plain.get("column", "")
     if not isinstance(column, str) or column != column.strip():
-        raise InputError("column of the label", expected="a word in quotes", got="something else", cure="Correct it.")
+        got = "text with spaces around it" if isinstance(column, str) else _describe_value(column)
+        raise InputError("column of the label", expected="a word in quotes", got=got, cure="Correct the study.")
     return Label(column, kind, _words_in("the label", plain, "classes"), low, high)
 
 
@@ -322,7 +325,8 @@ def _words_in(where: str, plain: Mapping[str, Any], what: str) -> tuple[Any, ...
     words = plain.get(what, [])
     if not isinstance(words, list):
         expected = 'a list of words, ["…", "…"]'
-        raise InputError(f"{what} of {where}", expected=expected, got="something else", cure="Correct the study.")
+        got = _describe_value(words)
+        raise InputError(f"{what} of {where}", expected=expected, got=got, cure="Correct the study.")
     return tuple(words)
 
 
@@ -332,7 +336,7 @@ def _range_of(where: str, plain: Mapping[str, Any]) -> tuple[float, float]:
         raise InputError(
             f"range of {where}",
             expected="two numbers, [lowest, highest]",
-            got="none" if ends is None else "something else",
+            got=_describe_value(ends),
             cure="Declare the range that the values can take, from what the column means and not from the data.",
         )
     try:
@@ -392,9 +396,17 @@ _SIDES = _Kind(
 
 
 def _take(plain: Mapping[str, Any], name: str, kind: _Kind, default: Any = None) -> Any:
-    """The value of an entry, or its default; one of another kind is refused."""
+    """Return the value of an entry, or its default; raise an `InputError` if it is not of this kind."""
     value = plain.get(name, default)
     if not kind.fits(value):
         expected = kind.expected.format(name=name)
-        raise InputError(name, expected=expected, got="something else", cure="Correct the study.")
+        raise InputError(name, expected=expected, got=_describe_value(value), cure="Correct the study.")
     return value
+
+
+def _describe_value(value: Any) -> str:
+    """Return the kind of a TOML value in words, without quoting it."""
+    if isinstance(value, list):
+        return f"a list of {count_noun(len(value), 'value')}"
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a table"}
+    return "nothing" if value is None else kinds.get(type(value), type(value).__name__)
