@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,8 @@ import pytest
 from hypothesis import settings
 
 from mooring import InputError, RigidMap, make_anchor
+from mooring.attacks import CollusionView, Effort
+from mooring.audit import AuditSettings, EvaluationSpec
 from mooring.protocol.crypto.keys import unlock_with_passphrase
 from tests.raising import raising
 
@@ -32,27 +34,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
 
 
-# Searches of attacks end earlier, denoisers draw less, intervals resample less and kernels have fewer random features,
-# except where attacks and learners are tested themselves: audits of a few rows are most of the tests' time.
-SHORTER = {
-    "attacks.denoising.grid._SWEEPS": 6,
-    "attacks.denoising.grid._SHORT": 4,
-    "attacks.denoising.grid._REFITS": 1,
-    "attacks.denoising.latent_classes._ROUNDS": 4,
-    "attacks.denoising.kernel._SHARES_OF_KNOWN": (0.0, 0.65),
-    "attacks.denoising.kernel._SHARES_OF_OTHERS": (0.0, 0.8),
-    "attacks.independent_components._MOST_ITERATIONS": 40,
-    "attacks.moment_search._FIRST_LOOK": 8,
-    "attacks.moment_search._STAGE_ITERATIONS": 10,
-    "attacks.moment_search._MAX_ITERATIONS": 20,
-    "attacks.moment_search._SIGN_ROUNDS": 1,
-    "attacks.joint_moments._ROUNDS": 1,
-    "attacks.joint_moments._ITERATIONS": 8,
-    "attacks.joint_moments._LAST_ITERATIONS": 20,
-    "audit.evaluator._N_RESAMPLES": 100,
-    "learners.registry._N_FOURIER": 200,
-    "audit.specification._MOST_TARGETS": 1,
-}
+SHORT = Effort(
+    first_iterations=8,
+    stage_iterations=10,
+    last_iterations=20,
+    sign_rounds=1,
+    joint_rounds=1,
+    component_iterations=40,
+    class_rounds=4,
+    grid_sweeps=6,
+    grid_refits=1,
+    refit_sweeps=4,
+    known_shares=(0.0, 0.65),
+    other_shares=(0.0, 0.8),
+)
+_N_FOURIER = 200
+
+
+def shorten_audits(patch: pytest.MonkeyPatch) -> None:
+    """Give audits less effort, fewer resamples and one target, and kernels fewer features, unless a test asks for others.
+
+    Audits of a few rows are most of the tests' time.
+    """
+    for kind, defaults in (
+        (CollusionView, {"effort": SHORT}),
+        (AuditSettings, {"effort": SHORT, "most_targets": 1}),
+        (EvaluationSpec, {"n_resamples": 100}),
+    ):
+        patch.setattr(kind, "__init__", partialmethod(kind.__init__, **defaults))
+    patch.setattr("mooring.learners.registry._N_FOURIER", _N_FOURIER)
+
+
 _AS_SHIPPED = (
     "tests.attacks.",
     "tests.architecture.",
@@ -67,8 +79,7 @@ def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
     """Shorten audits; the tests of attacks and of learners have them as they are shipped."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.module.__name__.startswith(_AS_SHIPPED):
-            for name, fewer in SHORTER.items():
-                patch.setattr(f"mooring.{name}", fewer)
+            shorten_audits(patch)
         yield
 
 

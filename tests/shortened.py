@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from tests.conftest import SHORTER
+from tests.conftest import shorten_audits
 
 if "SHORTER_AUDITS" in os.environ:  # not where pytest looks for examples in docstrings
-    for name, fewer in SHORTER.items():
-        pytest.MonkeyPatch().setattr(f"mooring.{name}", fewer)
+    shorten_audits(pytest.MonkeyPatch())

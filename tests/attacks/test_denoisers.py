@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_digits
 
-from mooring.attacks import ATTACKS, DENOISERS, CollusionView, DoesNotApply, PublicRows, run
+from mooring.attacks import ATTACKS, DENOISERS, CollusionView, DoesNotApply, Effort, PublicRows, run
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising import grid, kernel, latent_classes
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
@@ -139,13 +139,12 @@ def test_a_target_unlike_the_others_is_denoised_about_its_own_means(
 def test_kernels_without_atoms_are_the_gaussian_of_the_class_about_its_own_mean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("_SHARES_OF_KNOWN", "_SHARES_OF_OTHERS"):
-        monkeypatch.setattr(f"mooring.attacks.denoising.kernel.{name}", (0.0,))
     rows, labels = class_rows(2, 60, 4)
     rows[1] = rows[1] + 6.0
     view = simulate(
         rows, labels, method="aa-i-gdp-data-noise", data_noise_scale=0.7, rng=np.random.default_rng(0)
     ).view()
+    view = replace(view, effort=Effort(known_shares=(0.0,), other_shares=(0.0,)))
     plain = run("known-anchor", view, rng=np.random.default_rng(0))
     plain = replace(plain, row_error=np.diag([0.0, 0.5, 1.0, 2.0]))
     found, usual = (DENOISERS[one](plain, view, rng=np.random.default_rng(0)).rows for one in ("kernel", "gaussian"))
@@ -239,7 +238,7 @@ def test_a_mixture_of_neighbourhoods_is_a_density_and_gradient_and_laplacian_are
     np.testing.assert_allclose(find_neighbourhoods(known, spread, [4])[4].means, near[4].means[::2])  # too many numbers
 
 
-def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so() -> None:
     """Digits: of each about 160 are public."""
     images, labels = load_digits(return_X_y=True)
     order, centred = np.random.default_rng(0).permutation(len(images)), images - images.mean(axis=0)
@@ -254,10 +253,10 @@ def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so(monkeypatch:
         rng=np.random.default_rng(1),
         settings=SimulationSettings(no_projection(16), public_rows=known),
     ).view()
-    found, shares = {}, kernel._SHARES_OF_KNOWN
+    found, shares = {}, Effort().known_shares
     for given in (shares, shares[:-2]):
-        monkeypatch.setattr("mooring.attacks.denoising.kernel._SHARES_OF_KNOWN", given)
-        found[given] = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="kernel")
+        tried = replace(view, effort=Effort(known_shares=given))
+        found[given] = run("known-anchor", tried, rng=np.random.default_rng(0), denoiser="kernel")
     errors = [centred_error(rows[target], one.rows) for one in found.values()]
     assert errors[0] < 0.97 * errors[1]
     assert any(note.startswith("kernels: 20 neighbours of known rows, ") for note in found[shares].notes)
@@ -481,7 +480,7 @@ def test_grids_give_torch_for_torch_and_say_why_not() -> None:
             run("procrustes", given, rng=np.random.default_rng(0), denoiser="grid")
 
 
-def test_evidence_is_the_density_of_the_population_that_a_denoiser_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_is_the_density_of_the_population_that_a_denoiser_has() -> None:
     rng = np.random.default_rng(0)
     tables, mixing = rng.dirichlet(np.ones(3), (2, 2)), rng.dirichlet(np.ones(2), 2)
     logs, codes = 5 * rng.standard_normal((2, 4, 3)), np.array([0, 1, 1, 0])
@@ -490,18 +489,17 @@ def test_evidence_is_the_density_of_the_population_that_a_denoiser_has(monkeypat
         for j, k in enumerate(codes)
     ]
     np.testing.assert_allclose(LatentClasses((), mixing, tuple(tables)).log_evidence(list(logs), codes), expected)
-    for name in ("_SHARES_OF_KNOWN", "_SHARES_OF_OTHERS"):  # without atoms, a Gaussian a class
-        monkeypatch.setattr(f"mooring.attacks.denoising.kernel.{name}", (0.0,))
     rows, labels = class_rows(2, 60, 4)
     method = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.7}
     view = simulate(rows, labels, rng=rng, **method).view((0,), 1)
+    view = replace(view, effort=Effort(known_shares=(0.0,), other_shares=(0.0,)))  # without atoms, a Gaussian a class
     plain = run("known-anchor", view, rng=rng)
     kinds, population = fit_population(plain, view)
     shift = population.estimate_shift(plain.rows, kinds, noise=0.49 * np.eye(4), map_error=np.zeros((4, 4)))
     density = Densities(population.means, population.covariances + 0.49 * np.eye(4))
     density = density.log_density(plain.rows - shift, kinds)
     assert np.ptp(run("known-anchor", view, rng=rng, denoiser="kernel").evidence - density) < 1e-9
-    monkeypatch.setattr("mooring.attacks.denoising.kernel._SHARES_OF_KNOWN", (0.5,))
+    view = replace(view, effort=Effort(known_shares=(0.5,), other_shares=(0.0,)))
     notes = run("known-anchor", view, rng=rng, denoiser="kernel").notes
     assert "kernels: c² = 0.5 of known rows, 0 of others'" in notes
 

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from mooring.attacks import decoding, independent_components, joint_moments, known_rows, lattice, repeated_upload, run
+from mooring.attacks import (
+    Effort,
+    decoding,
+    independent_components,
+    joint_moments,
+    known_rows,
+    lattice,
+    repeated_upload,
+    run,
+)
 from mooring.attacks.class_moments import ClassMoments, sign_votes, third_moments
 from mooring.attacks.denoising import grid
 from mooring.attacks.denoising.atoms import make_atoms
@@ -270,7 +279,7 @@ def parts_of_denoisers() -> Any:
     groups = list(make_atoms(columns, table, 0.2))
     logs = [group.log_likelihoods(table + 0.2 * rng.standard_normal(table.shape), 0.04) for group in groups]
     likelihoods = [np.exp(one - one.max(axis=1, keepdims=True)) for one in logs]
-    model = fit_latent_classes(groups, likelihoods, codes, labels=np.arange(4), spread=0.3, rng=rng)
+    model = fit_latent_classes(groups, likelihoods, codes, labels=np.arange(4), spread=0.3, rng=rng, n_rounds=20)
     return [
         *(traced(*vars(class_priors(known, variance)).values()) for variance in (0.0, 0.6)),
         traced(*vars(fit_to_noisy_rows(known, noisy, 0.25)).values()),
@@ -285,7 +294,7 @@ def parts_of_denoisers() -> Any:
 
 def grids(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Maps that are known exactly, and not; behind a projection that mixes columns, with few known records and enough."""
-    for name, value in {"_MOST_ROWS": 30, "_MOST_DRAWN": 12, "_SWEEPS": 6, "_SHORT": 4, "_ENOUGH": 26}.items():
+    for name, value in {"_MOST_ROWS": 30, "_MOST_DRAWN": 12, "_ENOUGH": 26}.items():
         monkeypatch.setattr(grid, name, value)
     fitted, kept = [], grid._fit
     monkeypatch.setattr(grid, "_fit", lambda *given: fitted.append(len(given[1][0])) or kept(*given))
@@ -302,7 +311,7 @@ def grids(monkeypatch: pytest.MonkeyPatch) -> Any:
         noise = {"data_noise_scale": 0.3, "anchor_noise_scale": v}
         method = "aa-i-gdp-both-noise" if v else "aa-i-gdp-data-noise"
         simulation = simulate(rows, labels, method=method, rng=rng, settings=settings, **noise)
-        view = replace(simulation.view(), columns=columns)
+        view = replace(simulation.view(), columns=columns, effort=Effort(grid_sweeps=6, refit_sweeps=4))
         for attack in ("known-anchor", "procrustes") if not v else ("procrustes",):
             one = run(attack, view, rng=np.random.default_rng(0), denoiser="grid")
             found.append([*traced(one.rows, one.records, *([] if one.evidence is None else [one.evidence])), one.notes])

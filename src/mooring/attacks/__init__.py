@@ -2,6 +2,7 @@
 
 from mooring.attacks.decoding import LearnedDecoder, learn_decoder
 from mooring.attacks.denoising import DENOISERS, denoise_by_gaussians
+from mooring.attacks.effort import Effort
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct, reconstruct_rows
 from mooring.attacks.registry import (
     ATTACKS,
@@ -23,6 +24,7 @@ __all__ = [
     "Colluder",
     "CollusionView",
     "DoesNotApply",
+    "Effort",
     "Finding",
     "LabelledFeatures",
     "LearnedDecoder",

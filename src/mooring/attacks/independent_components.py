@@ -22,7 +22,7 @@ from mooring.typing import Matrix
 
 _QUANTILES = np.linspace(0.02, 0.98, 49)
 _MOST_COMPONENTS = 200
-_MOST_ROWS, _MOST_ITERATIONS = 20_000, 400
+_MOST_ROWS = 20_000
 
 
 def independent_components(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -33,7 +33,7 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
         raise DoesNotApply(f"There must be more rows than components; the target has {n} rows and {h} components.")
     if h > _MOST_COMPONENTS:
         raise DoesNotApply(f"FastICA is run for up to {_MOST_COMPONENTS} components; here there are {h}.")
-    directions = _directions(Y, rng)
+    directions = _directions(Y, rng, view.effort.component_iterations)
     known = view.reference_rows
     sources = (Y - Y.mean(axis=0)) @ np.linalg.inv(directions).T  # the directions are only approximately orthogonal
     pairs, signs = _paired(sources, None if known is None else to_numpy(known))
@@ -46,7 +46,7 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
     return reconstruct(view, RigidMap(turned, translation_for(view, turned, mean)))
 
 
-def _directions(Y: Matrix, rng: np.random.Generator) -> Matrix:
+def _directions(Y: Matrix, rng: np.random.Generator, n_iterations: int) -> Matrix:
     """Return the unit directions (columns) of the independent components in the upload."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
@@ -56,7 +56,7 @@ def _directions(Y: Matrix, rng: np.random.Generator) -> Matrix:
     if values[0] <= 1e-12 * values[-1]:
         raise DoesNotApply("The upload does not vary in every direction, so its components cannot be separated.")
     seed = int(rng.integers(2**31))
-    ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=_MOST_ITERATIONS, tol=1e-3)
+    ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=n_iterations, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a rough estimate is still useful
         ica.fit(chosen)

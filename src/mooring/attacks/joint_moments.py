@@ -23,10 +23,7 @@ from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
 _MAX_OTHERS = 30
-_ROUNDS = 2
 _SMOOTHING = 0.3
-_ITERATIONS = 25
-_LAST_ITERATIONS = 200
 
 
 def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -49,17 +46,17 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
         return reconstruct(
             view, maps[view.target], population=population, notes=("the anchor alone gives the map exactly",)
         )
-    maps = {i: _matched(known, seen[i], evidence[i], None, _ITERATIONS)[0] for i in others}
-    for _ in range(_ROUNDS):
+    effort = view.effort
+    first, last = (effort.first_iterations,) * 2, (effort.first_iterations, effort.last_iterations)
+    maps = {i: _matched(known, seen[i], evidence[i], None, first)[0] for i in others}
+    for _ in range(effort.joint_rounds):
         back = {i: _mapped_back(seen[i], maps[i]) for i in others}
         for i in others:
             rest = reduce(ClassMoments.merged, [back[j] for j in others if j != i], known)
-            maps[i], _error = _matched(rest, seen[i], evidence[i], maps[i], _ITERATIONS)
+            maps[i], _error = _matched(rest, seen[i], evidence[i], maps[i], first)
     population = reduce(ClassMoments.merged, [_mapped_back(seen[i], maps[i]) for i in others], known)
     first_guess = moments(view, rng=rng).rigid_map
-    estimate, row_error = _matched(
-        population, seen[view.target], evidence[view.target], None, _LAST_ITERATIONS, also=first_guess
-    )
+    estimate, row_error = _matched(population, seen[view.target], evidence[view.target], None, last, also=first_guess)
     note = f"population: colluders and others, {len(others)}"
     return reconstruct(view, estimate, row_error=row_error, population=population, notes=(note,))
 
@@ -91,13 +88,14 @@ def _matched(
     seen: ClassMoments,
     evidence: AnchorEvidence,
     start: RigidMap | None,
-    max_iterations: int,
+    n_iterations: tuple[int, int],
     *,
     also: RigidMap | None = None,
 ) -> tuple[RigidMap, Array]:
     """Return the map that matches a participant's moments and anchor to a population, and the rows' error covariance.
 
-    Without a start, several starts, including `also`, are first tried on a smoothed objective.
+    Without a start, several starts, including `also`, are first tried on a smoothed objective. `n_iterations` are the
+    numbers of steps from each of these starts, and from the best one.
     """
     shared = np.flatnonzero((population.counts > 0) & (seen.counts > 0))
     population, seen = population.only(shared), seen.only(shared)
@@ -108,9 +106,9 @@ def _matched(
         smooth = MomentMatch(population, seen, evidence, smoothing=_SMOOTHING)
         starts = list(plain_starts(smooth).values())
         starts += [] if also is None else [smooth.from_orthogonal(also.orthogonal)]
-        looks = [minimise(smooth, O, smooth.anchor_shift, _ITERATIONS) for O in starts]
+        looks = [minimise(smooth, O, smooth.anchor_shift, n_iterations[0]) for O in starts]
         best = min(looks, key=lambda look: float(look.value[0]))
         O, shift = best.orthogonal, best.shift
-    minimum = minimise(match, O, shift, max_iterations)
+    minimum = minimise(match, O, shift, n_iterations[1])
     estimate = match.to_map(minimum.orthogonal[0, ...], minimum.shift[0, ...])
     return estimate, match.row_error(minimum.orthogonal)[0, ...]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.attacks.class_moments import ClassMoments, sign_votes, third_moments
+from mooring.attacks.effort import Effort
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
 from mooring.attacks.view import Codes
 from mooring.geometry.backend import indices_beside, namespace_of, to_numpy
@@ -19,13 +20,9 @@ from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.riemannian_lbfgs import RiemannianLBFGS
 from mooring.typing import Array, Indices
 
-_FIRST_LOOK = 25
 _SMOOTHING = (1.0, 0.1, 0.0)
-_STAGE_ITERATIONS = 60
-_MAX_ITERATIONS = 200
 _WORTH_HAVING = 1e-5  # log-likelihood that a step must gain for the search to continue
 _COVARIANCE_STEPS = 40
-_SIGN_ROUNDS = 2
 _CLEAR_VOTE = 4.0
 _CLASSES_TO_TRY = 4
 _MANY_COMPONENTS = 150
@@ -53,7 +50,7 @@ class Minima:
 
 
 def best_matches(
-    population: MomentRows, target: MomentRows, anchor: AnchorEvidence | None
+    population: MomentRows, target: MomentRows, anchor: AnchorEvidence | None, effort: Effort
 ) -> tuple[MomentMatch, Minima, list[str]]:
     """Minimise from several starts on a smoothed objective, then from the best of them with less smoothing, fixing signs.
 
@@ -63,15 +60,15 @@ def best_matches(
     signs = _Signs(match, population, target)
     starts = _starts(match, signs)
     # One start at a time limits the memory.
-    looks = [minimise(match, O, match.anchor_shift, _FIRST_LOOK) for O in starts.values()]
+    looks = [minimise(match, O, match.anchor_shift, effort.first_iterations) for O in starts.values()]
     scores = np.stack([look.value - signs.agreement(look.orthogonal) for look in looks])
     winners = np.argmin(scores, axis=0)
     minima = _chosen(looks, winners)
     for smoothing in _SMOOTHING:
         match = match if smoothing == _SMOOTHING[0] else match.smoothed(smoothing)
-        limit = _MAX_ITERATIONS if smoothing == _SMOOTHING[-1] else _STAGE_ITERATIONS
+        limit = effort.last_iterations if smoothing == _SMOOTHING[-1] else effort.stage_iterations
         minima = minimise(match, minima.orthogonal, minima.shift, limit)
-        minima = _with_better_signs(match, signs, minima, limit)
+        minima = _with_better_signs(match, signs, minima, limit, n_rounds=effort.sign_rounds)
     names = list(starts)
     return match, minima, [names[int(winner)] for winner in winners]
 
@@ -164,11 +161,11 @@ def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
     return O
 
 
-def _with_better_signs(match: MomentMatch, signs: _Signs, minima: Minima, limit: int) -> Minima:
+def _with_better_signs(match: MomentMatch, signs: _Signs, minima: Minima, limit: int, *, n_rounds: int) -> Minima:
     """Reverse axes that third moments vote against, and keep this if likelihood and votes together improve."""
     xp = namespace_of(match.pull)
     trying = np.arange(minima.value.size)
-    for _ in range(_SIGN_ROUNDS):
+    for _ in range(n_rounds):
         votes = signs.votes(minima.orthogonal[indices_beside(trying, minima.shift), ...])
         doubted = np.flatnonzero(to_numpy(xp.any(votes < -_CLEAR_VOTE, axis=-1)))
         if not doubted.size:

@@ -50,7 +50,7 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
             for view, known in zip(views, exact, strict=True)
         )
     population, target = both_sides(first, noise_variance=first.data_noise_scale**2)
-    match, minima, starts = best_matches(population, target, anchor_evidence(views))
+    match, minima, starts = best_matches(population, target, anchor_evidence(views), first.effort)
     errors = match.row_error(minima.orthogonal)
     draws = range(len(views)) if _has_anchor(first) else [0] * len(views)
     return tuple(

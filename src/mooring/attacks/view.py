@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment import Alignment
+from mooring.attacks.effort import Effort
 from mooring.errors import InputError
 from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.geometry.rigid import RigidMap
@@ -113,6 +114,8 @@ class CollusionView:
     anchor_mean: Array | None = None
     """b, of shape (h,): the mean row of the target's anchor representation, where alignment has computed it: batched
     attacks then use the same to the last bit, however many draws are aligned at once."""
+    effort: Effort = field(default_factory=Effort)
+    """How long the attacker searches."""
 
     def __post_init__(self) -> None:
         check_roles(self.target, [colluder.index for colluder in self.colluders], len(self.uploads))

@@ -25,6 +25,7 @@ from mooring.audit.simulation import (
     simulate_rows,
 )
 from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, EvaluationSpec, LeakageLimit
+from mooring.audit.sum_leakage import attack_total
 from mooring.audit.sum_simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import References
 
@@ -57,6 +58,7 @@ __all__ = [
     "SimulationSettings",
     "SumPoint",
     "SumSimulation",
+    "attack_total",
     "find_strongest",
     "make_galleries",
     "make_linkage_test",

@@ -212,6 +212,7 @@ class Auditor:
             "attacks": [attack.name for attack in settings.attack_list],
             "sums": [settings.n_canary_runs, repr(settings.feature_map)],
             "whom": [settings.colluders, settings.targets, settings.n_known_rows, settings.n_repeated_uploads],
+            "effort": [repr(settings.effort), spec.n_resamples],
             "learner": settings.learner_name,
             "projection": self.deployment.projection_name,
             "seed": settings.seed,

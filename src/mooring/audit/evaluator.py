@@ -40,7 +40,6 @@ from mooring.tables import Partition
 from mooring.typing import Matrix
 
 _MOST_IMAGES = 100
-_N_RESAMPLES = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +271,7 @@ class LeakageEvaluator:
         figures = {}
         for name, truth, scale, seen in self._spaces:
             errors, sizes = (((rows**2).sum(axis=1)) for rows in (seen(rebuilt) - truth, scale))
-            figure = error_figure(name, errors, sizes, rng=rng, n_resamples=_N_RESAMPLES)
+            figure = error_figure(name, errors, sizes, rng=rng, n_resamples=self.spec.n_resamples)
             chance, control, floor = self._error_levels[name]
             figures[name] = replace(figure, chance=chance, control=control, floor=floor)
         r2, n = self._median_r2(rebuilt), int(self.truth.shape[0])
@@ -327,7 +326,7 @@ class LeakageEvaluator:
                 rng=np.random.default_rng([self.seed, 5]),
                 kind=self.spec.attribute_kind,
                 with_labels=with_labels,
-                n_resamples=_N_RESAMPLES,
+                n_resamples=self.spec.n_resamples,
             )
             for rows, population in zip(self._cleaned(projected), asked.known, strict=True)
             for with_labels in (False, True)

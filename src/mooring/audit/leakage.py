@@ -135,7 +135,8 @@ def _measure_outcomes(
         simulation.view(settings.colluders, target, n_known_rows=n_known, n_repeated_uploads=n_repeated)
         for target in settings.targets or ()
     ]
-    views = [replace(view, columns=view.columns or settings.evaluation.columns) for view in shown]
+    columns, effort = settings.evaluation.columns, settings.effort
+    views = [replace(view, columns=view.columns or columns, effort=effort) for view in shown]
     evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
     outcomes: list[AttackOutcome] = []
     rebuilt: dict[str, Matrix] = {}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mooring.attacks import DoesNotApply, SumView, attacks_on
-from mooring.attacks.sums.leverage import score_without_sums
+from mooring.attacks.sums import score_without_sums
 from mooring.audit import AttackOutcome, measure_leakage
 from mooring.randomness import Streams
 from mooring.typing import Matrix

@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mooring.audit import AuditSettings, SumSimulation, find_strongest, simulate_sums
-from mooring.audit.sum_leakage import attack_total
+from mooring.audit import AuditSettings, SumSimulation, attack_total, find_strongest, simulate_sums
 from mooring.learners import fit_discriminant
 from mooring.mechanisms.sums import FeatureMap, SumPrivacy, TableFeatures
 from mooring.randomness import Streams

@@ -28,9 +28,6 @@ from mooring.typing import Array, Matrix
 _MOST_ROWS = 8192  # maximum number of noisy rows that the model is fitted to
 _FEWEST_ROWS = 8
 _N_CHAINS = 2
-_SWEEPS = 100
-_REFITS = 3
-_SHORT = 40  # sweeps before each refit
 _MOST_DRAWN = 500
 _ENOUGH = 1000  # known records from which no refits are needed
 _SMOOTHING = 0.5  # in units of the noise
@@ -63,7 +60,7 @@ def denoise_by_grids(
     else:
         F = _plain(view.projection.matrix)
         chains = np.tile(rows, (_N_CHAINS, 1)), np.tile(codes, _N_CHAINS)
-        drawn = CellSampler(model, F, variance).draw(*chains, _SWEEPS, rng)[0]
+        drawn = CellSampler(model, F, variance).draw(*chains, view.effort.grid_sweeps, rng)[0]
         weights = [part.reshape(_N_CHAINS, rows.shape[0], -1).mean(axis=0) for part in drawn]
         denoised = np.hstack([part @ group.atoms for group, part in zip(model.groups, weights, strict=True)]) @ F
     cells = np.hstack([group.atoms[part.argmax(axis=1)] for group, part in zip(model.groups, weights, strict=True)])
@@ -120,7 +117,8 @@ def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> L
     def fitted(likelihoods: Sequence[Matrix], codes: Codes) -> LatentClasses:
         both = [np.concatenate(pair) for pair in zip(certain, likelihoods, strict=True)]
         strata, spread = np.concatenate([known[1], codes]), _SMOOTHING * sigma
-        return fit_latent_classes(groups, both, strata, labels=labels, spread=spread, rng=rng)
+        n_rounds = view.effort.class_rounds
+        return fit_latent_classes(groups, both, strata, labels=labels, spread=spread, rng=rng, n_rounds=n_rounds)
 
     if not mixed:
         return fitted(_likelihoods(groups, noisy[0], variance), noisy[1])
@@ -128,8 +126,8 @@ def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> L
     if known[0].shape[0] < _ENOUGH:
         some = slice(None, None, 1 + noisy[0].shape[0] // _MOST_DRAWN)
         rows, codes = noisy[0][some], noisy[1][some]
-        for _ in range(_REFITS):
-            drawn = CellSampler(model, F, variance).draw(rows, codes, _SHORT, rng)[1]
+        for _ in range(view.effort.grid_refits):
+            drawn = CellSampler(model, F, variance).draw(rows, codes, view.effort.refit_sweeps, rng)[1]
             model = fitted([np.eye(len(group.atoms))[cell] for group, cell in zip(groups, drawn, strict=True)], codes)
     return model
 

@@ -41,14 +41,13 @@ from mooring.attacks.denoising.mixtures import (
     mix_atoms,
     mix_neighbourhoods,
 )
+from mooring.attacks.effort import Effort
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import identity_like, indices_beside, namespace_of, solve
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
-_SHARES_OF_KNOWN = (0.0, 0.3, 0.6, 0.9, 20, 80)  # c² of known rows; above 1, the number of neighbours
-_SHARES_OF_OTHERS = (0.0, 0.5, 0.8, 0.95)  # c² of other participants' denoised rows
 _FOLDS = 2
 _MOST_SCORED = 600
 _MOST_ATOMS = 4096  # per class
@@ -111,6 +110,8 @@ class KernelPrior:
     populations: Mapping[int, Population]
     """Populations by fold of participants, fitted to all rows except the target's and those of the fold. Fold −1 leaves out
     only the target."""
+    effort: Effort = field(default_factory=Effort)
+    """Holds the shares that are tried."""
     _near: dict[int, dict[int, Neighbourhoods]] = field(default_factory=dict, repr=False)
     """Neighbourhoods by class and number of neighbours."""
 
@@ -160,6 +161,7 @@ class KernelPrior:
             others,
             view.data_noise_scale**2 * whiten @ whiten,
             {fold: population.transformed_by(whiten) for fold, population in populations.items()},
+            view.effort,
         )
 
     def denoise(self, rows: Array, shift: Array, *, alone: bool) -> Denoised:
@@ -193,8 +195,8 @@ class KernelPrior:
 
     def choose_shares(self, rows: Array, *, alone: bool = False) -> tuple[float, float]:
         """Return the shares with the lowest estimated risk, over the target's rows only if `alone`."""
-        of_known = _SHARES_OF_KNOWN if self.known else (0.0,)
-        of_others = _SHARES_OF_OTHERS if self.others else (0.0,)
+        of_known = self.effort.known_shares if self.known else (0.0,)
+        of_others = self.effort.other_shares if self.others else (0.0,)
         risks = np.zeros((len(of_known), len(of_others)))
         for k, scored, owners, fold in self._scored(rows, alone=alone):
             gaussian = self._gaussian(k, scored, fold)
@@ -237,7 +239,7 @@ class KernelPrior:
             return None
         if share > 1:
             if k not in self._near:
-                numbers = [int(number) for number in _SHARES_OF_KNOWN if number > 1]
+                numbers = [int(number) for number in self.effort.known_shares if number > 1]
                 self._near[k] = find_neighbourhoods(self.known[k].rows, self._moments(k, _TARGET)[1], numbers)
             if int(share) in self._near[k]:
                 near = self._near[k][int(share)]

@@ -21,7 +21,6 @@ from mooring.attacks.view import Codes
 from mooring.typing import Matrix
 
 N_COMPONENTS = 16
-_ROUNDS = 20
 _WEIGHT = 4.0  # weight, in rows, of the distribution over all rows in that of a component
 _LABEL_WEIGHT = 1.0
 _FIRST_PRIOR_WEIGHT, _PRIOR_WEIGHTS, _PRIOR_ROUNDS = 20.0, (0.5, 1e4), 3
@@ -73,6 +72,7 @@ def fit_latent_classes(
     labels: Codes,
     spread: float,
     rng: np.random.Generator,
+    n_rounds: int,
 ) -> LatentClasses:
     """Return the model fitted to rows.
 
@@ -93,7 +93,7 @@ def fit_latent_classes(
     )
     model = LatentClasses(tuple(groups), np.full((labels.size, k), 1 / k), tables)
     prior_weight = _FIRST_PRIOR_WEIGHT
-    for _ in range(_ROUNDS):
+    for _ in range(n_rounds):
         weights, marginals = model.components(likelihoods, codes)
         mixing, prior_weight = _mix(weights, codes, labels, prior_weight, rng)
         counts = [
