@@ -66,7 +66,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Put the commands, tables of steps, and drafts of studies on their pages."""
-    markdown = re.sub(r"^<!-- steps: ([\w-]+) -->$", lambda found: render_steps(found[1]), markdown, flags=re.M)
+    markdown = re.sub(r"^<!-- steps: ([\w-]+) -->$", lambda marker: render_steps(marker[1]), markdown, flags=re.M)
     if page.file.src_uri == "commands.md":
         return "\n".join([markdown, *_render_commands()])
     if page.file.src_uri == "files.md":
@@ -154,7 +154,9 @@ def render_steps(which: str) -> str:
 
 def _find_mechanisms(lists: Mapping[str, Sequence[Step]]) -> dict[str, list[str]]:
     titles = dict.fromkeys(step.title for steps in lists.values() for step in steps)
-    return {title: [name for name, steps in lists.items() if title in {one.title for one in steps}] for title in titles}
+    return {
+        title: [name for name, steps in lists.items() if title in {step.title for step in steps}] for title in titles
+    }
 
 
 def _render_step(step: Step) -> str:

@@ -112,7 +112,7 @@ def test_a_step_takes_files_of_its_list_alone(running: Running, folder: Path) ->
     (folder / "study.toml").write_text("")  # of which the reader says what is wrong
     assert "study" in running.ask("GET", "/").text
     (folder / "study.toml").unlink()
-    assert "one that can be taken now" in running.take("fit", data="../outside.csv")
+    assert "a step that can be taken now" in running.take("fit", data="../outside.csv")
     problem = running.take("join", name="north", role="dealer")
     assert "<dt>expected</dt><dd>one of participant, analyst</dd>" in problem
     assert "<dt>cure</dt>" in problem

@@ -255,7 +255,7 @@ def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
     collected = analyst.take("collect")
     assert (len(collected.result.bundles), len(collected.result.set_aside)) == (3, 1)
     (place / "analyst" / "inbox" / "x.bundle").unlink()
-    assert "one that can be taken now" in north.desk.take("combine")  # without a list
+    assert "a step that can be taken now" in north.desk.take("combine")  # without a list
     for name in NAMES:
         assert members[name].take("confirm").result.is_whole
     copy(place, "*/*.confirmation", "analyst/inbox")

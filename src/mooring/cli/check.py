@@ -76,8 +76,8 @@ def _fit(console: execution.Output, place: Place, data: Path, ignore: Sequence[s
     n_cells = sum(problem.n_cells for problem in fit.problems if problem.column)
     problem = InputError(
         "the table",
-        expected=f"one that fits the study {outcome.record['study']!r}",
-        got=f"one that does not (reasons: {len(fit.problems)}; cells: {n_cells}, in {count_noun(fit.n_rows, 'row')})",
+        expected=f"a table that fits the study {outcome.record['study']!r}",
+        got=f"a table that does not (reasons: {len(fit.problems)}; cells: {n_cells}, in {count_noun(fit.n_rows, 'row')})",
         cure="Row 1 is the first beneath the header.",
     )
     failed = console.fail(problem, execution.BAD_INPUT, fit=outcome.record)
@@ -89,10 +89,10 @@ def _fit(console: execution.Output, place: Place, data: Path, ignore: Sequence[s
 def _list_problems(problems: Sequence[Problem]) -> Iterator[str]:
     """Problems by column: what is wrong, how often, where first, and what to do."""
     heading = ""
-    for one in problems:
-        above = f"[bold]{escape(one.column or 'Lines')}[/bold], {escape(one.expected)}"
-        above = above if one.n_cells else "[bold]Columns[/bold]"
+    for problem in problems:
+        above = f"[bold]{escape(problem.column or 'Lines')}[/bold], {escape(problem.expected)}"
+        above = above if problem.n_cells else "[bold]Columns[/bold]"
         if above != heading:
             yield above
-        heading, where = above, f": {one.where}" if one.where else ""
-        yield f"  • {escape(one.got)}{where}. {escape(one.suggestion)}"
+        heading, where = above, f": {problem.where}" if problem.where else ""
+        yield f"  • {escape(problem.got)}{where}. {escape(problem.suggestion)}"

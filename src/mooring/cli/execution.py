@@ -1,4 +1,4 @@
-"""What every command of the protocol shares: options, exit codes, how results and errors are told."""
+"""What every command of the protocol shares: options, exit codes, and how results and errors are printed."""
 
 from __future__ import annotations
 
@@ -90,19 +90,20 @@ class Output(Console):
 
     def show_outcome(self, outcome: Outcome) -> None:
         """Print what a step did."""
-        self.show(outcome.record, *_describe_outcome(outcome))
+        page = {} if outcome.page is None else {"page": str(outcome.page)}
+        self.show({**outcome.record, **page}, *_describe_outcome(outcome))
 
-    def fail(self, problem: MooringError | str, code: int, **told: Any) -> typer.Exit:
+    def fail(self, problem: MooringError | str, code: int, **further: Any) -> typer.Exit:
         """Print what went wrong on standard error, and for programs on standard output with its fields; returns the exit.
 
-        `told` has further fields; of a message alone, its kind.
+        `further` has more fields of the error, such as the kind of one that is only a message.
         """
         Console(stderr=True).print(
             f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True
         )
         if self.format == "json":
             known = {} if isinstance(problem, str) else vars(problem)
-            error = {"kind": type(problem).__name__, "message": str(problem), **known, **told}
+            error = {"kind": type(problem).__name__, "message": str(problem), **known, **further}
             with suppress(OSError):  # standard output may be full or closed; the message is on the other one
                 typer.echo(json.dumps({"error": error, "exit_code": code}, indent=2, ensure_ascii=False))
         return typer.Exit(code)
@@ -140,11 +141,11 @@ def run_command(format: str) -> Iterator[Output]:
     try:
         yield (console := Output(format))
     except KeyboardInterrupt as problem:
-        said = "Interrupted. What is finished is kept: run the same command again to go on."
-        raise console.fail(said, exit_code_of(problem), kind="Interrupted") from None
+        message = "Interrupted. What is finished is kept: run the same command again to go on."
+        raise console.fail(message, exit_code_of(problem), kind="Interrupted") from None
     except typer.Abort:
-        said = "No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE."
-        raise console.fail(said, INTERRUPTED, kind="Interrupted") from None
+        message = "No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE."
+        raise console.fail(message, INTERRUPTED, kind="Interrupted") from None
     except typer.Exit:
         raise
     except Exception as problem:
@@ -156,7 +157,7 @@ def run_command(format: str) -> Iterator[Output]:
 
 @contextmanager
 def explain_usage_errors(words: Sequence[str]) -> Iterator[None]:
-    """Where a command line asks for JSON, make an error in the line itself one like others; else it is left to Typer."""
+    """Where a command line asks for JSON, print an error in the line itself as JSON too; otherwise leave it to Typer."""
     try:
         yield
     except _UsageError as problem:
@@ -178,15 +179,15 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
         kind, options = parameter.annotation, {parameter.name: (parameter.annotation, parameter.default)}
         if is_dataclass(kind):
             groups[parameter.name], types = kind, get_type_hints(kind, include_extras=True)
-            options = {one.name: (types[one.name], one.default) for one in fields(kind)}
-        shown += [_option(name, *one) for name, one in options.items()]
+            options = {option.name: (types[option.name], option.default) for option in fields(kind)}
+        shown += [_option(name, *declared) for name, declared in options.items()]
     shown.append(_option("format", Format, "text"))
 
     @wraps(function)
     def run(*, format: str, **given: Any) -> None:
         with run_command(format) as console:
             for name, kind in groups.items():
-                given[name] = kind(**{one.name: given.pop(one.name) for one in fields(kind)})
+                given[name] = kind(**{option.name: given.pop(option.name) for option in fields(kind)})
             code = function(console, **given)
         if code:
             raise typer.Exit(code)
@@ -195,7 +196,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     first, _, rest = (function.__doc__ or "").partition("\n\n")
     explained = explain_command(function.__name__) or explain_command(f"study {function.__name__}")
     run.__doc__ = f"{explained or first}\n\n{inspect.cleandoc(rest)}"
-    run.__annotations__ = {one.name: one.annotation for one in shown}
+    run.__annotations__ = {option.name: option.annotation for option in shown}
     return run
 
 
@@ -282,6 +283,8 @@ def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:
         yield make_table([[escape(cell) for cell in row] for row in rows], title=title, n_left=1)
     if outcome.decision:
         yield f"[bold]{escape(outcome.decision)}[/bold]"
+    if outcome.page is not None:
+        yield escape(f"Open {outcome.page} in a browser; it may show rows, so keep it to yourself.")
 
 
 def quote_command() -> str:

@@ -71,6 +71,7 @@ def site(
     from mooring.engines.flare.configuration import write_policy
     from mooring.engines.flare.settings import SiteSettings, opened_vault
     from mooring.errors import InputError
+    from mooring.protocol.exchange import exchange_of
     from mooring.protocol.participant.membership import find_membership
 
     agreed = execution.read_study(study)
@@ -88,10 +89,9 @@ def site(
     )
     write_policy(output, "site")
     settings.write(output)
-    about_labels = "labels included" if labels else "without consent for labels"
-    shared = f"share {data}, {about_labels}," if agreed.sums is None else f"share noisy sums over {data}, sealed,"
-    if agreed.sums is not None and member.name in agreed.sum_scheme.combiners:
-        shared += " and combine everybody's"
+    roles = exchange_of(agreed).list_roles(agreed, member.name)
+    about_labels = "with consent for labels" if labels else "without consent for labels"
+    shared = f"share {data}, {about_labels}{''.join(f', and act as {role}' for role in roles)},"
     _show_files(
         console,
         output,

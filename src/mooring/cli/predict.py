@@ -83,11 +83,11 @@ def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
     if described is None:
         return []
     lines = [described["adjusted"]] if described["adjusted"] else []
-    for one in described["measures"]:
-        alone = f"; alone {one['alone']}" if one["alone"] else ""
-        gain = f"; difference on the same rows {one['gain']}" if one["gain"] else ""
-        lines.append(escape(f"{one['name']}: {one['joint']}{alone}{gain}."))
+    for measure in described["measures"]:
+        alone = f"; alone {measure['alone']}" if measure["alone"] else ""
+        gain = f"; difference on the same rows {measure['gain']}" if measure["gain"] else ""
+        lines.append(escape(f"{measure['name']}: {measure['joint']}{alone}{gain}."))
     if described["importance"]:
-        most = ", ".join(f"{escape(one['name'])} ({one['drop']})" for one in described["importance"][:5])
+        most = ", ".join(f"{escape(column['name'])} ({column['drop']})" for column in described["importance"][:5])
         lines.append(f"What it looks at most (fall of the {described['importance_metric']} when shuffled): {most}.")
     return [*lines, "All of it is on the page of 'mooring report', with the confusion table and the calibration."]

@@ -67,9 +67,9 @@ def report(
 
     Example: mooring report vault --study study.toml --output report.html
     """
-    usual = (one for one in (DEFAULT_FOLDER, DEFAULT_VAULT) if one.is_dir())
+    usual = (path for path in (DEFAULT_FOLDER, DEFAULT_VAULT) if path.is_dir())
     source = folder or next(usual, Path())
-    file = study or next((one for one in (source / DEFAULT_STUDY, DEFAULT_STUDY) if one.is_file()), DEFAULT_STUDY)
+    file = study or next((path for path in (source / DEFAULT_STUDY, DEFAULT_STUDY) if path.is_file()), DEFAULT_STUDY)
     known = read_study(file) if study is not None or file.is_file() else None
     options = {"folder": find_records(source, known), "audit": audit, "examples": examples, "force": force}
     console.show_outcome(take_step("report", make_place(file), output=output, **options))
@@ -82,8 +82,11 @@ def find_records(folder: Path, study: Study | None) -> Path:
         return folder
     if study is not None and (studies / study.folder_name).is_dir():
         return studies / study.folder_name
-    inside = [one for one in sorted(studies.iterdir()) if one.is_dir()]
+    inside = [path for path in sorted(studies.iterdir()) if path.is_dir()]
     if study is None and len(inside) == 1:
         return inside[0]
-    expected, got = "a vault that holds this study", f"one with {len(inside)} {'other ' * (study is not None)}studies"
+    expected, got = (
+        "a vault that holds this study",
+        f"a vault with {len(inside)} {'other ' * (study is not None)}studies",
+    )
     raise InputError("folder", expected=expected, got=got, cure="Name the study's file with --study.")

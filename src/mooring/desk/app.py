@@ -143,13 +143,13 @@ class DeskApplication:
                 got = (
                     "a step that is not listed" if state is None else f"a step that waits for {state.waits_for[0].what}"
                 )
-                raise InputError("step", expected="one that can be taken now", got=got, cure="Load the page again.")
+                raise InputError("step", expected="a step that can be taken now", got=got, cure="Load the page again.")
             step, place = state.step, self.place
             assert step.run is not None
             title = step.title
-            given = {one.name: [str(value) for value in form.getlist(one.name)] for one in step.asks}
+            given = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
             answers = step.read(given, place)
-            self.chosen |= {one.name: given[one.name] for one in step.asks if one.endings or one.name == "ignore"}
+            self.chosen |= {asked.name: given[asked.name] for asked in step.asks if asked.is_kept}
             command = step.spell(answers, place) if step.command else ""
             run = partial(step.run, place, **answers, command=command)
             job = self.jobs.start(title, lambda progress: run(progress=progress), command=command)
@@ -168,12 +168,12 @@ class DeskApplication:
         title = "Put files in"
         try:
             self.session.require_form_token(form.get("form_token"))
-            given = [one for one in form.getlist("files") if isinstance(one, UploadFile) and one.filename]
-            if not given:
+            sent = [file for file in form.getlist("files") if isinstance(file, UploadFile) and file.filename]
+            if not sent:
                 raise InputError("files", expected="one or more", got="none", cure="Choose files first.")
             place, may_replace = self.place, bool(form.get("replace"))
             place.fitted = None  # a table may have other rows now
-            taken = [receive(place, one.filename or "", one.file, replace=may_replace) for one in given]
+            taken = [receive(place, file.filename or "", file.file, replace=may_replace) for file in sent]
             lines = tuple(f"Took {place.show(path)}." for path in taken)
             self.jobs.show(Job(title, outcome=Outcome(None, {}, lines)))
         except Exception as problem:
@@ -226,7 +226,7 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
         listener.listen()  # a browser may come before the server is ready
     except OSError:
         listener.close()
-        raise InputError("port", expected="free", got="one that is in use", cure="Leave --port out.") from None
+        raise InputError("port", expected="free", got="a port that is in use", cure="Leave --port out.") from None
     session = Session(listener.getsockname()[1], announce)
     return listener, DeskApplication(Place.at(folder.resolve(), StepPages()), session)
 

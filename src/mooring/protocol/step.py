@@ -53,7 +53,7 @@ class Place:
     analysis: Path
     """The analyst's work folder."""
     pages: Pages = field(repr=False)
-    """Who writes pages for steps that end in one."""
+    """Who writes the pages of steps."""
     engine: Any = field(default=None, repr=False)
     """Who does the analyst's long steps; None for this process."""
     ask_passphrase: Callable[[Path], str | None] = field(default=lambda vault: None, repr=False)
@@ -86,7 +86,7 @@ class Place:
 
     @property
     def study(self) -> Study:
-        """The study, read anew; an error where there is no file of one."""
+        """The study, read from its file each time."""
         from mooring.protocol.messages.study import Study
 
         return Study.read(self.study_file)
@@ -185,7 +185,7 @@ def has_file(place: Place, pattern: str) -> bool:
 
 
 def has_record(name: str) -> Callable[[Place], bool]:
-    """Whether a member's records in a folder include one."""
+    """Whether a member's records include the record of a step."""
     return lambda place: place.identify().is_enrolled and has_file(place, f"RECORDS/{name}.json")
 
 
@@ -217,7 +217,7 @@ class Choice:
     words: str = ""
     """How a page calls it; the value itself if empty."""
     flag: str = ""
-    """The option that chooses it on a command line, where there is one for it alone."""
+    """The option of the command that chooses it; empty if the command takes the value."""
 
 
 Choices = tuple[Choice, ...] | Callable[[Place], Sequence[str]]
@@ -239,7 +239,7 @@ class Question:
     endings: tuple[str, ...] = ()
     """Answers are files of the folder whose names end so."""
     default: str = ""
-    """What is chosen at first; without one, somebody has to choose."""
+    """What is chosen at first; somebody has to choose if it is empty."""
     is_optional: bool = False
     is_rare: bool = False
     """Whether a page folds it away."""
@@ -260,12 +260,17 @@ class Question:
         return tuple(Choice(value) for value in self.choices(place)) if callable(self.choices) else self.choices
 
     @property
+    def is_kept(self) -> bool:
+        """Whether other steps offer the last answer again: files and names of columns, never a reason or a name."""
+        return bool(self.endings) or (self.kind == "many" and not self.is_list)
+
+    @property
     def is_list(self) -> bool:
         """Whether answers are entries of a list."""
         return bool(self.endings or self.choices)
 
     def read(self, given: Sequence[str], place: Place) -> Value:
-        """The answer that was given as text, once for each entry; an error where it is not one."""
+        """The answer, from the text of each entry that was given; text that is no answer is refused."""
         if self.kind == "usual":
             return place.root / self.default
         entries = [entry for entry in given if entry]
@@ -279,7 +284,7 @@ class Question:
                 raise InputError(label, expected="the same both times", got="two that differ", cure="Type it again.")
             entries = entries[:1]
         if len(entries) > 1 and self.kind != "many":
-            raise InputError(label, expected="one answer", got=str(len(entries)), cure="Give one.")
+            raise InputError(label, expected="a single answer", got=f"{len(entries)} answers", cure="Give one of them.")
         for entry in entries if self.is_list else ():
             known = [choice.value for choice in self.list_choices(place)]
             require_choice(label, entry, known, cure="Choose from the list; load the page again.")
@@ -325,7 +330,7 @@ class Outcome:
     """What a step did, for a person, for a program, and for the step after it."""
 
     result: Any
-    """The step's own, typed result."""
+    """The typed result of the step."""
     record: Mapping[str, Any]
     """The same for programs: values that JSON holds."""
     lines: tuple[str, ...]
@@ -337,7 +342,7 @@ class Outcome:
     tables: tuple[tuple[str, Rows], ...] = ()
     """A title, which may be empty, and lines of text, headings first."""
     decision: str = ""
-    """The sentence that matters most, where there is one."""
+    """The sentence that matters most; empty if no sentence does."""
     page: Path | None = None
     """The page that it wrote."""
     standing: Literal["whole", "in part", "refused"] = "whole"
@@ -378,11 +383,12 @@ class Step:
 
     def read(self, form: Mapping[str, Sequence[str]], place: Place) -> dict[str, Value]:
         """The answers in a form, checked; what the step does not ask is not read."""
-        return {one.name: one.read(form.get(one.name, ()), place) for one in self.list_questions(place)}
+        return {asked.name: asked.read(form.get(asked.name, ()), place) for asked in self.list_questions(place)}
 
     def spell(self, answers: Mapping[str, Value], place: Place) -> str:
         """The command line that takes the step with these answers, in the folder."""
-        words = [word for one in self.asks if one.name in answers for word in one.spell(answers[one.name], place)]
+        asked = [question for question in self.asks if question.name in answers]
+        words = [word for question in asked for word in question.spell(answers[question.name], place)]
         return shlex.join(["mooring", *self.command.split(), *words])
 
 

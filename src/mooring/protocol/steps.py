@@ -7,7 +7,7 @@ taken now, and what the others wait for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,12 +102,19 @@ def write_report(
     path = output or place.root / "report.html"
     require_absent(path, force=force)
     study = place.study if place.has_study else None
-    outcome = place.pages.write_report(study, folder or place.records, path, audit=audit, examples=examples)
-    line = f"Open {place.show(path)} in a browser, and print it to sign it."
-    return replace(outcome, record={**outcome.record, "page": place.show(path)}, lines=(*outcome.lines, line))
+    return place.pages.write_report(study, folder or place.records, path, audit=audit, examples=examples)
 
 
 COMMON: Sequence[Step] = (
+    Step(
+        name="init",
+        role="designer",
+        title="Draft the study",
+        explanation="Draft a study from the names of columns and what they mean; no value of a row is in the draft.",
+        command="study init",
+        phase=AGREE,
+        makes=(STUDY,),
+    ),
     Step(
         name="header",
         role="participant",
@@ -129,15 +136,6 @@ COMMON: Sequence[Step] = (
         needs=(HEADERS,),
         makes=(STUDY,),
         is_optional=True,
-    ),
-    Step(
-        name="init",
-        role="designer",
-        title="Draft the study",
-        explanation="Draft a study from the names of columns and what they mean; no value of a row is in the draft.",
-        command="study init",
-        phase=AGREE,
-        makes=(STUDY,),
     ),
     Step(
         name="project",
@@ -183,7 +181,7 @@ COMMON: Sequence[Step] = (
                 "--passphrase",
                 is_optional=True,
                 is_new=True,
-                hint="without one, the vault is not encrypted",
+                hint="the vault is not encrypted if this is empty",
             ),
             _ask_floor("least_anchor_noise", "Refuse studies with less anchor noise than"),
             _ask_floor("least_data_noise", "Refuse studies with less private-data noise than"),
@@ -445,13 +443,11 @@ def find_step(place: Place, name: str) -> Step:
     """The step of a name, in the study of a folder; a study whose mechanism has no such step is refused."""
     common = {step.name: step for step in COMMON}
     if name in common:
-        return common[name]  # joining, for one, needs no study
+        return common[name]  # joining, for example, needs no study
     steps = {step.name: step for step in steps_of(place.study)}
     if name not in steps:
         cure = f"The steps of this study are {', '.join(step.name for step in steps.values() if step.run)}."
-        raise InputError(
-            "study", expected=f"one that has the step {name!r}", got="one that has no such step", cure=cure
-        )
+        raise InputError("study", expected=f"a study with the step {name!r}", got="a study without it", cure=cure)
     return steps[name]
 
 

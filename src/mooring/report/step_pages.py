@@ -37,7 +37,7 @@ class StepPages:
         kept = collect_records(records, examples=examples)
         audited = None if audit is None else read_audit(audit, examples=examples)
         if not kept and audited is None:
-            expected, got = "one with records of a study", "one without any"
+            expected, got = "a folder with records of a study", "a folder without any"
             cure = "Give the folder that the analyst's commands write to, your vault, or an audit with --audit."
             raise InputError("folder", expected=expected, got=got, cure=cure)
         summary = summarise(study, kept, audited)

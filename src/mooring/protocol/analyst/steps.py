@@ -134,7 +134,7 @@ def deliver(
     lines.append(
         f"Let each participant read {where}/<its name>, and no other's."
         if is_url(output)
-        else f"Send each participant the folder {where}/<its name>, and nobody another one's."
+        else f"Send each participant the folder {where}/<its name>, and nobody another participant's."
     )
     notes = () if result.model_digest else ("There is no model in it, since none was trained.",)
     return Outcome(result, result.as_dict(), tuple(lines), notes=notes)

@@ -78,8 +78,15 @@ def fit(
         line = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
     stopped = (f"Not read to its end: {result.stopped}",) if result.stopped else ()
     rows = [
-        (one.column, one.got, one.suggestion, one.expected, str(one.n_cells or ""), ", ".join(map(str, one.first_rows)))
-        for one in result.problems
+        (
+            problem.column,
+            problem.got,
+            problem.suggestion,
+            problem.expected,
+            str(problem.n_cells or ""),
+            ", ".join(map(str, problem.first_rows)),
+        )
+        for problem in result.problems
     ]
     return Outcome(
         result,
@@ -123,11 +130,8 @@ def check(
     del plain["rows_digest"]  # stays in the vault
     return Outcome(
         result,
-        {**plain, "decision": result.decision, "page": place.show(page)},
-        (
-            f"{fits}, fingerprint {person.study.fingerprint}.",
-            f"Open {place.show(page)} to see why; it may show rows of yours, so keep it to yourself.",
-        ),
+        {**plain, "decision": result.decision},
+        (f"{fits}, fingerprint {person.study.fingerprint}.",),
         details=(result.verdict, *result.hazards, *result.warnings),
         decision=result.decision["words"],
         page=page,
