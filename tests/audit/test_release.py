@@ -15,7 +15,7 @@ from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_m
 from mooring.audit import Deployment, RotationPoint, run_audit, simulate
 from mooring.audit.release import _draw_rows, measure_point_release, measure_release, measure_trained_release
 from mooring.errors import InputError
-from mooring.learners import Fitted
+from mooring.learners import FittedEstimator
 from mooring.tables import Column, Partition
 from mooring.typing import Matrix
 from tests.record import check_record
@@ -194,9 +194,9 @@ def test_names_of_classes_change_nothing() -> None:
 def test_what_a_model_gives_away_is_on_record(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Membership and inversion of three columns, two of a category and one that never varies, and what is said of them."""
 
-    def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> Fitted:
+    def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> FittedEstimator:
         nearest = (KNeighborsClassifier if kind == "classes" else KNeighborsRegressor)(2).fit(rows, labels)
-        return Fitted(name, kind, rows.shape[1], 1.0, nearest)  # type: ignore[arg-type]
+        return FittedEstimator(name, kind, rows.shape[1], 1.0, nearest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("mooring.audit.release.train_learner", memorise)
     rng = np.random.default_rng(12)
@@ -219,8 +219,8 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
     Four seeds tried: the interval lies 0.08 to 0.11 above the control.
     """
 
-    def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> Fitted:
-        return Fitted(name, "classes", rows.shape[1], 1.0, KNeighborsClassifier(1).fit(rows, labels))
+    def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> FittedEstimator:
+        return FittedEstimator(name, "classes", rows.shape[1], 1.0, KNeighborsClassifier(1).fit(rows, labels))
 
     monkeypatch.setattr("mooring.audit.release.train_learner", memorise)
     rng = np.random.default_rng(0)
