@@ -25,8 +25,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 SHOWN = {
     "exposed_tenth": "error of the most exposed tenth",
     "centred_error": "mean error",
-    "membership_at_1_percent": "told at 1 % false alarms",
-    "outlying_membership_at_1_percent": "outlying tenth, told at 1 %",
+    "membership_at_1_percent": "TPR @ 1 % FPR",
+    "outlying_membership_at_1_percent": "outlying tenth, TPR @ 1 % FPR",
     "linkage": "linked among ten",
 }
 """Measures in the order of the tables, and what they are called there."""
@@ -64,7 +64,7 @@ def _answer(name: str, plan: dict[str, Any]) -> str:
     point = _noise(plan["reported"])
     said = {
         "pays": f"{point} is recommended",
-        "cannot tell": f"{point} keeps to the limit; whether joining pays cannot be told",
+        "cannot tell": f"{point} keeps to the limit; whether joining pays cannot be decided",
     }
     answer = said.get(plan["answer"], f"nothing: {point} keeps to the limit, and joining does not pay")
     return f"| {name} | {answer} |"
@@ -336,7 +336,7 @@ and for the outlying tenth (chance is 0.5, 1 % and 0.1 %); *register*, a rebuilt
 class; *holder*, which participant has a given record; *roster*, rows assigned to a list of exactly the target's records;
 *closely*, rows rebuilt with an error below 0.3 of guessing.
 
-| rows, noise | AUC | told at 1 % | at 0.1 % | outlying, at 0.1 % | register | holder | roster | closely |
+| rows, noise | AUC | TPR @ 1 % FPR | at 0.1 % | outlying, at 0.1 % | register | holder | roster | closely |
 |---|---|---|---|---|---|---|---|---|
 {told}
 
@@ -348,7 +348,7 @@ _ANCHOR = """## Anchor noise
 
 Class means and covariances (`moments`) rebuild MNIST and link every row at every scale tried, up to about five times the
 transition scale v_PT ({mnist:.3f} for MNIST here, {celeba:.3f} for CelebA). Procrustes is the paper's strongest attack. One
-colluder, labels visible, no denoiser. Error is ‖X̂ − X‖/‖X‖ after projection, mean and range over deals, maps and noise;
+colluder, labels visible, no denoiser. Error is ‖X̂ − X‖/‖X‖ after projection, mean and range over splits, maps and noise;
 linked among ten rows of the same class (chance 10 %). CelebA's attackers have the public images, too.
 """
 
