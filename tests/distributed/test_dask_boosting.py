@@ -307,7 +307,7 @@ def test_trainings_take_turns_on_a_cluster(
         return b"done"
 
     def begin(own: Client, rounds: int) -> None:
-        boosting = together.Boosting(None, None, {}, rounds, None)
+        boosting = together.Boosting(None, None, {}, rounds)
         try:
             told[rounds] = together.train_distributed(own, boosting, classes.pieces, np.eye(9, 6))
         except StorageError as problem:
