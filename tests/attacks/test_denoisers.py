@@ -1,6 +1,7 @@
 """Denoisers beyond the Gaussian: what each claims. All of them are under the contract of attacks, too."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
 from mooring.attacks.denoising.gaussian import Population, class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.attacks.denoising.mixtures import Atoms, Neighbourhoods, find_neighbourhoods, mix_atoms, mix_neighbourhoods
-from mooring.audit import SimulationSettings, leakage
+from mooring.audit import LeakageEvaluator, SimulationSettings, attempts
 from mooring.audit.simulation import RowSimulation, simulate
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
@@ -511,19 +512,19 @@ def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.M
         asked.append(found)
         return DENOISERS["gaussian"](found, view, rng=rng)
 
-    monkeypatch.setattr(leakage, "DENOISERS", {"counted": counted})
-    attempts = leakage.AttemptLog([simulation.view(target=1), simulation.view(target=2)], seed=0)
+    monkeypatch.setattr(attempts, "DENOISERS", {"counted": counted})
+    runs = attempts.AttackRuns([simulation.view(target=1), simulation.view(target=2)], seed=0)
     names = ["known-anchor", "procrustes", "pseudoinverse", "principal-axes", "known-secret"]
-    found = {name: attempts.run(name) for name in names}
+    found = {name: runs.run(name) for name in names}
     assert len(asked) == 4  # two views: the anchor's exact map, and principal axes
-    assert [[one.name for one in parts] for parts in found["procrustes"]] == [
+    assert [[one.name for one in part.attempts] for part in found["procrustes"]] == [
         ["procrustes"] * 2,
         ["procrustes + counted"] * 2,
     ]
     assert len(found["known-secret"]) == 1
     assert set(names) < set(ATTACKS)
     zero = replace(asked[0], rows=0 * asked[0].rows, row_error=None)
-    assert leakage._are_alike(zero, zero)
+    assert attempts._are_alike(zero, zero)
 
 
 @pytest.mark.parametrize(("off", "denoisers"), [(0.0, ["", "gaussian"]), (9.0, ["", "gaussian", "kernel"])])
@@ -533,5 +534,6 @@ def test_what_the_gaussian_leaves_no_better_than_a_guess_is_not_denoised_further
     simulation = rings(public=False)
     truth = simulation.private_data[1]
     evaluator: Any = SimpleNamespace(truth=truth, guess=SimpleNamespace(by_class=truth + off))
-    attempts = leakage.AttemptLog([simulation.view()], 0, evaluator).run("known-anchor")
-    assert [parts[0].name.partition(" + ")[2] for parts in attempts if parts[0].found is not None] == denoisers
+    hopeless = partial(LeakageEvaluator.is_hopeless, evaluator)
+    rebuilt = attempts.AttackRuns([simulation.view()], 0, hopeless).run("known-anchor")
+    assert [part.name.partition(" + ")[2] for part in rebuilt if part.applies] == denoisers

@@ -20,6 +20,8 @@ from mooring.audit import (
     RotationPoint,
     evaluator,
 )
+from mooring.audit.attempts import AttackRuns, Attempt, Rebuilt
+from mooring.audit.evaluator import LeakageEvaluator
 from mooring.audit.hazards import (
     hazards_of_columns,
     hazards_of_labels,
@@ -33,12 +35,11 @@ from mooring.audit.hazards import (
     warn_of_linkage,
     warn_of_linked_rows,
 )
-from mooring.audit.leakage import AttemptLog, _measured, _most_telling
 from mooring.audit.operating_points import SumPoint
 from mooring.audit.planning import Plan, planner
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.planning.search import PointSearch
-from mooring.audit.result import AttackOutcome, AuditResult, References, state_total
+from mooring.audit.result import AttackOutcome, AuditResult, References, find_most_telling, state_total
 from mooring.audit.simulation import simulate
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
@@ -244,36 +245,38 @@ def test_eight_columns_are_named_and_the_others_counted() -> None:
 def test_an_attack_is_hopeless_only_where_it_was_measured() -> None:
     """No measure, no guess or no rows: the other denoisers are tried, too."""
     truth = np.eye(3)
-    guess = SimpleNamespace(by_class=truth + 0.1)
-    attempts = [
-        SimpleNamespace(found=None if rows is None else SimpleNamespace(rows=rows)) for rows in (truth + 1, None)
-    ]
-    for measured, one, hopeless in (
-        (SimpleNamespace(truth=truth, guess=guess), attempts[0], True),
-        (SimpleNamespace(truth=truth, guess=guess), attempts[1], False),
-        (SimpleNamespace(truth=truth, guess=None), attempts[0], False),
-        (None, attempts[0], False),
+    guessing, knowing = (
+        SimpleNamespace(truth=truth, guess=guess) for guess in (SimpleNamespace(by_class=truth + 0.1), None)
+    )
+    assert LeakageEvaluator.is_hopeless(guessing, truth + 1)  # type: ignore[arg-type]
+    assert not LeakageEvaluator.is_hopeless(guessing, truth + 0.05)  # type: ignore[arg-type]
+    assert not LeakageEvaluator.is_hopeless(knowing, truth + 1)  # type: ignore[arg-type]
+    found, nothing = (Attempt("a", None, rows and SimpleNamespace(rows=truth)) for rows in (True, None))  # type: ignore[arg-type]
+    for attempts, is_hopeless, gives_up in (
+        ([found], lambda rows: True, True),
+        ([found, nothing], lambda rows: True, False),
+        ([found], None, False),
     ):
-        audit: Any = SimpleNamespace(evaluator=measured)
-        assert AttemptLog._is_hopeless(audit, [one]) is hopeless  # type: ignore[list-item]
+        assert AttackRuns([], 0, is_hopeless)._gives_up(attempts) is gives_up
 
 
 def test_an_attack_that_does_not_apply_to_one_target_is_measured_by_a_guess_or_not_at_all() -> None:
     rows = np.eye(2)
-    given: Any = [
-        SimpleNamespace(name="a", found=SimpleNamespace(rows=rows, notes=("n",)), reason=""),
-        SimpleNamespace(name="a", found=None, reason="No."),
-    ]
+    found: Any = SimpleNamespace(rows=rows, notes=("n",), evidence=None, records=None)
+    attempts = Attempt("a", None, found), Attempt("a", None, None, "did not apply", "No.")
+    part = Rebuilt(attempts, attempts)
     for guess in (rows + 5, None):
-        measured: Any = SimpleNamespace(
-            target_slices=[0, 1], guessed=lambda _, guess=guess: guess, notes=lambda _: ("m",), figures=lambda rows: {}
+        evaluator: Any = SimpleNamespace(
+            target_slices=[0, 1], guessed=lambda _, guess=guess: guess, notes=lambda _: ("m",)
         )
-        outcome, found = _measured(given, measured, ["No."])
+        gathered = LeakageEvaluator._gather(evaluator, part)
         if guess is None:
-            assert (outcome, found) == (AttackOutcome("a", reason="No."), None)
+            assert gathered is None
         else:
-            assert np.array_equal(found, np.vstack([rows, guess]))
-            assert (outcome.notes[0], outcome.notes[2]) == ("n", "m")
+            assert gathered is not None
+            assert np.array_equal(gathered, np.vstack([rows, guess]))
+            notes = LeakageEvaluator._notes(evaluator, part, gathered)
+            assert (notes[0], notes[2]) == ("n", "m")
 
 
 def test_the_attack_that_links_most_is_looked_at_whatever_its_error() -> None:
@@ -282,8 +285,8 @@ def test_the_attack_that_links_most_is_looked_at_whatever_its_error() -> None:
         AttackOutcome(name, {"centred_error": figure(error), "linkage": linked(share)})
         for name, (error, share) in cases.items()
     ]
-    assert [one.attack for one in _most_telling(outcomes)] == ["nearer", "near", "far", "linking"]
-    assert [one.attack for one in _most_telling(outcomes[:3])] == ["nearer", "near", "far"]
+    assert [one.attack for one in find_most_telling(outcomes)] == ["nearer", "near", "far", "linking"]
+    assert [one.attack for one in find_most_telling(outcomes[:3])] == ["nearer", "near", "far"]
 
 
 def test_whether_a_result_is_trustworthy_and_what_it_measured() -> None:

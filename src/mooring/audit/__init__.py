@@ -1,10 +1,10 @@
 """The audit: what the strongest attack recovers, beside chance and controls, and what joining is worth."""
 
+from mooring.audit.attempts import AttackRuns, Attempt, Rebuilt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.auditor import run_audit
 from mooring.audit.deployment import Deployment, ProjectionKind, root_mean_square
 from mooring.audit.evaluator import Guess, LeakageEvaluator
 from mooring.audit.identification.linkage import LinkageTest, make_galleries, make_linkage_test
-from mooring.audit.leakage import Attempt, AttemptLog, run_attack, run_attack_batch, run_denoising
 from mooring.audit.measurement import measure_leakage
 from mooring.audit.operating_points import (
     NoiseUnit,
@@ -33,8 +33,8 @@ __all__ = [
     "DEFAULT_LIMIT",
     "HEADLINE",
     "AttackOutcome",
+    "AttackRuns",
     "Attempt",
-    "AttemptLog",
     "AuditResult",
     "AuditSettings",
     "Deployment",
@@ -51,6 +51,7 @@ __all__ = [
     "PointGrid",
     "PointResult",
     "ProjectionKind",
+    "Rebuilt",
     "References",
     "RotationPoint",
     "RowSimulation",

@@ -13,10 +13,13 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder
+from mooring.audit.attempts import Rebuilt
 from mooring.audit.identification.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
 from mooring.audit.identification.membership import MembershipTest, make_membership_test
+from mooring.audit.result import AttackOutcome, Leakage, find_most_telling, find_strongest
 from mooring.audit.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
+from mooring.errors import MissingExtraError
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import (
     Carriers,
@@ -96,6 +99,8 @@ class LeakageEvaluator:
     """None where there is nothing to infer, or nobody to learn it from."""
     membership: MembershipTest | None
     """None without rows that nobody uploaded."""
+    uploaded: Matrix
+    """The targets' rows as they were uploaded, which no attack has changed."""
     seed: int
 
     @classmethod
@@ -158,7 +163,87 @@ class LeakageEvaluator:
         slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
         attribute = _attribute(spec, views[0], decoder, partition, where, codes)
         membership = make_membership_test(simulation, views, partition, spec, seed=seed)
-        return cls(truth, records, where, slices, guess, decoder, spec, plain, audited, attribute, membership, seed)
+        uploaded = np.concatenate([to_numpy(view.target_upload.representation) for view in views])
+        return cls(
+            truth, records, where, slices, guess, decoder, spec, plain, audited, attribute, membership, uploaded, seed
+        )
+
+    def is_hopeless(self, rows: Matrix) -> bool:
+        """Whether rows of all targets are no nearer to the true ones than the mean of their class; False without a guess."""
+        if self.guess is None:
+            return False
+        return _squares(rows - self.truth) >= _squares(self.guess.by_class - self.truth)
+
+    def measure(self, rebuilt: Sequence[Rebuilt]) -> Leakage:
+        """Every figure of everything that attacks rebuilt, and examples of the strongest attack's rows.
+
+        Figures that take long (membership, the auditor's network, images) are of the most telling attacks alone.
+        """
+        outcomes: dict[str, AttackOutcome] = {}
+        rows: dict[str, Matrix] = {}
+        for part in rebuilt:
+            if not part.applies and part.attempts is not part.plain:
+                continue  # a denoiser that does not apply says no more than the attack by itself
+            name, found = part.name, self._gather(part)
+            if found is None:
+                outcomes[name] = AttackOutcome(name, reason=part.reasons[0])
+                continue
+            rows[name] = found
+            outcomes[name] = AttackOutcome(name, self.figures(found), notes=self._notes(part, found))
+        if find_strongest(list(outcomes.values())) is None:
+            return Leakage(tuple(outcomes.values()))
+        self._add_membership(outcomes, [part for part in rebuilt if part.name in rows])
+        for name in [outcome.attack for outcome in find_most_telling(list(outcomes.values()))]:
+            outcomes[name] = outcomes[name].with_figures(self.auditor_figures(rows[name]))
+        worst = find_strongest(list(outcomes.values()))
+        assert worst is not None
+        outcomes[worst.attack] = self._with_image_figures(worst, rows[worst.attack])
+        records = {part.name: part.records for part in rebuilt if part.applies and part.records is not None}
+        for measure, (name, figure) in self.exposure(rows, self.uploaded, records).items():
+            known = outcomes.get(name, AttackOutcome(name))  # rows as they were uploaded are no attack's
+            outcomes[name] = known.with_figures({measure: figure})
+        return Leakage(tuple(outcomes.values()), examples=self.examples(rows[worst.attack], worst.attack))
+
+    def _gather(self, part: Rebuilt) -> Matrix | None:
+        """Rows of all targets; where the attack does not apply to one of them, the attacker guesses without the upload."""
+        parts = []
+        for own, attempt in zip(self.target_slices, part.attempts, strict=True):
+            found = self.guessed(own) if attempt.found is None else np.asarray(to_numpy(attempt.found.rows))
+            if found is None or not part.applies:
+                return None
+            parts.append(found)
+        return np.concatenate(parts)
+
+    def _notes(self, part: Rebuilt, rows: Matrix) -> tuple[str, ...]:
+        notes = dict.fromkeys(note for attempt in part.attempts if attempt.found for note in attempt.found.notes)
+        reasons = part.reasons
+        if reasons:
+            n_targets = len(part.attempts)
+            notes[f"guessed without the upload for {len(reasons)} of {n_targets} targets: {reasons[0]}"] = None
+        return (*notes, *self.notes(rows))
+
+    def _add_membership(self, outcomes: dict[str, AttackOutcome], rebuilt: Sequence[Rebuilt]) -> None:
+        """Add what rows tell of membership by likelihood, before they are denoised, to some of the outcomes.
+
+        These are the most telling attacks, and attacks that learn the population on the way. For rows that were denoised,
+        the density is the one that the denoiser has fitted to the population.
+        """
+        telling = {outcome.attack for outcome in find_most_telling(list(outcomes.values()))}
+        for part in rebuilt if self.membership is not None else ():
+            base, found = part.plain[0].attack, part.undenoised
+            learns = any(one.population is not None for one in found)
+            is_asked = learns or part.name in telling or any(name.startswith(f"{base} + ") for name in telling)
+            is_plain, evidence = part.attempts is part.plain, part.evidence
+            if is_asked and len(found) == len(part.attempts) and (is_plain or evidence is not None):
+                assert self.membership is not None
+                outcome = outcomes[part.name]
+                outcomes[part.name] = self.membership.measure(outcome, found, None if is_plain else evidence)
+
+    def _with_image_figures(self, outcome: AttackOutcome, rows: Matrix) -> AttackOutcome:
+        try:
+            return outcome.with_figures(self.image_figures(rows))
+        except MissingExtraError as missing:  # the other figures are worth having without these two
+            return replace(outcome, notes=(*outcome.notes, str(missing)))
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Every figure that is cheap enough to have for each attack; of two ways back to records, the better one counts."""

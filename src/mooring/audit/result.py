@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ HEADLINE = "centred_error"
 MEMBERSHIP = "membership_auc"
 """The measure by which attacks on sums are ranked."""
 _UNKNOWN = "none could be run: do not trust"
+_N_TELLING = 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class AttackOutcome(Record):
         """Whether there are figures."""
         return bool(self.figures)
 
+    def with_figures(self, figures: Mapping[str, Figure]) -> AttackOutcome:
+        """The same outcome with further figures."""
+        return replace(self, figures={**self.figures, **figures})
+
 
 def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
     """The outcome that leaks most by this measure; None if no attack has it."""
@@ -53,6 +58,14 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
     values = np.array([one.figures[measure].value for one in having])
     best = strongest_value(values, higher_is_worse=having[0].figures[measure].higher_is_worse)
     return next((one for one, value in zip(having, values, strict=True) if value == best), None)
+
+
+def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
+    """The three attacks with the least error, and the one that links most."""
+    having = [outcome for outcome in outcomes if HEADLINE in outcome.figures]
+    chosen = sorted(having, key=lambda outcome: outcome.figures[HEADLINE].value)[:_N_TELLING]
+    linking = find_strongest(outcomes, "linkage")
+    return chosen if linking is None or any(one is linking for one in chosen) else [*chosen, linking]
 
 
 @dataclass(frozen=True)

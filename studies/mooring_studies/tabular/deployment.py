@@ -16,7 +16,7 @@ import numpy as np
 from mooring import InputError
 from mooring.attacks import PublicRows
 from mooring.audit import (
-    AttemptLog,
+    AttackRuns,
     EvaluationSpec,
     Guess,
     LinkageTest,
@@ -166,13 +166,13 @@ def leakage(deployment: Deployment, simulation: RowSimulation, *, attacks: Itera
     exact = view.method.uses_anchor and view.anchor_noise_scale == 0
     columns: Row = {GUESSING: deployment.error(deployment.guess)}
     reasons: dict[str, str] = {}
-    attempts = AttemptLog([view], seed)
+    runs = AttackRuns([view], seed)
     for name in attacks:
         if exact and name in _NEEDS_NOISY_ANCHOR:
             why = "A noiseless anchor gives the map exactly: it would say what known-anchor says."
             reasons[name] = f"{LEFT_OUT}: {why}"
             continue
-        for (attempt,) in attempts.run(name):
+        for (attempt,) in (part.attempts for part in runs.run(name)):
             column = name_attack(name, attempt.denoiser)
             if attempt.found is None:
                 reasons[column] = f"{attempt.outcome}: {attempt.reason}"
