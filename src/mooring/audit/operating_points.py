@@ -82,6 +82,10 @@ class OperatingPoint(OpenRecord):
         """The ε and δ that the mechanism guarantees for adding or removing one row; None without a guarantee."""
         return None
 
+    def state_guarantee(self) -> str:
+        """What the mechanism guarantees, in sentences; empty for one that never guarantees anything."""
+        return ""
+
     def title_with(self, data_noise_scale: float = 0.0) -> str:
         """The mechanism and its settings, in a few words.
 

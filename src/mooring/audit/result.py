@@ -198,7 +198,8 @@ class AuditResult(Record):
         if n_tried < n_known:
             first = f"Only {n_tried} of {n_known} attacks were tried, so this is not the strongest. "
         if not one.point.shares_rows:
-            return f"{first}{self._where(one)} {state_total(one)} A lower bound on leakage: a better attack may exist."
+            measured = f"{self._where(one)} {state_total(one)} A lower bound on leakage: a better attack may exist."
+            return " ".join(filter(None, (first.strip(), one.point.state_guarantee(), measured)))
         attack, figure = one.worst() or ("", None)
         assert figure is not None
         words = f"{first}{self._where(one)} the attack '{attack}' rebuilds the target's rows to an error of "

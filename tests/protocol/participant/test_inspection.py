@@ -456,7 +456,7 @@ def test_what_is_too_slow_or_too_small_for_a_self_attack() -> None:
 
 
 def test_a_model_of_many_rows_is_of_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "_MOST_ROWS_ALONE", 50)
+    monkeypatch.setattr("mooring.protocol.participant.local_model._MOST_ROWS_ALONE", 50)
     number = Label("weight", "number", low=-9.0, high=9.0)
     for n, n_used in ((50, 50), (60, 50)):
         for labels, label in ((classes(n), {}), (gaussian(n)[:, 0], {"label": number})):
