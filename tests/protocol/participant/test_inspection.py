@@ -257,7 +257,7 @@ def test_every_attack_is_tried_and_the_record_becomes_json_and_back() -> None:
     plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     expected = {
         *("rows", "class_counts", "hazards", "warnings", "local_only"),
-        *("noise", "self_attack", "verdict", "exceeded", "refused", "decision", "rows_digest"),
+        *("noise", "self_attack", "verdict", "exceeded", "refused", "decision", "answer", "rows_digest"),
     }
     assert set(plain) == expected
     assert set(plain["noise"]) == {"data_noise_scale", "rms", "level", "anchor_noise_scale"}
