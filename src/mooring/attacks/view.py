@@ -1,7 +1,7 @@
-"""What the attacker has: everything the analyst and the colluders know, and nothing more.
+"""The attacker's view: everything that the analyst and the colluders know, and nothing else.
 
-An attack is handed a `CollusionView` and nothing else, so what it recovers it recovered from this. Whatever the target
-keeps to itself (its rows, its rigid map, its noise) cannot be reached from a view; a test walks every reference to see.
+An attack gets only a `CollusionView`. The target's secrets (its rows, its rigid map, its noise) cannot be reached from a
+view; a test follows every reference to check this.
 """
 
 from __future__ import annotations
@@ -27,44 +27,37 @@ from mooring.typing import Array
 Codes = npt.NDArray[np.intp]
 _LABEL_BINS = 5
 _FEW_VALUES = 20
-_PUBLIC = -1  # the place of public rows among participants
+_PUBLIC = -1  # index of the public rows among participants
 
 
 @dataclass(frozen=True, eq=False)
 class Colluder:
-    """One colluding participant: all that it knows, it tells."""
+    """One colluding participant, with everything that it knows."""
 
     index: int
-    """Which participant."""
+    """Index of the participant."""
     records: Array
-    """Of shape (n_c, n_features): its rows as they are."""
+    """Its rows before the projection, of shape (n_c, n_features)."""
     rows: Array
-    """Of shape (n_c, h): its rows after the public projection."""
+    """Its rows after the public projection, of shape (n_c, h)."""
     secret: RigidMap = field(repr=False)
-    """Its own map."""
+    """Its rigid map."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicRows:
-    """Rows that belong to nobody and that everybody has: those that a study's public projection was made from."""
+    """Public rows, which a study's public projection was made from."""
 
     records: Array
-    """Of shape (n, n_features)."""
+    """The rows before the projection, of shape (n, n_features)."""
     rows: Array
-    """Of shape (n, h): the same after the public projection."""
+    """The rows after the public projection, of shape (n, h)."""
     labels: Array | None = None
-    """Of shape (n,)."""
+    """Their labels, of shape (n,), if known."""
 
 
 def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> None:
-    """Refuse a target or colluders that do not take part, or a target that is among the colluders.
-
-    Parameters
-    ----------
-    target : int
-    colluders : sequence of int
-    n_participants : int
-    """
+    """Raise an `InputError` for indices that are not participants, or a target that is among the colluders."""
     indices = f"0 to {n_participants - 1}"
     if not 0 <= target < n_participants:
         raise InputError(
@@ -75,7 +68,7 @@ def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> N
             "colluders",
             expected="participants other than the target",
             got=f"the target, {target}, among them",
-            cure="A participant that colludes against itself has nothing left to lose.",
+            cure="Choose a target that does not collude.",
         )
     if len(set(colluders)) != len(colluders) or any(not 0 <= c < n_participants for c in colluders):
         expected = f"distinct participants' indices, {indices}"
@@ -84,7 +77,7 @@ def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> N
 
 @dataclass(frozen=True, eq=False)
 class CollusionView:
-    """What an analyst sees, and what the colluders add."""
+    """What the analyst sees, and what the colluders add."""
 
     method: Method
     """The method, which is public, like the noise scales and the projection."""
@@ -92,28 +85,28 @@ class CollusionView:
     anchor_noise_scale: float
     projection: Projection
     uploads: tuple[Upload, ...]
-    """Every participant's, in order."""
+    """The upload of every participant, in order."""
     labels: tuple[Array | None, ...]
     """Every participant's labels, which the analyst needs for training and therefore sees."""
     alignment: Alignment | None
-    """What the analyst computed from the uploads."""
+    """The analyst's alignment of the uploads; None for a method without an anchor."""
     target: int
-    """Whose rows are attacked."""
+    """Index of the participant under attack."""
     colluders: tuple[Colluder, ...] = ()
-    """Empty for an analyst on its own."""
+    """The colluding participants; empty if the analyst acts alone."""
     anchor: Array | None = None
-    """Of shape (r, h): known through any colluder; None without one, or for a method without an anchor."""
+    """The anchor, of shape (r, h), which any colluder reveals; None without a colluder or for a method without an anchor."""
     known_rows: Array | None = None
-    """Of shape (k, h): rows that the attacker knows to be among the target's (patients treated in both hospitals),
-    after projection. It does not know where they stand in the upload."""
+    """Rows that the attacker knows to be among the target's (for instance patients treated in both hospitals), after
+    projection, of shape (k, h). Their positions in the upload are not known."""
     repeated_uploads: tuple[Upload, ...] = ()
     """Further uploads of the same target rows, each with fresh noise and a fresh map."""
     public_rows: PublicRows | None = None
     columns: tuple[Column, ...] = ()
-    """The table's columns, which a study declares; empty where rows are not of a table."""
+    """The declared columns of the table; empty if rows do not come from a table."""
     anchor_mean: Array | None = None
-    """b, of shape (h,): the mean row of the target's anchor representation, where alignment has computed it: batched
-    attacks then use the same to the last bit, however many draws are aligned at once."""
+    """b, the mean row of the target's anchor representation, of shape (h,), if alignment has computed it. Batched attacks
+    then use exactly the same numbers, however many draws are aligned at once."""
     effort: Effort = field(default_factory=Effort)
     """How long the attacker searches."""
 
@@ -122,7 +115,7 @@ class CollusionView:
 
     @property
     def n_components(self) -> int:
-        """The width of representations, h."""
+        """The number of columns of representations, h."""
         return int(self.uploads[self.target].representation.shape[1])
 
     @property
@@ -131,48 +124,48 @@ class CollusionView:
         return self.uploads[self.target]
 
     def with_target_upload(self, upload: Upload, **changes: Any) -> CollusionView:
-        """The same attacker's view, had the target uploaded this; `changes` are other fields, such as the noise scales."""
-        uploads = tuple(upload if i == self.target else one for i, one in enumerate(self.uploads))
+        """Return the view with a different upload of the target; `changes` are other fields, such as noise scales."""
+        uploads = tuple(upload if i == self.target else other for i, other in enumerate(self.uploads))
         return replace(self, uploads=uploads, **changes)
 
     @property
     def reference_rows(self) -> Array | None:
-        """Rows of the population that the attacker has: the colluders' and then the public ones; None without either."""
-        rows = [one.rows for one in self._references]
+        """The rows that the attacker knows: the colluders' and then the public ones; None without either."""
+        rows = [source.rows for source in self._references]
         return namespace_of(*rows).concat(rows, axis=0) if rows else None
 
     @property
     def reference_records(self) -> tuple[Array, ...]:
-        """The same before projection, one array a colluder and one for the public rows."""
-        return tuple(one.records for one in self._references)
+        """The same rows before projection, one array per colluder and one for the public rows."""
+        return tuple(source.records for source in self._references)
 
     @property
     def reference_owners(self) -> list[int]:
-        """Whose `reference_records` are, in their order: the colluders, and −1 for the public rows."""
+        """The owners of `reference_records`, in their order: the colluders, and −1 for the public rows."""
         public = [_PUBLIC] * (len(self._references) - len(self.colluders))
         return [*(colluder.index for colluder in self.colluders), *public]
 
     def reference_codes(self) -> Codes:
-        """Codes of `reference_rows`."""
+        """Return the class codes of `reference_rows`."""
         return self.codes_of(self.reference_owners)
 
     @property
     def _references(self) -> tuple[Colluder | PublicRows, ...]:
-        """Colluders and public rows; public rows without labels are of no use where everything else has them."""
+        """Colluders and public rows. Public rows without labels are left out if all other rows have labels."""
         public = self.public_rows
         if public is None or (public.labels is None and self._compares_classes(self._all_codes())):
             return self.colluders
         return (*self.colluders, public)
 
     def class_codes(self) -> tuple[Codes | None, ...]:
-        """Every participant's labels as codes 0, 1, …, one coding for all; numbers are cut into quantile groups.
+        """Return every participant's labels as codes 0, 1, …; numbers are divided into quantile groups.
 
-        The same for every participant whose labels are known; None for one whose labels are not.
+        All participants have the same coding; the result is None for a participant whose labels are not known.
         """
         return self._all_codes()[: len(self.labels)]
 
     def _all_codes(self) -> tuple[Codes | None, ...]:
-        """Codes of every participant's labels, and last of the public rows'."""
+        """Return the codes of every participant's labels, and last those of the public rows."""
         given = (*self.labels, None if self.public_rows is None else self.public_rows.labels)
         known = [None if labels is None else to_numpy(labels) for labels in given]
         present = [labels for labels in known if labels is not None]
@@ -185,10 +178,10 @@ class CollusionView:
         return tuple(None if labels is None else np.searchsorted(edges, labels) for labels in known)
 
     def codes_of(self, participants: Sequence[int]) -> Codes:
-        """Codes of these participants' rows, one after the other.
+        """Return the class codes of these participants' rows, concatenated.
 
-        All zero unless the labels of these, of the target and of every colluder are known: otherwise there is nothing to
-        compare class by class.
+        They are all zero unless the labels of these participants, of the target and of every colluder are known, because
+        classes could not be compared.
         """
         codes, public = self._all_codes(), self.public_rows
         chosen = [codes[i] for i in participants]
@@ -198,6 +191,6 @@ class CollusionView:
         return np.concatenate([np.zeros(0, dtype=np.intp), *(part for part in chosen if part is not None)])
 
     def _compares_classes(self, codes: tuple[Codes | None, ...]) -> bool:
-        """Whether the labels of the target and of every colluder are known."""
+        """Return whether the labels of the target and of every colluder are known."""
         compared = (self.target, *(colluder.index for colluder in self.colluders))
         return all(codes[i] is not None for i in compared)

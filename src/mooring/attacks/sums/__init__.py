@@ -1,4 +1,4 @@
-"""Attacks by an analyst that colludes with participants on a total of sums. Each attack has a file of its own."""
+"""Attacks on the total of secure sums, by an analyst who colludes with participants; one file per attack."""
 
 from mooring.attacks.sums.leverage import score_without_sums
 

@@ -1,4 +1,4 @@
-"""A class of one: where a single honest row carries a label, the sum over its class is the row itself."""
+"""Class of one: if a single honest row has a label, the sum over its class is the row itself."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.attacks.sums.view import MembershipScores, SumView
 
-_CLEAR = 0.25  # standard deviation of a count that still tells one from none and from two
+_CLEAR = 0.25  # standard deviation up to which a count of one differs clearly from zero and two
 
 
 def class_of_one(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
-    """Score by minus the squared distance of φ from its class's sum; NaN for candidates of classes with other counts."""
+    """Score by minus the squared distance of φ from the sum of its class; NaN for classes that do not have one row."""
     sums, K = view.class_sums(), view.layout.outcome.n_classes
     on_products, on_outcomes = view.honest.noise_scales
     share = 1 / 2 if K == 2 else 1.0  # of T in a class's sum
     scale = math.hypot(share * on_outcomes, on_products / math.sqrt(2) / view.constant / K)
     if scale > _CLEAR * view.constant:
-        raise DoesNotApply("Noise hides how many rows a class has.")
+        raise DoesNotApply("Noise hides the number of rows of each class.")
     counts = sums[-1] / view.constant
     alone = np.abs(counts - 1) < 0.5
     if not alone.any():

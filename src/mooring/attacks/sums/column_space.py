@@ -1,4 +1,4 @@
-"""Column space: where rows are fewer than features, every row lies in the span of S, and other rows do not."""
+"""Column space: with fewer rows than features, members lie in the span of S, and other rows do not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _ROUNDING = 1e-10
 def column_space(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by minus the squared distance of φ from the column space of S, which is zero for members."""
     if view.noise is not None:
-        raise DoesNotApply("Noise fills the whole space: no direction of the features is left empty.")
+        raise DoesNotApply("With noise, the sums span all features.")
     values, vectors = np.linalg.eigh(view.honest.products)
     empty = vectors[:, values < _ROUNDING * values[-1]]
     if empty.shape[1] == 0:
-        raise DoesNotApply("The honest rows span all features: every candidate lies in the column space.")
+        raise DoesNotApply("The honest rows span all features, so every candidate lies in the column space.")
     return MembershipScores(-((view.candidates.features @ empty) ** 2).sum(axis=1))

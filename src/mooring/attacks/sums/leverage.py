@@ -1,4 +1,4 @@
-"""Leverage: a row that is behind the sums is fitted by them better than one that is not."""
+"""Leverage: sums fit the rows that they were computed from better than other rows."""
 
 from __future__ import annotations
 
@@ -15,32 +15,23 @@ _ROUNDING = 1e-9
 def leverage(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by −zᵀM⁻¹z for z = (φ, y) and M = Σzzᵀ over the honest rows.
 
-    With φ alone that is the leverage; with the label it is the leverage and the squared residual of least squares. If S is a
-    Wishart matrix, the likelihood ratio of membership is (n − D − 2) log(1 − zᵀM⁻¹z) but for terms of the population. Noise
-    widens the spectrum of M by about σ√D, which is added to it.
+    For φ alone this is the leverage; with the label it is the leverage plus the squared residual of least squares. If S
+    is a Wishart matrix, the likelihood ratio of membership is (n − D − 2) log(1 − zᵀM⁻¹z), apart from terms of the
+    population. Noise widens the spectrum of M by about σ√D, which is added to it.
     """
     rows = view.joint_features(view.candidates)
     return MembershipScores(-measure_leverage(view.joint_products(), rows, noise_scale=max(view.honest.noise_scales)))
 
 
 def score_without_sums(view: SumView) -> MembershipScores:
-    """Score candidates by how usual they are among the colluders' rows: what an attacker does without the total."""
+    """Score candidates by how typical they are of the colluders' rows, which an attacker can do without the total."""
     known = view.joint_features(view.require_population())
     rows = view.joint_features(view.candidates)
     return MembershipScores(-measure_leverage(known.T @ known, rows, noise_scale=1.0))
 
 
 def measure_leverage(products: Matrix, rows: Matrix, *, noise_scale: float) -> Matrix:
-    """zᵀ(M₊ + λI)⁻¹z of every row z.
-
-    Parameters
-    ----------
-    products : array of shape (D, D)
-        M.
-    rows : array of shape (n, D)
-    noise_scale : float
-        Of M's entries.
-    """
+    """Return zᵀ(M₊ + λI)⁻¹z of every row z, for products M whose entries have noise of this scale."""
     values, vectors = np.linalg.eigh((products + products.T) / 2)
     ridge = noise_scale * math.sqrt(len(values)) + _ROUNDING * max(float(values[-1]), _ROUNDING)
     return np.asarray(((rows @ vectors) ** 2 / (np.maximum(values, 0) + ridge)).sum(axis=1))

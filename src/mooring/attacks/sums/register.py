@@ -1,9 +1,9 @@
-"""Register: all candidates at once, as the unknown zeros and ones of a linear system.
+"""Register: solve for the membership of all candidates at once, as the unknowns of a linear system.
 
-Legend: w_i whether candidate i is a member; ψ_i = (φφᵀ, φyᵀ) what it adds; π the share of members.
+Legend: w_i is 1 if candidate i is a member, else 0; ψ_i = (φφᵀ, φyᵀ) its contribution; π the share of members.
 
-The sums are Σ w_i ψ_i and noise: D(D + 1)/2 + DK equations. Someone who holds a register of everybody who may be in it
-solves them for w, exactly where there is no noise and the register is not longer than that.
+The sums are Σ w_i ψ_i plus noise, which are D(D + 1)/2 + DK equations. An attacker with a register of all possible members
+solves them for w, exactly if there is no noise and the register is no longer than the number of equations.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from mooring.attacks.sums.view import MembershipScores, SumView
 
 MOST_CANDIDATES = 4000
 _LEAST_SHARE, _MOST_SHARE = 0.05, 0.95
-_ROUNDING = 1e-4  # standard deviation assumed of exact sums, against what arithmetic loses
+_ROUNDING = 1e-4  # standard deviation assumed for exact sums, to allow for rounding
 
 
 def register(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
-    """Score by the linear estimate of w with least mean square error, from w uncorrelated with mean π.
+    """Score by the linear estimate of w with the least mean square error, assuming uncorrelated w with mean π.
 
-    The covariance of the equations is never formed: ⟨ψ_i, ψ_j⟩ = (φ_iᵀφ_j)² and (φ_iᵀφ_j)(y_iᵀy_j) are enough.
+    The covariance of the equations is never formed, because ⟨ψ_i, ψ_j⟩ = (φ_iᵀφ_j)² and (φ_iᵀφ_j)(y_iᵀy_j) suffice.
     """
     sums, phi, y = view.honest, view.candidates.features, view.candidates.outcomes
     if len(phi) > MOST_CANDIDATES:
-        raise DoesNotApply(f"A register of more than {MOST_CANDIDATES} candidates takes too long to solve for.")
+        raise DoesNotApply(f"Solving for a register of more than {MOST_CANDIDATES} candidates takes too long.")
     if len(phi) < sums.n_rows * _MOST_SHARE:
-        raise DoesNotApply("The candidates are fewer than the rows, so they are no register of all of them.")
+        raise DoesNotApply("There are fewer candidates than rows, so they are not a register of all members.")
     on_products, on_outcomes = (1 / max(scale, _ROUNDING) ** 2 for scale in sums.noise_scales)
     likeness = phi @ phi.T
     gram = likeness * (on_products * likeness + on_outcomes * (y @ y.T))

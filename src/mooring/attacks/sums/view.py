@@ -1,4 +1,4 @@
-"""What an attacker on sums has: the total that was opened, and everything the colluders know."""
+"""The view of an attacker on sums: the opened total, and everything that the colluders know."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class LabelledFeatures:
     """Rows as they enter the sums, in the units of `SumLayout.unpack`."""
 
     features: Matrix
-    """Of shape (n, D): φ, quantised."""
+    """Quantised φ, of shape (n, D)."""
     outcomes: Matrix
-    """Of shape (n, K): y."""
+    """y, of shape (n, K)."""
 
     @classmethod
     def encode(cls, layout: SumLayout, features: Matrix, labels: Matrix) -> LabelledFeatures:
-        """Quantise φ and encode labels, as a participant does before it adds them up.
+        """Return quantised φ and encoded labels, as a participant computes them before adding them up.
 
         Parameters
         ----------
         features : array of shape (n, D)
         labels : array of shape (n,)
-            Codes of classes, or numbers in [−1, 1].
+            Class codes, or numbers in [−1, 1].
         """
         outcomes = layout.outcome.encode(labels) / layout.outcome.unit
         return cls(quantise(features, layout.resolution) / layout.resolution, outcomes)
@@ -41,65 +41,66 @@ class LabelledFeatures:
 
 @dataclass(frozen=True, eq=False)
 class MembershipScores:
-    """What an attack says of the candidates: one score each, higher for those that it takes for members."""
+    """The result of an attack: one score per candidate, which is higher for likely members."""
 
     scores: Matrix
-    """Of shape (n_candidates,); NaN for a candidate that the attack says nothing about."""
+    """Scores, of shape (n_candidates,); NaN for candidates that the attack cannot score."""
 
 
 @dataclass(frozen=True, eq=False)
 class SumView:
-    """The total, the noise that everybody adds, and what the colluders contributed."""
+    """The total, the noise of each participant, and the contributions of the colluders."""
 
     layout: SumLayout
-    """Public, like the feature map and the noise."""
+    """The layout of the sums, which is public, like the feature map and the noise."""
     constant_share: float
     """c₀ of the feature map."""
     total: Integers
-    """Of shape (size,): what the analyst opened."""
+    """The opened total, of shape (size,)."""
     n_contributions: int
-    """How many participants are in it."""
+    """Number of contributions in the total."""
     noise: SumNoise | None
-    """What each of them adds; None in a study without noise."""
+    """The noise of each contribution; None in a study without noise."""
     known: tuple[Integers, ...] = ()
-    """Each of shape (size,): the colluders' contributions, noise included."""
+    """The colluders' contributions, including their noise, each of shape (size,)."""
     population: LabelledFeatures | None = None
     """The colluders' rows; None without colluders."""
     asked: LabelledFeatures | None = None
-    """Rows whose membership is asked for; from some attacks, all that could be members."""
+    """Candidate rows; for some attacks, all rows that could be members."""
 
     @property
     def n_honest(self) -> int:
-        """How many contributions are not known."""
+        """The number of contributions of honest participants."""
         return self.n_contributions - len(self.known)
 
     @property
     def constant(self) -> float:
-        """The constant feature, as it is quantised: exact sums tell exact counts."""
+        """The quantised constant feature, which turns exact sums into exact counts."""
         return math.trunc(math.sqrt(self.constant_share) * self.layout.resolution) / self.layout.resolution
 
     @cached_property
     def honest(self) -> Sums:
-        """The sums of those who do not collude: the total less what is known."""
+        """The sums of honest participants: the total minus the known contributions."""
         S, T = self.layout.unpack(self.total - sum(self.known, np.zeros_like(self.total)))
         scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, self.n_honest)
         return Sums(S, T, self.constant**2, self.layout.outcome.n_classes, scales)
 
     @property
     def candidates(self) -> LabelledFeatures:
-        """The rows whose membership is asked for."""
+        """The candidate rows."""
         if self.asked is None:
-            raise InputError("asked", expected="rows to score", got="none", cure="Pass them to `SumSimulation.view`.")
+            problem = "The view has no candidate rows to score."
+            raise InputError("asked", problem=problem, cure="Pass candidates to `SumSimulation.view`.")
         return self.asked
 
     def require_population(self) -> LabelledFeatures:
-        """Return the colluders' rows, or say that the attack has none to compare with."""
+        """Return the colluders' rows, or raise `DoesNotApply` if there are none."""
         if self.population is None:
             raise DoesNotApply("Nobody colludes, so no rows of the population are known.")
         return self.population
 
     def class_sums(self) -> Matrix:
-        """Σφ over the honest rows of each class, of shape (D, n_classes)."""
+        """Return Σφ over the honest rows of each class, of shape (D, n_classes)."""
         sums, K = self.honest, self.layout.outcome.n_classes
         if K == 0:
             raise DoesNotApply("The label is a number, so rows have no classes.")
@@ -109,10 +110,10 @@ class SumView:
         return np.asarray(sums.outcomes + everything / K)
 
     def joint_products(self) -> Matrix:
-        """Σ of (φ, y)(φ, y)ᵀ over the honest rows, as far as the sums tell; of φφᵀ alone for a number.
+        """Return Σ (φ, y)(φ, y)ᵀ over the honest rows; for a number, only Σ φφᵀ.
 
-        Σyyᵀ is not shared, but follows from the counts of classes. Of more than two classes the last number of y is left
-        out, since they add up to zero.
+        Σ yyᵀ is not shared, but follows from the class counts. With more than two classes the last entry of y is left out,
+        because the entries sum to zero.
         """
         sums, K = self.honest, self.layout.outcome.n_classes
         if K == 0:
@@ -123,6 +124,6 @@ class SumView:
         return np.block([[sums.products, crossed], [crossed.T, codes.T @ (counts[:, None] * codes)]])
 
     def joint_features(self, rows: LabelledFeatures) -> Matrix:
-        """(φ, y) of rows, as `joint_products` has them."""
+        """Return (φ, y) of rows, as used in `joint_products`."""
         width = max(0, self.layout.outcome.n_classes - 1)
         return np.hstack([rows.features, rows.outcomes[:, :width]])

@@ -1,4 +1,4 @@
-"""Whitened difference: the sums less what as many rows of the population would give, against a candidate's own share."""
+"""Whitened difference: compare the sums, minus their expectation, with a candidate's contribution."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _SMALLEST = 1e-6
 
 
 def whitened_difference(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
-    """Score by the likelihood ratio of the difference with and without the candidate, taken as Gaussian.
+    """Score by the likelihood ratio of the difference with and without the candidate, under a Gaussian model.
 
     In the eigenbasis of S, with x = Vᵀφ and eigenvalues nλ, the difference d = S − n E φφᵀ has entries of variance
-    n(1 + n/n_c) λ_i λ_j, where the second term is the error of n_c rows known of the population, and noise, which looks the
+    n(1 + n/n_c) λ_i λ_j, where the second term is the error of n_c known rows of the population, plus noise, which is the
     same in every basis. A member adds x xᵀ to d, and x yᵀ to the difference of T.
     """
     population, sums, candidates = view.require_population(), view.honest, view.candidates
     n, known = sums.n_rows, len(population.features)
     values, V = np.linalg.eigh(sums.products)
-    spread, x, own = np.maximum(values, 0) / n + _SMALLEST, candidates.features @ V, population.features @ V
+    spread, x, reference = np.maximum(values, 0) / n + _SMALLEST, candidates.features @ V, population.features @ V
     factor = n * (1 + n / known)
     variances = factor * np.outer(spread, spread) + sums.noise_scales[0] ** 2 / 2
     on_outcomes = factor * np.outer(spread, population.outcomes.var(axis=0) + _SMALLEST) + sums.noise_scales[1] ** 2
-    d = np.diag(values) - n / known * own.T @ own
-    t = V.T @ sums.outcomes - n / known * own.T @ population.outcomes
+    d = np.diag(values) - n / known * reference.T @ reference
+    t = V.T @ sums.outcomes - n / known * reference.T @ population.outcomes
     y, squares = candidates.outcomes, x**2
     matched = _forms(x, d / variances, x) / 2 + _forms(x, t / on_outcomes, y)
     moved = _forms(squares, 1 / variances, squares) / 2 + _forms(squares, 1 / on_outcomes, y**2)
@@ -33,5 +33,5 @@ def whitened_difference(view: SumView, *, rng: np.random.Generator) -> Membershi
 
 
 def _forms(left: Matrix, matrix: Matrix, right: Matrix) -> Matrix:
-    """lᵀMr of every pair of rows."""
+    """Return lᵀMr of every pair of rows."""
     return np.asarray(np.einsum("ni,ni->n", left @ matrix, right))

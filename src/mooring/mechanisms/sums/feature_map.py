@@ -274,23 +274,25 @@ class RowFeatures:
 
 @dataclass(frozen=True, eq=False)
 class CurveArrays:
-    """Features of one encoded number each: hats, or the number itself on a logarithmic scale."""
+    """Features that depend on one encoded number each: hat functions, or the number on a logarithmic scale."""
 
     at: Indices
+    """Index of each feature in φ, of shape (n,)."""
     columns: Indices
-    """Of shape (n,): the feature's place in φ, and the encoded number it is of."""
+    """Index of the encoded number of each feature, of shape (n,)."""
     centres: Matrix
+    """Centres of the hat functions, of shape (n,)."""
     widths: Matrix
-    """Of shape (n,): of hats."""
+    """Widths of the hat functions, of shape (n,)."""
     decades: float
-    """Steps of the logarithmic scale; 0 for a linear one."""
+    """Steps of the logarithmic scale; 0 for a linear scale."""
     weight: float
-    """Of the number itself; 0 for hats."""
+    """Weight of the number itself; 0 for hat functions."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableArrays:
-    """Features of a table as arrays: x `linear` + `offset`, at the places `at`, of an encoded row x, and curves."""
+    """Features of a table as arrays: x `linear` + `offset` at the indices `at`, for an encoded row x, and curves."""
 
     linear: Matrix
     offset: Matrix
