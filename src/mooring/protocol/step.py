@@ -62,6 +62,8 @@ class Place:
     """The vault, once it is open: a passphrase is asked once."""
     fitted: Schema | None = None
     """The columns that a table was last found to fit."""
+    _read: tuple[tuple[int, ...], Study] | None = field(default=None, repr=False)
+    """The study as it was last read, and what its file was like then."""
 
     @classmethod
     def at(cls, root: Path, pages: Pages) -> Place:
@@ -86,10 +88,16 @@ class Place:
 
     @property
     def study(self) -> Study:
-        """The study, read from its file each time."""
+        """The study, read again whenever its file is another."""
         from mooring.protocol.messages.study import Study
 
-        return Study.read(self.study_file)
+        if not self.has_study:
+            return Study.read(self.study_file)  # which says what is missing
+        facts = self.study_file.stat()
+        version = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        if self._read is None or self._read[0] != version:
+            self._read = version, Study.read(self.study_file)
+        return self._read[1]
 
     @property
     def has_study(self) -> bool:

@@ -54,6 +54,12 @@ def _is_complete(place: Place) -> bool:
     return place.has_study and place.study.is_complete
 
 
+def _has_gathered(place: Place) -> bool:
+    from mooring.protocol.exchange import exchange_of
+
+    return has_file(place, f"analysis/{exchange_of(place.study).gather_record}.json")
+
+
 def _has_records(place: Place) -> bool:
     return place.identify().is_enrolled and any(place.records.glob("*.json"))
 
@@ -66,8 +72,10 @@ MEMBERSHIP = Item("your vault and your card", ("vault", "NAME.card.toml"), lambd
 MEMBERS_CARDS = Item("members' cards", ("*.card.toml",))
 BUNDLE = Item("your bundle", ("NAME.bundle",), has_record("share"))
 INTAKE = Item("a record of bundles", ("analysis/intake.json",))
+GATHERED = Item("what is trained on", ("analysis/*.json",), _has_gathered)
 MODEL = Item("the model", ("analysis/training.json",))
 RESULTS = Item("everybody's result", ("results",), lambda place: has_file(place, "analysis/delivery.json"))
+RESULT = Item("the delivered model", ("result/model.safetensors",))
 DELIVERABLE = Item(
     "the model, where the study has a label", MODEL.files, lambda place: not has_label(place) or MODEL.is_there(place)
 )
@@ -301,6 +309,7 @@ COMMON: Sequence[Step] = (
         command="align",
         phase=ANALYSE,
         needs=(AGREED, BUNDLES),
+        makes=(GATHERED,),
         asks=(_BUNDLES,),
         run=analyst.align,
     ),
@@ -311,7 +320,7 @@ COMMON: Sequence[Step] = (
         explanation="Train the joint model, and say how well it predicts, as far as an analyst can know.",
         command="train",
         phase=ANALYSE,
-        needs=(AGREED,),
+        needs=(AGREED, GATHERED),
         makes=(MODEL,),
         asks=(Question("learner", "Learner", "choice", "--learner", choices=analyst.list_learners, default="auto"),),
         run=analyst.train,
@@ -324,7 +333,7 @@ COMMON: Sequence[Step] = (
         explanation="Copy the collaboration matrix, or the model as ONNX, to a file that other tools read.",
         command="export",
         phase=ANALYSE,
-        needs=(AGREED,),
+        needs=(AGREED, GATHERED),
         is_optional=True,
     ),
     Step(
@@ -334,7 +343,7 @@ COMMON: Sequence[Step] = (
         explanation="Write each participant's result, signed; give nobody another participant's.",
         command="deliver",
         phase=ANALYSE,
-        needs=(AGREED, DELIVERABLE),
+        needs=(AGREED, GATHERED, DELIVERABLE),
         makes=(RESULTS,),
         asks=(
             Question("output", "Results", "usual", "--output", default="results"),
@@ -356,7 +365,7 @@ COMMON: Sequence[Step] = (
         explanation="Score new rows with the joint model, on this machine; where they have labels, measure how well.",
         command="predict",
         phase=USE,
-        needs=(AGREED, TABLE),
+        needs=(AGREED, TABLE, RESULT),
         makes=(Item("predictions", ("predictions.csv",), has_record("predict")),),
         asks=(
             Question("data", "New rows", "choice", endings=TABLES),

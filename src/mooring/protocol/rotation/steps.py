@@ -20,8 +20,7 @@ from mooring.protocol.step import (
 from mooring.typing import Progress
 
 ANCHOR = Item("the sealed anchor", ("*.anchor",))
-ALIGNMENT = Item("the alignment", ("analysis/alignment.json",))
-RESULT = Item("your result", ("result/map.safetensors", "result/model.safetensors"))
+MAP = Item("your map", ("result/map.safetensors",))
 
 
 def deal(place: Place, *, output: Path | None = None, command: str = "", progress: Progress | None = None) -> Outcome:
@@ -62,7 +61,6 @@ ADDITIONS = (
     ),
     Addition(
         step="align",
-        makes=(ALIGNMENT,),
         asks=(
             Question(
                 "mode",
@@ -79,7 +77,5 @@ ADDITIONS = (
         title="Align",
         explanation="Bring the rows of all bundles that pass their checks into one space.",
     ),
-    Addition(step="train", needs=(ALIGNMENT,)),
-    Addition(step="deliver", needs=(ALIGNMENT,)),
-    Addition(step="predict", needs=(RESULT,)),
+    Addition(step="predict", needs=(MAP,)),
 )

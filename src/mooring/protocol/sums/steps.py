@@ -13,7 +13,6 @@ LIST = Item("the analyst's closing list", ("closing.list",))
 CLOSED = Item("the closing list", ("analysis/closing.list",))
 SHARE = Item("your share of the total", ("NAME.share",))
 SHARES = Item("combiners' shares of the total", ("inbox/*.share",))
-RESULT = Item("your result", ("result/model.safetensors",))
 
 
 def confirm(
@@ -84,8 +83,5 @@ ADDITIONS = (
         title="Close the list",
         explanation="Sign the list of contributions that make up the total, for the combiners; a study is closed once.",
     ),
-    Addition(
-        step="train", needs=(CLOSED, SHARES), asks=(Question("shares", "Shares", "usual", "--shares", default="inbox"),)
-    ),
-    Addition(step="predict", needs=(RESULT,)),
+    Addition(step="train", needs=(SHARES,), asks=(Question("shares", "Shares", "usual", "--shares", default="inbox"),)),
 )
