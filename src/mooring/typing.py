@@ -11,7 +11,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
-__all__ = ["Array", "Indices", "Matrix", "Progress", "TableSource", "Vector"]
+__all__ = ["Array", "Indices", "Labels", "Matrix", "Progress", "TableSource", "Vector"]
 
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
@@ -24,6 +24,9 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 """Positions in another array."""
+
+Labels: TypeAlias = npt.NDArray[Any]
+"""One label per row, of shape (n,): floats are numbers to predict, everything else names a class."""
 
 TableSource: TypeAlias = "str | Path | IntoDataFrame"
 """A table: the path of a CSV or Parquet file, or a data frame of pandas, polars or another library that narwhals reads.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.attacks import PublicRows
 from mooring.errors import InputError, MissingExtraError
@@ -17,10 +16,9 @@ from mooring.mechanisms.rotation.projection import Projection, gaussian_projecti
 from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.tables import Column, Partition
-from mooring.typing import Array, Matrix
+from mooring.typing import Array, Labels, Matrix
 
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
-Labels = npt.NDArray[Any]
 _SIDES, _MOST_CHANNELS = (4, 256), 4  # of pictures for which there are features
 
 

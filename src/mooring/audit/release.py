@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import Mask, draw_halves, find_confidence, follow_gradients, score_members
@@ -26,7 +25,7 @@ from mooring.learners import Fitted, Kind, LearnerLike, train_learner
 from mooring.metrics import Figure, Interval, Membership, clopper_pearson, wilson
 from mooring.metrics.intervals import student_interval
 from mooring.serialization import Record
-from mooring.typing import Indices, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
 N_MODELS, MOST_ROWS = 16, 2000
 RATE = "membership_at_1_percent"
@@ -34,7 +33,6 @@ _OUTLYING = 0.1
 _MOST_INVERTED, _MOST_COLUMNS = 600, 40
 _LEAST_PROBABILITY = 1e-12
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS, _SOME_OF_A_CLASS = 20, 4, 8
-Labels = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from mooring.alignment import Alignment, Solver, align, align_to_reference
 from mooring.attacks.view import Colluder, CollusionView, PublicRows, check_roles
@@ -37,9 +36,7 @@ from mooring.mechanisms.rotation.projection import Projection, gaussian_projecti
 from mooring.randomness import Streams
 from mooring.tables.records import label_kind_of
 from mooring.tables.schema import Column
-from mooring.typing import Array, Indices, Matrix
-
-Labels = npt.NDArray[Any]
+from mooring.typing import Array, Indices, Labels, Matrix
 
 
 @dataclass(frozen=True, eq=False)

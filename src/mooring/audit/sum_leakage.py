@@ -14,10 +14,10 @@ from mooring.attacks.sums.register import MOST_CANDIDATES
 from mooring.audit.canaries import audit_epsilon
 from mooring.audit.result import AttackOutcome, Leakage
 from mooring.audit.specification import AuditSettings
-from mooring.audit.sum_simulation import Labels, SumSimulation
+from mooring.audit.sum_simulation import SumSimulation
 from mooring.metrics import Membership
 from mooring.tables import Partition
-from mooring.typing import Matrix
+from mooring.typing import Labels, Matrix
 
 _LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
 

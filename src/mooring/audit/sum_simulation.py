@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +23,7 @@ from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, Outcome, SumAccumulator, SumLayout
 from mooring.randomness import Streams
 from mooring.tables.records import label_kind_of
-from mooring.typing import Matrix
-
-Labels = npt.NDArray[Any]
+from mooring.typing import Labels, Matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mooring.audit.deployment import Deployment, Labels
+from mooring.audit.deployment import Deployment
 from mooring.audit.simulation import Simulation
 from mooring.learners import Gain, LearnerLike, Score, compare, score
 from mooring.learners.fitting import MOST_ALONE, decide_learner
 from mooring.serialization import Record
+from mooring.typing import Labels
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.learners.fitted import Fitted, FittedModel, Labels, find_scale, require_labelled_rows
+from mooring.learners.fitted import Fitted, FittedModel, find_scale, require_labelled_rows
 from mooring.learners.models import MOST_TREES, Kind, LinearFunction, Model, ModelSpec
 from mooring.learners.trees import lay_out_trees, read_xgboost
-from mooring.typing import Matrix
+from mooring.typing import Labels, Matrix
 
 ROUNDS, FEWEST_ROUNDS = 200, 20
 BINS = 256

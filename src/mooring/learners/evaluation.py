@@ -19,9 +19,8 @@ from mooring.learners.scores import METRICS, score_value
 from mooring.metrics.intervals import student_interval, wilson
 from mooring.metrics.membership import Membership
 from mooring.serialization import FloatOrNaN, Record, Rows
-from mooring.typing import Matrix
+from mooring.typing import Labels, Matrix
 
-Labels = npt.NDArray[Any]
 _BINS, _REPEATS = 10, 5
 _MOST_PREDICTIONS, _FEWEST_ROWS, _MOST_ROWS = 200_000, 50, 500
 

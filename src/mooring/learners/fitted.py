@@ -11,9 +11,7 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.geometry.backend import require_finite
 from mooring.learners.models import Kind, Model
-from mooring.typing import Matrix
-
-Labels = npt.NDArray[Any]
+from mooring.typing import Labels, Matrix
 
 
 class Fitted(Protocol):

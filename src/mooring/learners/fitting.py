@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from mooring.learners.fitted import Fitted, Labels
+from mooring.learners.fitted import Fitted
 from mooring.learners.models import Kind
 from mooring.learners.registry import AUTO, CANDIDATES, Learner, LearnerLike, resolve_learner
 from mooring.learners.scores import score_value
-from mooring.typing import Indices, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
 MOST_ROWS = 50_000
 """Rows that `mooring train` draws where there are more."""

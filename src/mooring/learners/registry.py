@@ -16,10 +16,10 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.boosted_trees import XGBoostLearner
-from mooring.learners.fitted import Fitted, FittedEstimator, Labels, find_scale, require_labelled_rows
+from mooring.learners.fitted import Fitted, FittedEstimator, find_scale, require_labelled_rows
 from mooring.learners.models import Kind
 from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
-from mooring.typing import Matrix
+from mooring.typing import Labels, Matrix
 
 AUTO = "auto"
 _N_FOURIER, _N_NYSTROEM = 800, 600

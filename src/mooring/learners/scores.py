@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,8 @@ from mooring.errors import InputError
 from mooring.metrics.intervals import LEVEL, mean_ratio, student_interval
 from mooring.randomness import require_generator
 from mooring.serialization import FloatOrNaN, Record
+from mooring.typing import Labels
 
-Labels = npt.NDArray[Any]
 METRICS = {"classes": "balanced accuracy", "number": "R²"}
 _RESAMPLES = 1000
 _POWER = 0.8

@@ -34,9 +34,8 @@ from mooring.tables.cells import (
     word_places,
 )
 from mooring.tables.problems import DATE_LIKE, NUMBER_LIKE, SENTINELS
-from mooring.tables.records import Labels
 from mooring.tables.schema import MISSING_WORDS, Column, Schema
-from mooring.typing import Indices, Vector
+from mooring.typing import Indices, Labels, Vector
 
 ValueKind = Literal["number", "integer", "category", "time", "other", "empty"]
 LikelyKind = Literal["number", "date", "category", "id", "text", ""]

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.randomness import require_generator
-from mooring.tables.records import LabelKind, Labels, Records, as_labels, as_rows, label_kind_of
+from mooring.tables.records import LabelKind, Records, as_labels, as_rows, label_kind_of
 from mooring.tables.sampling import make_strata, owners_of_groups, round_robin, share_of, split_stratified
-from mooring.typing import Indices, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
 _FEWEST_HALVED = 2
 

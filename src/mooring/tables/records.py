@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.tables.schema import Column
-from mooring.typing import Indices, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
-Labels = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 LabelKind = Literal["classes", "number", "none"]
 
 

@@ -12,9 +12,9 @@ from mooring.errors import InputError
 from mooring.randomness import require_generator
 from mooring.tables.encoder import EncodedRows, encoded_batches, join_rows
 from mooring.tables.reader import read_ahead
-from mooring.tables.records import Labels, label_kind_of
+from mooring.tables.records import label_kind_of
 from mooring.tables.schema import Schema
-from mooring.typing import Indices, TableSource
+from mooring.typing import Indices, Labels, TableSource
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_NUMBERS = 20_000, 2_000, 2**24
 

@@ -13,12 +13,10 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.learners import Fitted, Kind, Learner, LearnerLike, Model, resolve_learner
 from mooring.protocol.messages.model import read_model, write_model
-from mooring.typing import Matrix
+from mooring.typing import Labels, Matrix
 
 _N_ROWS, _N_COLUMNS, _SEED = 60, 3, 0
 _SAME_NUMBERS = 1e-6
-
-Labels = npt.NDArray[Any]
 
 
 def check_learner(learner: LearnerLike) -> None:

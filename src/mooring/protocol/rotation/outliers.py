@@ -27,9 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.learners import CANDIDATES, Kind, cross_validate, train_learner
-from mooring.learners.fitted import Labels
 from mooring.learners.fitting import group_folds, row_folds
-from mooring.typing import Indices, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
 _DRAWS, _MOST_DRAWS, _NUMBERS_DRAWN = 32, 256, 2_000_000
 _NEAR_GARBAGE = 0.4  # of the way from garbage to the median participant

@@ -41,13 +41,11 @@ from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from mooring.protocol.rotation.outliers import find_disagreeing
 from mooring.serialization import Rows, render_html
-from mooring.typing import Indices, Matrix, Progress
+from mooring.typing import Indices, Labels, Matrix, Progress
 
 _FEWEST_ALONE = 10
 _ROWS_COMPARED = 5_000
 _SAME_NUMBERS = 1e-6  # of their range
-
-Labels = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
