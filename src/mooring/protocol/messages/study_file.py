@@ -40,7 +40,7 @@ _HEAD = """\
 _SUMS = """\
 # Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. colluders: how many participants may help the
 # analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
-# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and stays at home;
+# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and is not shared;
 # rows_per_person = "mean" adds the mean of each person's rows. Features of pictures may be fitted to public ones:
 # mooring study project PUBLIC
 """
@@ -49,7 +49,7 @@ _METHOD = """\
 """
 _ROWS = """\
 # missing_words stand for a missing value in every column, besides "?", "NA", "NaN", "null" and nothing at all.
-# ids name rows: they stay at home, are never shared, and come back beside predictions.
+# ids name rows: they are never shared, and appear beside predictions.
 # A participant with fewer rows of a class than smallest_class (but some) does not share.
 """
 _LIMITS = "# What attacks on an upload ('mooring check') and on the model ('mooring deliver') may find.\n"
@@ -125,7 +125,7 @@ def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_meth
         render_table(plain["method"]) + below_method,
         f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
-        "\n[label]\n" + _LABEL.format("It stays at home" if uses_sums else "The analyst sees it"),
+        "\n[label]\n" + _LABEL.format("It is not shared" if uses_sums else "The analyst sees it"),
         render_declaration(plain["label"]),
         *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else [_NO_LIMITS]),
         f"\n{_COLUMNS}",
