@@ -172,6 +172,16 @@ class OpenRecord(Record):
         return to_json(self.as_dict(), indent=1).decode()
 
     @classmethod
+    def from_json(cls, text: str | bytes, *, what: str = "", cure: str = "Pass what to_json returned.") -> Self:
+        """Read what `to_json` returned, as the kind that it names, which must be this class or derive from it."""
+        base = next(kind for kind in cls.__mro__ if OpenRecord in kind.__bases__)
+        record = Record.from_json.__func__(base, text, what=what, cure=cure)  # type: ignore[attr-defined]
+        if not isinstance(record, cls):
+            expected = f"'{cls.kind_key}' {getattr(cls, cls.kind_key)}"
+            raise InputError(what or cls.__name__, expected=expected, got="another kind of record", cure=cure)
+        return record
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 

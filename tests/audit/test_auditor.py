@@ -88,7 +88,7 @@ def test_figures_and_scores_are_as_on_record(every: AuditResult, one: AuditResul
 
 
 def described(result: AuditResult) -> dict[str, Any]:
-    return {key: value for key, value in result.description.items() if key not in ("mooring", "machine")}
+    return {key: value for key, value in result.description.as_dict().items() if key not in ("mooring", "machine")}
 
 
 @pytest.mark.parametrize("kind", ["category", "number"])
@@ -100,10 +100,8 @@ def test_figures_of_persons_and_attributes_are_as_on_record(parts: Parts, kind: 
     )
     found = audited(*parts, n_components=3, attacks=["procrustes", "moments"], evaluation=spec, targets=[1, 2], **QUICK)
     examples = found.points[0].examples
-    check_record(
-        RECORD, f"persons, {kind}", [figures_of_audit(found), examples and examples["rows"]], rel=3e-3, abs=2e-3
-    )
-    assert (found.description["attribute"], len(found.description["targets"])) == ("attribute", 2)
+    check_record(RECORD, f"persons, {kind}", [figures_of_audit(found), examples and examples.rows], rel=3e-3, abs=2e-3)
+    assert (found.description.attribute, len(found.description.targets)) == ("attribute", 2)
 
 
 def test_attackers_and_the_control_have_the_public_rows() -> None:
@@ -303,7 +301,7 @@ def test_numbers_to_predict_are_scored_by_r2() -> None:
     rows, _ = study()
     result = sound(audited(rows, [part[:, 0] + 0.1 * part[:, 1] for part in rows], **QUICK))
     assert result.trustworthy
-    assert result.description["labels"] == "number"
+    assert result.description.labels == "number"
     assert result.points[0].deployed.metric == "R²"
     assert result.points[0].deployed.value > 0.8
     control = figures_of(result.points[0], "centred_error")[0]
@@ -476,7 +474,7 @@ def test_data_that_is_hard_to_audit_is_warned_of_or_not_trusted(case: str, parts
 def test_two_participants(parts: Parts) -> None:
     result = sound(audited(parts[0][:2], parts[1][:2], **QUICK))
     assert result.trustworthy
-    assert result.description["targets"] == ["participant 2"]
+    assert result.description.targets == ("participant 2",)
 
 
 def test_a_colluder_with_no_class_in_common_with_the_target(parts: Parts) -> None:
@@ -676,8 +674,8 @@ def test_images_are_measured_and_kept_for_the_strongest_attack(digits: AuditResu
         assert ("psnr" in outcome.figures) == ("ssim" in outcome.figures) == (outcome.attack == worst[0])
     psnr = result.worst("psnr")
     assert psnr[1].control < psnr[1].value <= psnr[1].floor  # type: ignore[operator]
-    assert result.examples["attack"] == worst[0]
-    shown = {name: np.asarray(rows) for name, rows in result.examples["rows"].items()}
+    assert result.examples.attack == worst[0]
+    shown = {name: np.asarray(rows) for name, rows in result.examples.rows.items()}
     assert set(shown) == {"original", "projection only", "rebuilt", "guessed without the upload"}
     for rows in shown.values():
         assert rows.shape == (6, 64)
@@ -695,7 +693,7 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
     options: dict[str, Any] = {**QUICK, "attacks": ["procrustes"]}
     with_rows = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=7), **options)
     assert "77.123" in with_rows.to_json()
-    assert len(with_rows.points[0].examples["rows"]["original"]) == 7
+    assert len(with_rows.points[0].examples.rows["original"]) == 7
     without = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=0), folder=tmp_path, **options)
     assert without.points[0].examples is None
     drawn = [repr(figure) for figure in draw_audit(without).values()]

@@ -1,13 +1,24 @@
 """The decision: limits first, no measure alone says 'share', and joining that does not pay is a reason against."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mooring.attacks import ATTACKS
-from mooring.audit import AuditResult, LeakageLimit, Plan, PointResult, References, RotationPoint, SumPoint
+from mooring.audit import (
+    AuditDescription,
+    AuditResult,
+    LeakageLimit,
+    Plan,
+    PointResult,
+    References,
+    RotationPoint,
+    SumPoint,
+)
 from mooring.audit.decision import (
+    Decision,
     decide,
     decide_audit,
     decide_upload,
@@ -65,12 +76,12 @@ def point(at: RotationPoint = AT, **figures: Figure) -> PointResult:
 def test_limits_come_first_and_no_measure_alone_says_share(
     figures: dict[str, Figure], limits: tuple[str, ...], answer: str
 ) -> None:
-    assert weigh_point(point(**figures), limits)["answer"] == answer
+    assert weigh_point(point(**figures), limits).answer == answer
 
 
 def test_what_a_limit_allows_is_said_and_what_was_not_measured_is_not_called_broken() -> None:
-    assert len(weigh_point(point(exposed_tenth=error(0.6)), ("error at least 0.5",))["reasons"]) == 1
-    assert "at most 1.36%" in weigh_total(None, (0.3, 1e-5))["reasons"][0]  # never rounded down
+    assert len(weigh_point(point(exposed_tenth=error(0.6)), ("error at least 0.5",)).reasons) == 1
+    assert "at most 1.36%" in weigh_total(None, (0.3, 1e-5)).reasons[0]  # never rounded down
 
 
 def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> None:
@@ -78,30 +89,32 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
     figures = point().outcomes[0].figures
     for name in figures:  # any one alone not measured
         part = AttackOutcome("moments", {other: one for other, one in figures.items() if other != name})
-        assert weigh_point(PointResult(AT, 0.2, (part,), None, None))["answer"] == "cannot tell"
+        assert weigh_point(PointResult(AT, 0.2, (part,), None, None)).answer == "cannot tell"
     for one in (None, PointResult(AT, 0.2, (), None, None), bare):
-        assert weigh_point(one)["answer"] == "cannot tell"
+        assert weigh_point(one).answer == "cannot tell"
 
 
 @pytest.mark.parametrize(
     ("points", "about", "answer"),
     [
-        ([point()], {"attacks": ["procrustes"]}, "cannot tell"),
-        ([point()], {"attacks": list(ATTACKS)}, "share"),
+        ([point()], {"attacks": ("procrustes",)}, "cannot tell"),
+        ([point()], {"attacks": tuple(ATTACKS)}, "share"),
         ([point(), PointResult(AT, 0.2, (), None, None)], {}, "cannot tell"),
         ([point(), point(exposed_tenth=error(0.1))], {}, "cannot tell"),  # no setting is chosen
         ([point(exposed_tenth=error(0.2)), point(exposed_tenth=error(0.1))], {}, "do not share"),
     ],
 )
 def test_of_an_audit(points: list[PointResult], about: dict[str, Any], answer: str) -> None:
-    assert weigh_audit(AuditResult(about, References(None, None, 0), tuple(points)))["answer"] == answer
+    assert (
+        weigh_audit(AuditResult(AuditDescription(**about), References(None, None, 0), tuple(points))).answer == answer
+    )
 
 
 def test_of_a_plan() -> None:
     limit = LeakageLimit.parse("linkage at most 20 %")
-    result = AuditResult({}, References(None, None, 0), (point(),))
-    assert weigh_plan(Plan(limit, result, None, ""))["answer"] == "do not share"
-    assert weigh_plan(Plan(limit, result, result.points[0], ""))["answer"] == "share"
+    result = AuditResult(AuditDescription(), References(None, None, 0), (point(),))
+    assert weigh_plan(Plan(limit, result, None, "")).answer == "do not share"
+    assert weigh_plan(Plan(limit, result, result.points[0], "")).answer == "share"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +128,7 @@ def test_of_a_plan() -> None:
     ],
 )
 def test_the_worst_answer_decides(weighed: list[str], answers: list[Any], answer: str) -> None:
-    assert decide("?", [{"answer": one, "reasons": [one]} for one in weighed], answers)["answer"] == answer
+    assert decide("?", [Decision(one, (one,)) for one in weighed], answers).answer == answer
 
 
 # ---------------------------------------------------------------------------------------------------- what exactly is said
@@ -152,12 +165,12 @@ EXACT = "the rows carry no noise, so that an upload is an exact image of them"
 def test_the_reasons_are_those_that_decide(
     figures: dict[str, Figure], limits: tuple[str, ...], reasons: list[str]
 ) -> None:
-    assert weigh_point(point(**figures), limits)["reasons"] == reasons
+    assert weigh_point(point(**figures), limits).reasons == tuple(reasons)
 
 
 def test_rows_without_noise_are_an_exact_image() -> None:
     bare = point(replace(AT, method="aa-i-gdp", data_noise_level=0.0), linkage=rate(0.2, 0.1))
-    assert weigh_point(bare)["reasons"] == [PICKED.format(20), EXACT]
+    assert weigh_point(bare).reasons == (PICKED.format(20), EXACT)
 
 
 WEAK = "the guarantee is weak: with ε = 8 a test with 1 % false alarms finds at most 100% of the rows"
@@ -222,16 +235,16 @@ def test_sums_are_weighed_by_their_guarantee_first(
     one: PointResult | None, limits: tuple[str, ...], answer: str, reason: str
 ) -> None:
     promise = (2.0, 0.0) if one is None else one.point.promise
-    assert weigh_total(one, promise, limits) == {"answer": answer, "reasons": [reason]}
+    assert weigh_total(one, promise, limits) == Decision(answer, (reason,))
 
 
 def test_a_guarantee_is_weak_where_more_than_a_fifth_may_be_found() -> None:
     assert bound_odds(0.0, 0.19) / 100 == 0.2
-    assert [weigh_total(None, (0.0, delta))["answer"] for delta in (0.19, 0.1901)] == ["share", "cannot tell"]
+    assert [weigh_total(None, (0.0, delta)).answer for delta in (0.19, 0.1901)] == ["share", "cannot tell"]
 
 
 def audit(*points: PointResult, chosen: int | None = None, **more: Any) -> AuditResult:
-    return AuditResult({}, References(None, None, 0), points, chosen=chosen, **more)
+    return AuditResult(AuditDescription(), References(None, None, 0), points, chosen=chosen, **more)
 
 
 BEST = replace(point(), gain=PAYS)
@@ -265,12 +278,11 @@ def test_an_audit_decides_by_the_point_that_its_page_is_about(
     given: AuditResult | Plan, answer: str, reasons: list[str]
 ) -> None:
     found = decide_audit(given)
-    assert (found["question"], found["answer"]) == ("Should rows like these be shared?", answer)
-    assert [words in reason for words, reason in zip(reasons, found["reasons"], strict=True)] == [True] * len(reasons)
-    assert found["words"] == f"{found['question']} {answer.capitalize()}: {'; '.join(found['reasons'])}."
+    assert (found.question, found.answer) == ("Should rows like these be shared?", answer)
+    assert [words in reason for words, reason in zip(reasons, found.reasons, strict=True)] == [True] * len(reasons)
 
 
-YES, NO = {"answer": "share", "reasons": ["little"]}, {"answer": "do not share", "reasons": ["much"]}
+YES, NO = Decision("share", ("little",)), Decision("do not share", ("much",))
 UNSHOWN = "a check, this or an earlier one, does not show that 'a' and 'b' is kept"
 ASKED, SHARED = "Should you share sums?", "You shared sums. By what is measured, should they be shared?"
 LITTLE = "Share: little; what joining gives was not measured here."
@@ -278,22 +290,37 @@ REFUSED, UNPAID = "'mooring share' refuses them:", "joining is shown not to pay"
 UNKNOWN = "what an upload gives away was not measured here; whether joining pays is not shown"
 
 
+def made_of(**parts: tuple[str, ...]) -> Any:
+    """A record with the limits that were exceeded, and why rows are refused."""
+    return SimpleNamespace(**{"exceeded": (), "refused": ()} | parts)
+
+
 @pytest.mark.parametrize(
     ("weighed", "records", "joining", "words"),
     [
         ([YES], {}, [], f"Should participants share in this study? {LITTLE}"),
-        ([YES], {"check": {}}, [None, "pays"], f"{ASKED} Share: little; joining is shown to pay."),
-        ([YES], {"check": {}, "share": {}}, [], f"{SHARED} {LITTLE}"),
-        ([YES], {"check": {"exceeded": ["b"]}, "share": {"exceeded": ["a"]}}, [], f"{SHARED} Do not share: {UNSHOWN}."),
-        ([NO], {"check": {"exceeded": ["a"]}}, [], f"{ASKED} Do not share: much."),  # said already
-        ([YES], {"check": {"refused": ["r", "s"]}}, [], f"{ASKED} Do not share: {REFUSED} r; {REFUSED} s."),
-        ([YES], {"check": {"refused": ["r"]}, "share": {}}, [], f"{SHARED} {LITTLE}"),
-        ([NO], {"check": {"refused": ["r"]}}, ["does not pay"], f"{ASKED} Do not share: {REFUSED} r; much; {UNPAID}."),
-        ([], {"check": {}}, ["cannot tell"], f"{ASKED} Cannot tell: {UNKNOWN}."),
+        ([YES], {"check": made_of()}, ["pays"], f"{ASKED} Share: little; joining is shown to pay."),
+        ([YES], {"check": made_of(), "share": made_of()}, [], f"{SHARED} {LITTLE}"),
+        (
+            [YES],
+            {"check": made_of(exceeded=("b",)), "share": made_of(exceeded=("a",))},
+            [],
+            f"{SHARED} Do not share: {UNSHOWN}.",
+        ),
+        ([NO], {"check": made_of(exceeded=("a",))}, [], f"{ASKED} Do not share: much."),  # said already
+        ([YES], {"check": made_of(refused=("r", "s"))}, [], f"{ASKED} Do not share: {REFUSED} r; {REFUSED} s."),
+        ([YES], {"check": made_of(refused=("r",)), "share": made_of()}, [], f"{SHARED} {LITTLE}"),
+        (
+            [NO],
+            {"check": made_of(refused=("r",))},
+            ["does not pay"],
+            f"{ASKED} Do not share: {REFUSED} r; much; {UNPAID}.",
+        ),
+        ([], {"check": made_of()}, ["cannot tell"], f"{ASKED} Cannot tell: {UNKNOWN}."),
     ],
 )
 def test_of_an_upload(weighed: list[Any], records: dict[str, Any], joining: list[Any], words: str) -> None:
-    assert decide_upload("sums", weighed, records, [{"answer": one} for one in joining])["words"] == words
+    assert decide_upload("sums", weighed, **records, answers=joining).words == words
 
 
 def test_what_leaks_is_stated_from_the_row_that_is_in_to_the_most_exposed_column() -> None:

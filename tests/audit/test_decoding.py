@@ -72,7 +72,7 @@ def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinver
     notes = [note for one in result.points[0].outcomes for note in one.notes if note.startswith("decoded")]
     assert notes
     assert all("decoder learnt" in note for note in notes)
-    shown = {name: np.asarray(rows) for name, rows in result.points[0].examples["rows"].items()}
+    shown = {name: np.asarray(rows) for name, rows in result.points[0].examples.rows.items()}
     assert error(shown["rebuilt"], shown["original"]) < 0.5
     assert error(shown["projection only"], shown["original"]) < 0.4
 

@@ -24,10 +24,10 @@ def parts(n: int = 40, m: int = 4) -> list[np.ndarray]:
 def test_a_projection_is_used_as_it_is() -> None:
     result = audited(parts(), projection=F, points=[POINT], attacks=["procrustes"])
     examples = result.points[0].examples
-    rows = {name: np.asarray(values) for name, values in examples["rows"].items()}
+    rows = {name: np.asarray(values) for name, values in examples.rows.items()}
     assert np.allclose(F.encode(rows["projection only"]), F.encode(rows["original"]), atol=0.01)
     assert not np.allclose(rows["projection only"], rows["original"], atol=0.1)
-    assert result.description["projection"] == "gaussian"
+    assert result.description.projection == "gaussian"
 
 
 def test_a_projection_settles_the_number_of_components() -> None:

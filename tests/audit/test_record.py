@@ -13,6 +13,7 @@ import pytest
 
 from mooring.attacks import ATTACKS
 from mooring.audit import (
+    AuditDescription,
     AuditSettings,
     EvaluationSpec,
     LeakageLimit,
@@ -300,16 +301,16 @@ def test_whether_a_result_is_trustworthy_and_what_it_measured() -> None:
     both, error_only, nothing = ["0.40", "0.50"], ["0.10", None], [None, None]
     cases: list[tuple[list[PointResult], int | None, dict[str, Any], bool, list[str | None]]] = [
         ([scored], None, {}, True, both),
-        ([bare, scored], 1, {"attacks": ["moments"]}, True, both),
-        ([bare, scored, worse], None, {"attacks": list(ATTACKS)}, True, both),
-        ([worse], None, {"attacks": list(ATTACKS)[1:]}, True, error_only),
+        ([bare, scored], 1, {"attacks": ("moments",)}, True, both),
+        ([bare, scored, worse], None, {"attacks": tuple(ATTACKS)}, True, both),
+        ([worse], None, {"attacks": tuple(ATTACKS)[1:]}, True, error_only),
         ([replace(scored, gain=None)], None, {}, True, both),
         ([scored, unmeasured], None, {}, False, both),
         ([], None, {}, False, nothing),
     ]
     for points, chosen, description, is_trustworthy, figures in cases:
         for alone in (score, replace(score, value=float("nan")), None):
-            result = AuditResult(description, References(alone, None, 2), tuple(points), (), chosen)
+            result = AuditResult(AuditDescription(**description), References(alone, None, 2), tuple(points), (), chosen)
             measured = [result.measured(measure) for measure in ("centred_error", "linkage")]
             assert result.trustworthy is is_trustworthy
             assert [words and NUMBER.findall(words)[0] for words in measured] == figures

@@ -77,7 +77,7 @@ def test_figures_of_sums_are_as_on_record(result: AuditResult) -> None:
 
 def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResult) -> None:
     assert [one.point.epsilon for one in result.totals] == list(EPSILONS)
-    assert (result.description["n_sum_features"], result.description["n_rows"]) == (7, 96)
+    assert (result.description.n_sum_features, result.description.n_rows) == (7, 96)
     for one in result.totals:
         assert [outcome.attack for outcome in one.outcomes] == NAMES
         assert [outcome.attack for outcome in one.beyond] == NAMES

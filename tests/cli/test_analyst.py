@@ -106,8 +106,8 @@ def test_who_is_left_out_is_named_and_gets_its_map(place: Path) -> None:
     told = flat(run("train", "--learner", "linear", code=3).output)
     assert "Left out d" in told
     record = json.loads((place / "analysis" / "training.json").read_text())
-    assert [entry["name"] for entry in record["left_out"]] == ["d"]
-    assert [entry["name"] for entry in record["participants"]] == ["a", "b", "c"]
+    assert [name for name, _ in record["left_out"]] == ["d"]
+    assert [name for name, _ in record["participants"]] == ["a", "b", "c"]
     assert record["rows"] == record["rows_used"] == 120
-    assert record["score"]["value"] > 0.8 > 0.3 > record["left_out"][0]["score"]["value"]
+    assert record["score"]["value"] > 0.8 > 0.3 > record["left_out"][0][1]["value"]
     assert record_of("deliver", "--output", "r", "--vault", "analyst")["delivered"] == ["a", "b", "c", "d"]

@@ -155,11 +155,11 @@ def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
     assert np.abs(there.orthogonals @ turn - here.orthogonals).max() < 1e-6
     assert np.allclose(there.means, here.means, atol=1e-12)
     assert np.abs(there.template @ turn - here.template).max() < 1e-6
-    fits = [[entry["fit"] for entry in space.record["participants"]] for space in (here, there)]
+    fits = [[entry.fit for entry in space.record.participants] for space in (here, there)]
     assert np.allclose(*fits, atol=1e-6)
-    assert there.record["converged"]
-    assert there.record["misfit"] == pytest.approx(here.record["misfit"], rel=1e-5)
-    assert there.record["residual"] < 1e-7
+    assert there.record.converged
+    assert there.record.misfit == pytest.approx(here.record.misfit, rel=1e-5)
+    assert there.record.residual < 1e-7
     assert (
         np.abs(matrix(made.study, tmp_path / "there").rows @ turn - matrix(made.study, tmp_path / "here").rows).max()
         < 1e-5

@@ -20,7 +20,7 @@ import pyarrow.parquet
 from safetensors.numpy import save
 
 from mooring.errors import MooringError
-from mooring.protocol.analyst.intake import INTAKE_FILE, IntakeRecord, collect
+from mooring.protocol.analyst.intake import INTAKE_FILE, Register, collect
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.designer.draft import draft_study
 from mooring.protocol.designer.header import Header, draft_merged, merge_headers, read_header
@@ -197,7 +197,7 @@ def _records(world: World) -> tuple[list[Target], AlignmentState]:
         Target("identity", read_identity, ((vault / "identity.json").read_bytes(),)),
         read_in(STATE_FILE, lambda folder: read_space(folder, study)),
         read_in(TABLE_FILE, lambda folder: list(read_blocks(folder, study, space))),
-        read_in(INTAKE_FILE, lambda folder: IntakeRecord.read(folder, study)),
+        read_in(INTAKE_FILE, lambda folder: Register.read(folder, study)),
         read_in(RECORD_FILE, collect_records),
     ]
     return made, space

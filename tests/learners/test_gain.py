@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mooring.learners import Gain, compare, score_value
-from mooring.report.numbers import describe_evaluation
 
 
 def rows_of_two_classes(n: int, *, only_joint: int, only_alone: int, neither: int) -> tuple[np.ndarray, ...]:
@@ -119,7 +118,3 @@ def test_rows_that_all_agree_do_not_show_that_nothing_is_gained() -> None:
 def test_nothing_is_written_as_minus_zero() -> None:
     found = [Gain(metric, 0.0, 0.0, 0.0, 3, 3).written(-1e-5) for metric in ("R²", "balanced accuracy")]
     assert found == ["+0.000", "+0.0"]
-    shuffled = {"metric": "AUC", "columns": [{"name": "age", "drop": -1e-5, "deviation": 0.0}]}
-    described = describe_evaluation({"importance": shuffled})
-    assert described is not None
-    assert described["importance"][0]["drop"] == "+0.000"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import mooring.metrics.intervals
 from mooring.errors import InputError
 from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
-from mooring.metrics.intervals import mean_ratio, percentile_interval, student_interval
+from mooring.metrics.intervals import Written, mean_ratio, percentile_interval, student_interval
 from tests.raising import raising
 
 Refused = Callable[..., None]
@@ -164,9 +164,9 @@ def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
 def test_a_figure_is_written_in_the_digits_of_its_measure(name: str, written: list[str]) -> None:
     value, low, high, chance = written
     found = Figure(name, 0.3, Interval(0.2, 0.4), 0.1, None, math.nan, 9, True).describe()
-    assert found == {"value": value, "interval": [low, high], "chance": chance, "control": None, "floor": None}
+    assert found == Written(value, (low, high), chance)
     found = Figure(name, math.nan, Interval.unknown(), None, 0.1, 0.1, 9, True).describe()
-    assert found == {"value": "–", "interval": None, "chance": None, "control": chance, "floor": chance}
+    assert found == Written("–", None, None, chance, chance)
 
 
 def test_a_dictionary_that_is_no_figure_is_refused() -> None:

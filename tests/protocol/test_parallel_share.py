@@ -1,6 +1,5 @@
 """Many shares at once on one vault: one bundle, and one winner where they differ."""
 
-import json
 from collections.abc import Callable
 
 from mooring.protocol.storage.ledger import Ledger
@@ -17,7 +16,7 @@ def test_many_shares_of_the_same_data_at_once_give_one_bundle(small_study, at_on
     def share(k: int) -> Callable[[], None]:
         def action() -> None:
             shared = small_study.share(data=data[k], output=small_study.folder / f"out-{k}.bundle")
-            vault.write(small_study.study.folder_name, "share.json", json.dumps(shared.as_dict()).encode())
+            vault.write(small_study.study.folder_name, "share.json", shared.to_json().encode())
 
         return action
 

@@ -34,7 +34,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Scoring, predict_rows
 from mooring.protocol.participant.role import Participant, check_table_fit
-from mooring.protocol.results import Consent
+from mooring.protocol.results import Consent, TrainingRecord
 from mooring.protocol.rotation.perturbation import deal_anchor
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
@@ -53,7 +53,7 @@ from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, 
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.total import open_total, read_list
 from mooring.protocol.sums.training import train_sums
-from mooring.report import summarise
+from mooring.report import StudyRecords, summarise
 from mooring.tables.schema import Column, Label
 from tests.protocol.sum_studies import SumStudy, make_sum_study
 from tests.raising import raising
@@ -534,7 +534,7 @@ def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
     with raising(RefusedError, "the study"):  # the combining key of another study
         share_sums(given.vaults[0], replace(given.study, nonce="1" * 32), given.table(0), output=folder / "b.bundle")
     second = share_sums(given.vaults[0], again("1"), given.table(0, 30), output=folder / "b.bundle")
-    assert (second.spent, second.as_dict()["epsilon_in_all"]) == (1.5, 3.0)
+    assert (second.spent, second.epsilon_in_all) == (1.5, 3.0)
     with raising(RefusedError, "the upload"):
         share_sums(given.vaults[0], again("2"), given.table(0), output=folder / "c.bundle")
     fresh = share_sums(given.vaults[0], again("3"), given.table(7), output=folder / "d.bundle")
@@ -570,8 +570,8 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         with raising(InputError, "rows of a person", got="(1 person has more than 2)"):
             given.share(1, data=path)
         assert ["(1 person has" in words for words in check_table_fit(given.study, path)[1]] == [True]
-        decision = summarise(given.study, {"check": one.check(path).as_dict()})["decision"]
-        assert (decision["answer"], "(1 person has" in decision["words"]) == ("do not share", True)
+        decision = summarise(given.study, StudyRecords(check=one.check(path))).summary.decision
+        assert (decision.answer, "(1 person has" in decision.words) == ("do not share", True)
     plain = make_sum_study(folder / "plain", 2).table(1)
     for step in (lambda: given.share(1, data=plain), lambda: one.check(plain)):
         with raising(InputError, expected="which names persons"):
@@ -747,7 +747,7 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
     assert release.risk == (1.0 if epsilon is None else pytest.approx(math.e * 0.01 + 1e-5))
     if not within:  # an analyst that signs another risk than the study's noise has
         source = read_list(given.study, given.work).digest
-        model, _ = read_training(given.work, given.study, spec_of(given.study), list=source)
+        model, _ = read_training(given.work, TrainingRecord, given.study, spec_of(given.study), made_from=source)
         key = given.analyst.signing_key
         write_delivered_model(results / "p1" / MODEL_FILE, given.study, model, source, key, Release(0.0))
         with raising(RefusedError, "the result"):

@@ -1,7 +1,6 @@
 """Drafts of governance documents state what the study and the records say, and nothing that they do not."""
 
 import html
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +12,19 @@ import pytest
 from mooring.attacks.shadow_models import draw_halves
 from mooring.audit.release import measure_release
 from mooring.protocol.messages.study import Study
-from mooring.report import render_drafts, summarise
+from mooring.protocol.results import ShareResult
+from mooring.report import StudyRecords, render_drafts, summarise
 from mooring.report.governance import DRAFTS
 from mooring.tables.schema import Label
 from tests import commands
 from tests.protocol.sum_studies import make_sum_study
-from tests.report.example_records import analyst_records, example_study, participant_records, write_records
+from tests.report.example_records import (
+    analyst_records,
+    example_audit,
+    example_study,
+    participant_records,
+    write_records,
+)
 
 SHOWN = (
     ("linkage", "picked out of ten", ".0%"),
@@ -26,11 +32,11 @@ SHOWN = (
     ("membership_at_1_percent", "at 1 % false alarms", ".2%"),
 )
 NAMES = ("north", "south", "west")
-CANARY = "4.242424"  # in rows that a self-attack keeps as examples
+CANARY = 4.242424  # in rows that a self-attack keeps as examples
 
 
-def drafted(study: Study, records: dict[str, Any]) -> dict[str, str]:
-    found = render_drafts(study, summarise(study, records))
+def drafted(study: Study, records: StudyRecords) -> dict[str, str]:
+    found = render_drafts(summarise(study, records))
     assert tuple(found) == DRAFTS
     for text in found.values():
         assert text.startswith("# DRAFT: ")
@@ -56,7 +62,7 @@ def test_a_study_of_rows_promises_nothing_and_states_its_noise(data_noise: float
     given, method = example_study(NAMES), "aa-i-gdp-both-noise" if data_noise else "aa-i-gdp-anchor-noise"
     study = replace(given, method=method, data_noise_scale=data_noise, label=labels.get(label, given.label))
     study = replace(study, upload_limits=("linkage at most 20 %",))
-    for name, text in drafted(study, {}).items():
+    for name, text in drafted(study, StudyRecords()).items():
         assert "no formal guarantee" in text
         assert "can be linked" in text
         assert "ε" not in text
@@ -83,7 +89,7 @@ def test_a_study_of_sums_states_its_epsilon_and_without_one_no_guarantee(
 ) -> None:
     made = make_sum_study(tmp_path, 6, **settings)
     study, vault = made.study, made.vaults[0].folder
-    records = {"share": {"rows": 4711, "bundle_digest": "ef" * 32, "epsilon_in_all": 3.25}}
+    records = StudyRecords(share=ShareResult(4711, "ef" * 32, False, epsilon=1.25, spent=2.0))
     drafted(study, records)
     write_records(vault / "studies" / study.folder_name, records)
     found = run(vault, study, tmp_path)
@@ -104,58 +110,47 @@ def test_a_study_of_sums_states_its_epsilon_and_without_one_no_guarantee(
     assert settings["epsilon"] is not None or not any("ε" in found[name] for name in DRAFTS[1:])
 
 
-def test_figures_and_decision_are_those_of_the_records_and_no_row_is_there(
-    audit: dict[str, Any], tmp_path: Path
-) -> None:
-    study, spoiled = example_study(NAMES), json.loads(json.dumps(audit))
-    shown = spoiled["points"][0]["examples"]
-    shown["rows"] = json.loads(re.sub(r"-?[0-9]+\.[0-9]+", CANARY, json.dumps(shown["rows"])))
-    records = participant_records(spoiled)
+def test_figures_and_decision_are_those_of_the_records_and_no_row_is_there(tmp_path: Path) -> None:
+    study, audit = example_study(NAMES), example_audit()
+    examples = audit.points[0].examples
+    spoiled = replace(examples, rows=dict.fromkeys(examples.rows, ((CANARY,) * 4,) * 2))
+    audit = replace(audit, points=(replace(audit.points[0], examples=spoiled), *audit.points[1:]))
+    records = participant_records(audit)
     folder = write_records(tmp_path / "records", records)
+    assert str(CANARY) in (folder / "check.json").read_text()
     found = run(folder, study, tmp_path)
-    summary = summarise(study, records)
     for name in ("dpia.md", "five-safes.md"):
-        assert summary["decision"]["words"] in found[name]
+        assert summarise(study, records).summary.decision.words in found[name]
         for measure, words, digits in SHOWN:
-            attack, figure = strongest(spoiled, measure)
-            (line,) = [one for one in found[name].splitlines() if one.startswith("|") and words in one]
-            assert f"| {figure['value']:{digits}}" in line
+            attack, figure = audit.points[0].worst(measure)
+            (line,) = [line for line in found[name].splitlines() if line.startswith("|") and words in line]
+            assert f"| {figure.value:{digits}}" in line
             assert f"| {attack} |" in line
-    assert CANARY in json.dumps(spoiled)
-    assert not any(CANARY in text or "north.csv" in text for text in found.values())
+    assert not any(str(CANARY) in text or "north.csv" in text for text in found.values())
     assert found["agreement-annex.md"] == drafted(study, analyst_records(NAMES))["agreement-annex.md"]
     run(folder, study, tmp_path, code=2)
     run(folder, study, tmp_path, "--force")
 
 
 @pytest.mark.parametrize("failed", [None, 0, 1])
-def test_figures_are_of_the_studys_own_point_whatever_was_attacked_beside_it(
-    failed: int | None, audit: dict[str, Any]
-) -> None:
+def test_figures_are_of_the_studys_own_point_whatever_was_attacked_beside_it(failed: int | None) -> None:
     """The first point has the study's settings."""
-    spoiled, rng = json.loads(json.dumps(audit)), np.random.default_rng(0)
+    audit, rng = example_audit(), np.random.default_rng(0)
     included = draw_halves(16, 20, rng=rng)
     risk = measure_release({"predictions": rng.standard_normal((16, 20))}, included, rng.random(20))
-    spoiled["points"][0]["release"] = risk.as_dict()
+    points = [replace(audit.points[0], release=risk), audit.points[1]]
     if failed is not None:
-        spoiled["points"][failed]["outcomes"] = []
-    scale, point = spoiled["points"][0]["data_noise_scale"], spoiled["points"][0]["point"]
-    study = replace(example_study(NAMES), data_noise_scale=scale, n_anchor_rows=point["n_anchor_rows"])
-    sources = {"records of one role": (participant_records(spoiled), None), "and an audit": ({}, spoiled)}
+        points[failed] = replace(points[failed], outcomes=())
+    audit, study = replace(audit, points=tuple(points)), example_study(NAMES)
+    sources = {"records of one role": (participant_records(audit), None), "and an audit": (StudyRecords(), audit)}
     for words, given in sources.items():
-        found = render_drafts(study, summarise(study, *given))
+        found = render_drafts(summarise(study, *given))
         for text in (found["dpia.md"], found["five-safes.md"]):
             assert str(risk) in text
             assert ("no attack could be run" in text.lower()) == ("cannot be trusted" in text) == (failed == 0)
             assert ("picked out of ten look-alikes |" in text) == (failed != 0)
             assert "No attack on this study's settings" not in text
-            assert [one for one in sources if one in text] == [words]
-
-
-def strongest(audit: dict[str, Any], measure: str) -> tuple[str, Any]:
-    outcomes = [one for one in audit["points"][0]["outcomes"] if measure in one["figures"]]
-    best = (min if measure == "centred_error" else max)(outcomes, key=lambda one: one["figures"][measure]["value"])
-    return best["attack"], best["figures"][measure]
+            assert [source for source in sources if source in text] == [words]
 
 
 @pytest.mark.parametrize(
@@ -164,9 +159,8 @@ def strongest(audit: dict[str, Any], measure: str) -> tuple[str, Any]:
 def test_what_others_wrote_is_quoted_in_a_draft_and_no_markup(name: str, quoted: str) -> None:
     """Markdown decodes nothing in a code span, and takes | for the edge of a cell in a table alone."""
     study = replace(example_study(NAMES), label=Label(name, "classes", classes=("_a_ & **b**", "<i>|[a](http://b)`")))
-    text = drafted(study, {})["agreement-annex.md"]
+    text = drafted(study, StudyRecords())["agreement-annex.md"]
     cell = quoted.replace("|", r"\|")
-    assert f"the label {quoted} of every row" in text
     (line,) = [one for one in text.splitlines() if one.startswith(f"| {cell} | label |")]
     values = line.removeprefix(f"| {cell} | label |")
     assert html.unescape(values).strip() == f"{', '.join(study.label.classes)} |"

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 
 from mooring.audit import AuditResult, EvaluationSpec
 from mooring.protocol.messages.study import Study
-from mooring.report import collect_records, read_audit, render_audit, render_report, summarise
+from mooring.protocol.results import ShareResult
+from mooring.report import StudyRecords, collect_records, read_audit, render_audit, render_report, summarise
 from tests.auditing import audited
-from tests.report.example_records import analyst_records, example_study, participant_records, write_records
+from tests.report.example_records import analyst_records, example_study, list_files, participant_records
 
 Browse = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,13 +50,18 @@ window.addEventListener("load", function () {
 </script>"""
 
 
+KEPT = (
+    *("method", "metric", "mechanism", "kind", "image_shape", "machine", "projection", "noise_unit", "answer"),
+    *("epsilon", "labels"),
+)
+
+
 def planted(value: Any) -> Any:
-    """Markup in every string, and in the names of classes; methods and metrics must stay what they are."""
+    """Markup in every string, and in the names of classes; methods, metrics and the like must stay what they are."""
     if isinstance(value, dict):
-        kept = ("method", "metric", "image_shape", "machine", "projection", "label_kind")
         counts = value.get("class_counts")
-        given = {k: v if k in kept else planted(v) for k, v in value.items()}
-        return given | ({"class_counts": {k + PLANTED: n for k, n in counts.items()}} if counts else {})
+        changed = {k: v if k in KEPT else planted(v) for k, v in value.items()}
+        return changed | ({"class_counts": {k + PLANTED: n for k, n in counts.items()}} if counts else {})
     if isinstance(value, list):
         return [planted(entry) for entry in value]
     return value + PLANTED if isinstance(value, str) else value
@@ -95,16 +102,21 @@ def pages(
 ) -> dict[str, str]:
     """A full report, one with markup planted in everything, one with as little as there can be, and an audit's page."""
     names = [member.name for member in study.participants]
-    table, pictures = (json.loads(one.to_json()) for one in audits)
+    table, pictures = audits
+    records = replace(analyst_records(names), **vars_of(participant_records(pictures), "check", "share", "predict"))
     made = {}
     for title, change in (("full", lambda value: value), ("planted", planted)):
-        records = {**analyst_records(names), **participant_records(pictures)}
-        folder = write_records(tmp_path_factory.mktemp(title), {**change(records), "audit": change(table)})
-        summary = summarise(study, collect_records(folder), read_audit(folder / "audit.json"))
-        made[title] = render_report(summary)
-    made["least"] = render_report(summarise(None, {"share": {"rows": 3, "bundle_digest": PLANTED}}))
+        folder = tmp_path_factory.mktemp(title)
+        for name, record in {**list_files(records), "audit.json": table}.items():
+            (folder / name).write_text(json.dumps(change(record.as_dict())), encoding="utf-8")
+        made[title] = render_report(summarise(study, collect_records(folder), read_audit(folder / "audit.json")))
+    made["least"] = render_report(summarise(None, StudyRecords(share=ShareResult(3, PLANTED, False))))
     made["audit"] = render_audit(audits[0], command=f"mooring audit {PLANTED}")
     return made
+
+
+def vars_of(records: StudyRecords, *names: str) -> dict[str, Any]:
+    return {name: getattr(records, name) for name in names}
 
 
 def probed(page: str) -> str:

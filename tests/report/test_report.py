@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,27 +10,68 @@ from typing import Any
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from typer.testing import CliRunner
 
+from mooring import AuditResult, Plan
+from mooring.audit import LeakageLimit
 from mooring.audit.hazards import warn_of_linkage
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
+from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
-from mooring.report import collect_records, describe_report, read_audit, render_report, summarise
+from mooring.report import (
+    Report,
+    StudyRecords,
+    collect_records,
+    read_audit,
+    render_audit,
+    render_check,
+    render_plan,
+    render_report,
+    summarise,
+)
+from mooring.report.audit_page import AuditSection
 from mooring.report.frame import load_template
+from mooring.serialization import Record
 from tests.permissions import has_mode
-from tests.report.example_records import analyst_records, example_study, gain, participant_records, write_records
+from tests.protocol.sum_studies import make_sum_study
+from tests.raising import raising
+from tests.report.example_records import (
+    NAMES,
+    analyst_records,
+    example_audit,
+    example_study,
+    gain,
+    list_files,
+    participant_records,
+    score,
+    sum_records,
+    write_records,
+)
 
 app = typer.Typer()
 app.command()(report)
 RUNNER = CliRunner()
-NAMES = ("north", "south", "west")
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+MADE = "2026-01-01 00:00 UTC"
 
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    return example_study(NAMES)
+    return example_study()
+
+
+@pytest.fixture(scope="module")
+def audit() -> AuditResult:
+    return example_audit()
+
+
+@pytest.fixture(scope="module")
+def sum_study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return make_sum_study(tmp_path_factory.mktemp("sums"), 4, epsilon=1.0).study
 
 
 def run(*words: Any, code: int = 0) -> Any:
@@ -39,281 +81,361 @@ def run(*words: Any, code: int = 0) -> Any:
 
 
 def body(page: str) -> str:
-    """The page's text as a reader sees it, without its tags."""
-    inside = page.split("</head><body>")[1]
-    return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", inside).split()))
+    """The page's text as a reader sees it, without its tags, a line for each block."""
+    inside = re.sub(r"</(p|tr|h1|h2|h3|li|summary|dd|figure|div)>", "\n", page.split("</head><body>")[1])
+    lines = (" ".join(line.split()) for line in re.sub(r"<[^>]+>", " ", inside).split("\n"))
+    return html.unescape("\n".join(line for line in lines if line)) + "\n"
 
 
-def test_the_analysts_page_says_who_took_part_what_joining_gives_and_that_leakage_is_not_known(
+def kinds(made: Report) -> list[tuple[str, tuple[str, ...]]]:
+    return [(finding.kind, finding.about) for finding in made.summary.attention]
+
+
+def fixed(made: Report) -> Report:
+    return replace(made, summary=replace(made.summary, made=MADE, versions={"mooring": "0"}))
+
+
+def both(first: StudyRecords, second: StudyRecords) -> StudyRecords:
+    return replace(first, check=second.check, share=second.share, predict=second.predict)
+
+
+def make_pages(study: Study, sum_study: Study) -> dict[str, str]:
+    names = [member.name for member in sum_study.participants]
+    rows, with_totals = example_audit(), example_audit(totals=True)
+    totals = replace(with_totals, points=with_totals.totals, chosen=0)
+    limit = LeakageLimit.parse("error at least 0.5")
+    plan = Plan(limit, replace(rows, chosen=0), rows.points[0], "Recommended: both noises.", search=rows)
+    of_rows = summarise(study, both(analyst_records(), participant_records(rows)), rows)
+    of_sums = summarise(sum_study, sum_records(names, totals), with_totals)
+    return {
+        "rotation-report": render_report(fixed(of_rows)),
+        "sums-report": render_report(fixed(of_sums)),
+        "audit": render_audit(with_totals, command="mooring audit"),
+        "plan": render_plan(plan, command="mooring plan"),
+    }
+
+
+def without_digests(text: str) -> str:
+    """The same text with digests and fingerprints, which keys change, replaced."""
+    text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)
+    return re.sub(r"\b([a-z2-7]{4}-){6}[a-z2-7]{4}\b", "FINGERPRINT", text)
+
+
+@pytest.mark.parametrize("name", ["rotation-report", "sums-report", "audit", "plan"])
+def test_a_page_says_what_it_said(name: str, study: Study, sum_study: Study) -> None:
+    """One snapshot for each page; RENEW_RECORDS=1 renews it, and its difference is to be read."""
+    text, path = without_digests(body(make_pages(study, sum_study)[name])), SNAPSHOTS / f"{name}.txt"
+    if os.environ.get("RENEW_RECORDS"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_the_analysts_report_finds_who_took_part_what_joining_gives_and_that_leakage_is_not_known(
     study: Study, tmp_path: Path
 ) -> None:
     quiet = replace(study, method="aa-i-gdp-anchor-noise", data_noise_scale=0.0)
-    shown = describe_report(summarise(quiet, collect_records(write_records(tmp_path, analyst_records(NAMES)))))
-    assert (shown["study"]["name"], shown["study"]["fingerprint"]) == ("hearts", quiet.fingerprint)
-    uploads, pooled = shown["verdict"]["joining"]
-    assert uploads["score"] == {"value": "86.0%", "interval": ["83.0%", "89.0%"], "metric": "balanced accuracy"}
-    assert (uploads["difference"]["participants"], uploads["answer"]) == (2, None)
-    assert pooled["kind"] == "pooled raw not known"
-    words = (
-        "on the 120 rows of 2 participants their score less that of models of each one's upload alone is +16.0 points"
-    )
-    assert words in shown["verdict"]["sentences"]["joining"][0]
-    assert shown["decision"]["answer"] == "cannot tell"
-    assert shown["verdict"]["leakage_measured"] is False
-    assert shown["verdict"]["attention"] == {
-        "set aside": 1,
-        "missing": 1,
-        "flagged": ["south"],
-        "left out": ["north"],
-        "not converged": False,
-        "limits": [],
-        "shared despite": None,
-        "other rows": None,
-        "release": None,
+    made = summarise(quiet, collect_records(write_records(tmp_path, analyst_records())))
+    found = made.summary
+    assert (found.study.name, found.study.fingerprint) == ("hearts", quiet.fingerprint)
+    assert [(fact.kind, fact.answer) for fact in found.joining] == [("uploads", None), ("pooled raw not known", None)]
+    assert (found.decision.answer, found.leakage_measured) == ("cannot tell", False)
+    assert kinds(made) == [
+        ("set aside", ("west.bundle",)),
+        ("missing", ("west",)),
+        ("flagged", ("south",)),
+        ("left out", ("north",)),
+    ]
+    states = {member.name: member.contribution for member in found.participants}
+    assert [(name, sent.rows, sent.fit) for name, sent in states.items()] == [
+        ("north", 60, 0.98),
+        ("south", 60, 0.31),
+        ("west", None, None),
+    ]
+    assert {member.name: member.delivered for member in found.participants} == {
+        "north": True,
+        "south": False,
+        "west": False,
     }
-    assert shown["set_aside"] == [{"file": "west.bundle", "reason": "its signature does not hold"}]
-    told = ("late", "flagged", "left_out")
-    states = {one["name"]: (one["state"], *(name for name in told if one[name])) for one in shown["participants"]}
-    assert states == {"north": ("accepted", "late", "left_out"), "south": ("accepted", "flagged"), "west": ("missing",)}
-    assert shown["alignment"]["share_of_transition"] == "25%"
-    assert shown["alignment"]["certificate"] == "Shown to be the global optimum."
-    assert {one["group"] for one in shown["scores"]} == {"joint"}
-    assert shown["audits"] == []
+    assert {entry.group for entry in found.scores} == {"joint", "joint by participant", "alone"}
+    assert found.scores[0].score == score(0.86)
+    assert made.audits == ()
 
 
-def test_limits_that_are_not_kept_stand_among_what_to_look_at(study: Study, tmp_path: Path) -> None:
-    records = analyst_records(NAMES)
-    records["delivery"] |= {"risk": 0.478, "override": "board: no patients in it"}
-    records["check"] = {"exceeded": ["linkage at most 20 %"]}
-    shown = describe_report(summarise(study, collect_records(write_records(tmp_path, records))))
-    sentences = " ".join(shown["verdict"]["sentences"]["attention"])
-    assert all(value in sentences for value in ("47.8%", "board: no patients in it", "linkage at most 20 %"))
-    records["delivery"] |= {"risk": 0.02, "override": ""}
-    shown = describe_report(summarise(study, collect_records(write_records(tmp_path, records))))
-    assert "2.0%" in " ".join(shown["verdict"]["sentences"]["attention"])
+def test_limits_that_are_not_kept_are_among_what_to_look_at(study: Study) -> None:
+    records, limits = analyst_records(), ("linkage at most 20 %",)
+    release = Release(0.478, "board: no patients in it")
+    records = replace(records, delivery=replace(records.delivery, release=release))
+    check = replace(participant_records(None).check, exceeded=limits)
+    share = replace(participant_records(None).share, exceeded=limits, override="head: urgent")
+    found = kinds(summarise(study, replace(records, check=check, share=share)))
+    assert found[-3:] == [("limits", limits), ("shared despite", limits), ("release", ())]
+    words = summarise(study, records).summary.attention[-1].words
+    assert all(value in words for value in ("47.8%", release.override))
 
 
 @pytest.mark.parametrize(("shared", "answer"), [(0, "pays"), (40, None)])
 def test_rows_that_were_trained_on_do_not_judge_joining(study: Study, shared: int, answer: str | None) -> None:
-    one = {"metric": "balanced accuracy", "value": 0.8, "low": 0.7, "high": 0.9, "n": 120}
-    records = {"predict": {"rows": 120, "score": one, "local_only": one, "gain": gain(0.16, 120), "shared": shared}}
-    verdict = summarise(study, records)["verdict"]
-    assert verdict["joining"][0]["answer"] == answer
-    assert ("40" in verdict["sentences"]["joining"][0]) is bool(shared)
+    predict = replace(participant_records(None).predict, n_shared=shared, gain=gain(0.16, 120))
+    first = summarise(study, StudyRecords(predict=predict)).summary.joining[0]
+    assert (first.kind, first.answer) == ("new rows", answer)
+    assert ("40" in first.words) is bool(shared)
 
 
 @pytest.mark.parametrize("value", [0.16, -0.16])
-def test_uploads_do_not_judge_joining(study: Study, tmp_path: Path, value: float) -> None:
+@pytest.mark.parametrize("noise", [0.2, 0.0])
+def test_uploads_do_not_judge_joining(study: Study, value: float, noise: float) -> None:
     """Neither model is what somebody gets or has: the delivered one has everybody's rows, and alone rows have no noise."""
-    for noise in (0.2, 0.0):
-        records = analyst_records(NAMES)
-        records["training"]["gain"] = gain(value, 120)
-        one = replace(study, data_noise_scale=noise, method="aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise")
-        summary = summarise(one, collect_records(write_records(tmp_path, records)))
-        uploads = summary["verdict"]["joining"][0]
-        assert (uploads["noisy"], uploads["answer"]) == (noise > 0, None)
-        assert "pay" not in summary["decision"]["words"]
-        for words in ("Joining pays", "Joining does not pay", "Cannot tell"):
-            assert words not in summary["verdict"]["sentences"]["joining"][0]
-        assert summary["utility"][0]["name"] == ("joint model, noisy uploads" if noise else "joint model")
+    records = analyst_records()
+    records = replace(records, training=replace(records.training, gain=gain(value, 120)))
+    method = "aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise"
+    found = summarise(replace(study, data_noise_scale=noise, method=method), records).summary
+    assert [fact.answer for fact in found.joining] == [None, None]
+    assert found.scores[0].name == ("joint model, noisy uploads" if noise else "joint model")
 
 
-def test_the_participants_page_names_the_strongest_attack_with_chance_control_and_interval(
-    study: Study, audit: dict[str, Any], tmp_path: Path
-) -> None:
-    shown = describe_report(summarise(study, collect_records(write_records(tmp_path, participant_records(audit)))))
-    value, attack = min(
-        (outcome["figures"]["centred_error"]["value"], outcome["attack"])
-        for outcome in audit["points"][0]["outcomes"]
-        if "centred_error" in outcome["figures"]
-    )
-    new_rows = shown["verdict"]["joining"][0]
-    assert (new_rows["kind"], new_rows["rows"], new_rows["answer"]) == ("new rows", 30, "cannot tell")
-    assert "+1.0 points [−7.0, +9.0]" in shown["verdict"]["sentences"]["joining"][0]
-    assert "about 900" in shown["verdict"]["sentences"]["joining"][0]
-    assert shown["decision"]["answer"] == "do not share"
-    assert shown["own_rows"]["class_counts"] == {"no": 40, "yes": 20}
-    assert shown["own_rows"]["shared"]["reissued"]
-    assert shown["audits"][0]["has_examples"]
-    rebuilt = shown["verdict"]["sentences"]["leakage"][1]
-    assert f"'{attack}'" in rebuilt
-    assert f"{value:.2f} [" in rebuilt
-    assert "lower bound" in rebuilt
+def test_the_participants_report_decides_by_the_strongest_attack(study: Study, audit: AuditResult) -> None:
+    made = summarise(study, participant_records(audit))
+    first = made.summary.joining[0]
+    assert (first.kind, first.answer) == ("new rows", "cannot tell")
+    assert made.summary.decision.answer == "do not share"
+    (attacked,) = made.audits
+    attack, figure = attacked.own.worst()
+    assert attack == "moments"
+    rebuilt = " ".join(made.summary.leakage)
+    assert all(words in rebuilt for words in (f"'{attack}'", f"{figure.value:.2f} [", f"{figure.control:.2f}"))
 
 
-def test_scores_at_home_are_on_the_page_and_others_names_are_text_there(study: Study, tmp_path: Path) -> None:
-    record = participant_records({})["predict"]
-    record["evaluation"]["classes"][1] = "<b>yes</b>"
-    page = render_report(summarise(study, collect_records(write_records(tmp_path, {"predict": record}))))
-    text = body(page)
-    auc = record["evaluation"]["joint"]["auc"]
-    assert f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]" in text
-    assert all(words in text for words in ("sensitivity", "specificity", "Brier", "age +0.250 0.010", "<b>yes</b>"))
-    assert "<b>yes</b>" not in page
-    assert page.count(" rows</title>") == len(record["evaluation"]["joint"]["calibration"])
-    del record["evaluation"]["joint"]["confusion"]
-    with pytest.raises(InputError, match=r"predict\.json"):
-        collect_records(write_records(tmp_path, {"predict": record}))
+def test_a_report_of_sums_leads_with_the_guarantee_and_finds_what_combiners_did(sum_study: Study) -> None:
+    names = [member.name for member in sum_study.participants]
+    made = summarise(sum_study, sum_records(names))
+    assert made.description.promise == (1.0, 1e-5)
+    assert made.summary.leakage == made.description.headlines
+    assert made.summary.leakage_measured
+    assert kinds(made) == [
+        ("left out", (names[-1],)),
+        ("not confirmed", ()),
+        ("wrong share", (names[0],)),
+        ("implausible total", ()),
+        ("unchecked shares", ()),
+    ]
+    assert {member.name for member in made.summary.participants if member.role} == set(sum_study.sum_scheme.combiners)
+    assert made.records.share.epsilon_in_all == 1.5
 
 
-@pytest.mark.parametrize("name", ["intake", "alignment", "training", "delivery", "check", "share", "predict"])
-def test_one_record_is_enough_and_a_section_that_it_does_not_fill_is_not_there(
-    name: str, study: Study, audit: dict[str, Any], tmp_path: Path
-) -> None:
-    record = (analyst_records(NAMES) | participant_records(audit))[name]
-    found = collect_records(write_records(tmp_path, {name: record}))
-    assert list(found) == [name]
-    for given in (study, None):
-        summary = summarise(given, found)
-        assert [one["command"] for one in summary["commands"]] == [record["command"]]
-        assert summary["verdict"]["leakage_measured"] == (name == "check")
-        assert (summary["alignment"] is None) == (name != "alignment")
-        page = render_report(summary)
-        text = body(page)
-        assert (" Alignment " in text) == (name == "alignment")
-        assert ("about persons" in text) == ("what helps" in text) == (name == "check")
+@pytest.mark.parametrize("totals", [False, True])
+def test_a_report_of_sums_takes_the_audited_point_with_its_own_epsilon(sum_study: Study, totals: bool) -> None:
+    attacked = summarise(sum_study, StudyRecords(), example_audit(totals=totals)).audits[0]
+    assert (attacked.own is not None) == totals
+    assert not totals or attacked.own.point.promise == (1.0, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["intake", "gathered", "training", "delivery", "check", "share", "predict"])
+def test_one_record_is_enough(name: str, study: Study, audit: AuditResult, tmp_path: Path) -> None:
+    everything = both(analyst_records(), participant_records(audit))
+    records = collect_records(write_records(tmp_path, StudyRecords(**{name: getattr(everything, name)})))
+    assert records == StudyRecords(**{name: getattr(everything, name)})
+    for agreed in (study, None):
+        made = summarise(agreed, records)
+        assert [step for step, _ in made.summary.commands] == [name]
+        assert made.summary.leakage_measured == (name == "check")
+        assert bool(made.summary.participants) == (name in ("intake", "gathered"))
+        page = render_report(made)
         assert ("<h2>What joining gives" in page) == (name in ("training", "check", "predict"))
 
 
-@pytest.mark.parametrize("part", ["command", "score", "participants", "alone", "kind"])
-def test_a_part_that_is_absent_or_null_is_tolerated(part: str, study: Study, tmp_path: Path) -> None:
-    records = analyst_records(NAMES)
-    records["training"][part] = None
-    assert render_report(summarise(study, collect_records(write_records(tmp_path, records))))
-    del records["training"][part]
-    assert render_report(summarise(study, collect_records(write_records(tmp_path, records))))
+@pytest.mark.parametrize("kind", ["rotation", "sums"])
+def test_records_are_read_as_they_were_written(kind: str, audit: AuditResult, tmp_path: Path) -> None:
+    records = both(analyst_records(), participant_records(audit)) if kind == "rotation" else sum_records(NAMES)
+    assert collect_records(write_records(tmp_path, records)) == records
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "", "{", "[]", "null", '{"participants": {}}', '{"participants": [{"rows": 3}]}',
-        '{"participants": [{"name": 3}]}', '{"participants": [{"name": "a", "fit": "0.9"}]}',
-        '{"participants": [{"name": "a", "fit": NaN}]}', '{"residual": true}', '{"certificate": "yes"}',
-        "[" * 100_000,
-    ],
-)  # fmt: skip
-def test_a_damaged_record_is_an_error_that_names_it_and_its_command(damage: str, tmp_path: Path) -> None:
-    (tmp_path / "alignment.json").write_text(damage)
-    with pytest.raises(InputError) as caught:
-        collect_records(tmp_path)
-    assert caught.value.what == "the record alignment.json"
-    assert "'mooring align'" in caught.value.cure
+EVERY_RECORD = {
+    **list_files(both(analyst_records(), participant_records(example_audit()))),
+    **{name: record for name, record in list_files(sum_records(NAMES)).items() if name in ("closing.json",)},
+}
 
 
-def test_a_record_that_is_too_large_is_refused_before_it_is_parsed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def read(name: str, text: str, folder: Path) -> None:
+    for path in folder.glob("*.json"):
+        path.unlink()
+    (folder / name).write_text(text, encoding="utf-8")
+    collect_records(folder)
+
+
+@pytest.mark.parametrize("name", EVERY_RECORD)
+@pytest.mark.parametrize("damage", ["", "{", "[]", "null", "3", '"text"', "{}", "[" * 100_000, '{"a":' * 100_000])
+def test_text_that_is_no_record_is_an_error_that_names_it_and_its_command(
+    name: str, damage: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("mooring.report.records._MOST_BYTES", 1000)
-    (tmp_path / "share.json").write_text(json.dumps({"command": "x" * 1000}))
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, f"the record {name}", cure="Run 'mooring "):
+        read(name, damage, tmp_path)
+
+
+@pytest.mark.parametrize("name", EVERY_RECORD)
+def test_every_field_of_a_record_is_checked(name: str, tmp_path: Path) -> None:
+    """Another key, a key that is missing, a value of another kind, and numbers that are not finite, anywhere in it."""
+    plain = json.loads(EVERY_RECORD[name].to_json())
+    for broken in list_broken(plain):
+        with raising(InputError, f"the record {name}") as caught:
+            read(name, json.dumps(broken), tmp_path)
+        assert "planted-value" not in str(caught.value)
+
+
+def list_broken(plain: dict[str, Any]) -> list[Any]:
+    found: list[Any] = [{**plain, "other": 1}]
+    for key, value in plain.items():
+        wrong: list[Any] = [{"other": ["planted-value"]}] if not isinstance(value, dict) else [["planted-value"]]
+        wrong += (
+            ["planted-value"] if isinstance(value, int | float) else [1e400, True] if isinstance(value, str) else []
+        )
+        wrong += [float("nan"), float("inf")] if isinstance(value, float) else []
+        found += [{**plain, key: bad} for bad in wrong]
+        if isinstance(value, dict) and key not in OPEN and value:
+            found += [{**plain, key: bad} for bad in list_broken(value)]
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            found += [{**plain, key: [bad, *value[1:]]} for bad in list_broken(value[0])]
+    return found
+
+
+OPEN = (
+    "class_counts",
+    "remembered",
+    "copies",
+    "left_out",
+    "exceeded_by_rows",
+    "figures",
+    "rows",
+    "words",
+    "description",
+)
+"""Mappings whose keys are data."""
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("name", EVERY_RECORD)
+@given(data=st.data())
+def test_whatever_a_record_holds_it_is_refused_or_can_be_shown(name: str, data: st.DataObject) -> None:
+    kind = type(EVERY_RECORD[name])
+    plain = json.loads(EVERY_RECORD[name].to_json())
+    plain[data.draw(st.sampled_from(sorted(plain)))] = data.draw(JSON)
+    try:
+        record: Record = kind.from_json(json.dumps(plain))
+    except InputError:
+        return
+    field = {"alignment.json": "gathered", "closing.json": "gathered"}.get(name, name.removesuffix(".json"))
+    assert render_report(summarise(example_study(), StudyRecords(**{field: record})))
+
+
+def test_a_record_that_is_too_large_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    with (tmp_path / "share.json").open("wb") as file:
+        file.truncate(65 * 2**20)
+    with raising(InputError, "the record share.json", got="larger than 64 MB"):
         collect_records(tmp_path)
-    assert caught.value.got.startswith("more than")
 
 
 def test_a_folder_that_is_not_there_and_one_without_records(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         collect_records(tmp_path / "none")
-    assert collect_records(tmp_path) == {}
+    assert collect_records(tmp_path) == StudyRecords()
     run(tmp_path, "--output", tmp_path / "report.html", code=2)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_check_of_other_rows_than_those_shared_is_left_out(study: Study, tmp_path: Path) -> None:
+    records = participant_records(None)
+    records = replace(records, share=replace(records.share, rows_digest="other"))
+    found = collect_records(write_records(tmp_path, records))
+    assert (found.check, found.checked_other_rows) == (None, True)
+    assert kinds(summarise(study, found)) == [("other rows", ())]
 
 
 @pytest.mark.parametrize(
     ("where", "what"),
     [
-        (("points", 0, "point", "method"), "no-such-method"), (("points", 0, "outcomes"), "none"),
-        (("points", 0, "examples", "rows"), {"original": "x"}), (("points", 0, "examples", "image_shape"), [7, 7]),
-        (("description", "rows_each"), 3), (("warnings",), [3]), (("references",), {}),
+        (("points", 0, "point", "method"), "no-such-method"), (("points", 0, "point", "mechanism"), 3),
+        (("points", 0, "outcomes"), "none"), (("points", 0, "examples", "rows"), {"original": "x"}),
+        (("points", 0, "examples", "rows"), {"original": [], "rebuilt": [[1.0]]}),
+        (("points", 0, "examples", "image_shape"), [7, 7]), (("points", 0, "examples", "row_numbers"), [1]),
+        (("warnings",), [3]), (("references",), {}), (("chosen",), 7), (("chosen",), -1),
+        (("description", "rows_each"), 3), (("description", "colluders"), [3]),
     ],
 )  # fmt: skip
-def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: dict[str, Any], tmp_path: Path) -> None:
-    plain = json.loads(json.dumps(audit))
+def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: AuditResult, tmp_path: Path) -> None:
+    plain = json.loads(audit.to_json())
     inner = plain
     for key in where[:-1]:
         inner = inner[key]
     inner[where[-1]] = what
     (tmp_path / "audit.json").write_text(json.dumps(plain))
-    with pytest.raises(InputError) as caught:
+    with raising(InputError, "the audit"):
         read_audit(tmp_path / "audit.json")
-    assert caught.value.what == "the audit"
-    (tmp_path / "check.json").write_text(json.dumps({"self_attack": plain}))
-    with pytest.raises(InputError) as caught:
+    check = json.loads(participant_records(None).check.to_json())
+    (tmp_path / "check.json").write_text(json.dumps(check | {"self_attack": plain}))
+    with raising(InputError, "the record check.json"):
         collect_records(tmp_path)
-    assert caught.value.what == "the self-attack"
 
 
-def test_figures_of_other_settings_are_said_to_be_of_other_settings(study: Study, audit: dict[str, Any]) -> None:
-    same = json.loads(json.dumps(audit))
-    same["points"][0]["data_noise_scale"] = study.data_noise_scale
-    others, own = (summarise(study, {}, plain)["verdict"]["sentences"]["leakage"] for plain in (audit, same))
-    assert len(others) == len(own) + 1
+def test_figures_of_other_settings_do_not_decide(study: Study) -> None:
+    own, other = (summarise(study, StudyRecords(), example_audit(scale=scale)) for scale in (0.2, 0.3))
+    assert [made.audits[0].own is None for made in (own, other)] == [False, True]
+    assert (own.summary.decision.answer, other.summary.decision.answer) == ("do not share", "cannot tell")
+    assert len(other.summary.leakage) == len(own.summary.leakage) + 1
 
 
-def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, audit: dict[str, Any]) -> None:
+def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, audit: AuditResult) -> None:
     """Of two points the other scores best; a report that quotes it promises what the study's own noise does not give."""
-    same = json.loads(json.dumps(audit))
-    own, other = same["points"]
-    own["data_noise_scale"] = study.data_noise_scale
-    assert other["deployed"]["value"] != own["deployed"]["value"]
-    summary = summarise(study, {}, same)
-    (words,) = [one for one in summary["verdict"]["sentences"]["joining"] if "simulation" in one]
-    assert f"{own['deployed']['value']:.1%}" in words
-    assert f"σ = {study.data_noise_scale:g}" in words
-    shown = describe_report(summary)["audits"][0]
-    _, headline, *_, joining = shown["sentences"]
-    assert joining in words
-    assert f"σ = {study.data_noise_scale:g}" in headline
+    made = summarise(study, StudyRecords(), audit)
+    (fact,) = [fact for fact in made.summary.joining if fact.kind == "simulation"]
+    assert fact.answer == audit.points[0].gain.answer
+    assert f"{audit.points[0].deployed}" in fact.words
+    assert AuditSection(made.audits[0].result).detailed == audit.points[0]
 
 
-def test_a_plan_may_be_given_for_an_audit(audit: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps({"verdict": "Joining does not pay here.", "audit": audit}))
-    summary = summarise(None, {}, read_audit(tmp_path / "plan.json"))
-    assert "Joining does not pay here." in summary["verdict"]["sentences"]["leakage"]
+def test_a_plan_may_be_given_for_an_audit(audit: AuditResult, tmp_path: Path) -> None:
+    plan = Plan(LeakageLimit.parse("error at least 0.5"), audit, None, "Joining does not pay here.")
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    made = summarise(None, StudyRecords(), read_audit(tmp_path / "plan.json"))
+    assert made.audits[0].plan == plan
+    assert plan.verdict in made.summary.leakage
 
 
-def test_the_command_writes_a_page_and_says_the_verdict_in_a_few_lines(audit: dict[str, Any], tmp_path: Path) -> None:
-    folder = write_records(tmp_path / "work", analyst_records(NAMES) | {"audit": audit})
-    out = tmp_path / "report.html"
-    result = run(folder, "--audit", folder / "audit.json", "--output", out)
-    assert str(out) in result.stdout.replace("\n", "")
-    assert "lower bound" in result.stdout
+def test_the_command_writes_a_page_for_its_owner_alone(study: Study, audit: AuditResult, tmp_path: Path) -> None:
+    folder, out = write_records(tmp_path / "work", analyst_records()), tmp_path / "report.html"
+    (folder / "audit.json").write_text(audit.to_json())
+    study.write(folder / "study.toml")
+    run(folder, "--audit", folder / "audit.json", "--output", out)
     assert has_mode(out, 0o600)
     page = out.read_text(encoding="utf-8")
-    assert "The target's rows" in body(page)
+    assert "Row 7" in body(page)
     run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out, code=2)
     assert out.read_text(encoding="utf-8") == page
     run(folder, "--audit", folder / "audit.json", "--no-examples", "--output", out, "--force")
-    hidden = body(out.read_text(encoding="utf-8"))
-    assert "The target's rows" not in hidden
-    assert "as confidential as the data" not in hidden
+    assert "Row 7" not in body(out.read_text(encoding="utf-8"))
 
 
 def test_the_command_finds_a_vaults_folder_of_the_study_and_prints_json(
-    audit: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    audit: AuditResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    example_study(NAMES).write(tmp_path / "study.toml")
-    place = tmp_path / "vault" / "studies" / Study.read(tmp_path / "study.toml").folder_name
-    write_records(place, participant_records(audit))
+    example_study().write(tmp_path / "study.toml")
+    agreed = Study.read(tmp_path / "study.toml")
+    write_records(tmp_path / "vault" / "studies" / agreed.folder_name, participant_records(audit))
     (tmp_path / "vault" / "studies" / "other").mkdir()
     plain = json.loads(run("vault", "--format", "json", "--no-examples").stdout)
-    assert plain["role"] == "participant"
-    assert plain["study"]["fingerprint"] == Study.read(tmp_path / "study.toml").fingerprint
-    assert plain["page"] == "report.html"
-    assert all(point["examples"] is None for point in plain["audits"][0]["plain"]["points"])
+    assert (plain["role"], plain["study"]["fingerprint"]) == ("participant", agreed.fingerprint)
+    assert (plain["decision"]["answer"], plain["page"]) == ("do not share", "report.html")
     (tmp_path / "study.toml").unlink()
-    assert "--study" in " ".join(run("vault", "--force", code=2).stderr.split())
+    run("vault", "--force", code=2)
 
 
-def test_the_summary_is_plain_and_the_page_the_same_for_the_same_summary(
-    study: Study, audit: dict[str, Any], tmp_path: Path
-) -> None:
-    records = collect_records(write_records(tmp_path, analyst_records(NAMES) | participant_records(audit)))
-    summary = summarise(study, records, audit, made="2026-01-01 00:00 UTC")
-    again = json.loads(json.dumps(summary, allow_nan=False))
-    assert again == summary
-    assert render_report(again) == render_report(summary)
+def test_the_page_of_a_check_is_not_signed(study: Study, audit: AuditResult) -> None:
+    check = participant_records(audit).check
+    assert 'class="sign"' not in render_check(study, check)
+    assert 'class="sign"' in render_report(summarise(study, StudyRecords(check=check)))
 
 
 def test_templates_escape_html_and_refuse_a_name_that_they_are_not_given() -> None:

@@ -15,7 +15,15 @@ from mooring.audit.operating_points import (
     point_with_noise,
 )
 from mooring.audit.planning import Plan, plan_study
-from mooring.audit.result import HEADLINE, AttackOutcome, AuditResult, Leakage, PointResult, find_strongest
+from mooring.audit.result import (
+    HEADLINE,
+    AttackOutcome,
+    AuditDescription,
+    AuditResult,
+    Leakage,
+    PointResult,
+    find_strongest,
+)
 from mooring.audit.simulation import (
     JointModel,
     RowSimulation,
@@ -35,6 +43,7 @@ __all__ = [
     "AttackOutcome",
     "AttackRuns",
     "Attempt",
+    "AuditDescription",
     "AuditResult",
     "AuditSettings",
     "Deployment",

@@ -18,7 +18,7 @@ from mooring.audit.identification.linkage import CachedEmbedding
 from mooring.audit.measurement import measure_leakage
 from mooring.audit.operating_points import OperatingPoint, PointGrid, RotationPoint
 from mooring.audit.release import measure_point_release
-from mooring.audit.result import AuditResult, PointResult
+from mooring.audit.result import AuditDescription, AuditResult, PointResult
 from mooring.audit.simulation import RowSimulation
 from mooring.audit.specification import AuditSettings
 from mooring.audit.utility import Alone, measure_alone, measure_utility
@@ -174,35 +174,36 @@ class Auditor:
         widths = [one.point.n_components for one in results if isinstance(one.point, RotationPoint)]
         width = widths[0] if widths else self.deployment.default_n_components
         warnings = (*find_hazards(self.partition, width), *warn_of_dissimilar_colluder(results))
-        totals = {"n_sum_features": self.deployment.features.n_features}
-        more |= totals if any(not one.point.shares_rows for one in results) else {}
-        return AuditResult(self.describe() | more, self.alone.references, tuple(results), warnings, chosen)
+        if any(not one.point.shares_rows for one in results):
+            more |= {"n_sum_features": self.deployment.features.n_features}
+        description = replace(self.describe(), **more)
+        return AuditResult(description, self.alone.references, tuple(results), warnings, chosen)
 
-    def describe(self) -> dict[str, Any]:
-        """What is audited, and with which attacks, in plain values."""
+    def describe(self) -> AuditDescription:
+        """What is audited, and with which attacks."""
         partition, settings = self.partition, self.settings
         rows = [int(part.shape[0]) for part in partition.train]
-        return {
-            "mooring": __version__,
-            "n_participants": partition.n_participants,
-            "n_rows": sum(rows),
-            "rows_each": [min(rows), max(rows)],
-            "n_features": partition.n_features,
-            "n_test_rows": int(sum(part.shape[0] for part in partition.test)),
-            "labels": partition.label_kind,
-            "projection": self.deployment.projection_name,
-            "colluders": [partition.names[c] for c in settings.colluders],
-            "targets": [partition.names[t] for t in settings.targets or ()],
-            "attacks": [attack.name for attack in settings.attack_list],
-            "n_known_rows": settings.n_known_rows,
-            "n_repeated_uploads": settings.n_repeated_uploads,
-            "attribute": None if settings.evaluation.attribute is None else settings.evaluation.attribute_name,
-            "learner": settings.learner_name,
-            "seed": settings.seed,
-            "noise_unit": str(settings.noise_unit),
-            "device": settings.device or "cpu",
-            "machine": f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
-        }
+        return AuditDescription(
+            mooring=__version__,
+            n_participants=partition.n_participants,
+            n_rows=sum(rows),
+            rows_each=(min(rows), max(rows)),
+            n_features=partition.n_features,
+            n_test_rows=int(sum(part.shape[0] for part in partition.test)),
+            labels=partition.label_kind,
+            projection=self.deployment.projection_name,
+            colluders=tuple(partition.names[c] for c in settings.colluders),
+            targets=tuple(partition.names[t] for t in settings.targets or ()),
+            attacks=tuple(attack.name for attack in settings.attack_list),
+            n_known_rows=settings.n_known_rows,
+            n_repeated_uploads=settings.n_repeated_uploads,
+            attribute=None if settings.evaluation.attribute is None else settings.evaluation.attribute_name,
+            learner=settings.learner_name,
+            seed=settings.seed,
+            noise_unit=settings.noise_unit,
+            device=settings.device or "cpu",
+            machine=f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
+        )
 
     def _key(self) -> str:
         """A digest of all that a point's result depends on, but for the point."""

@@ -8,8 +8,9 @@ open. Joining that is shown not to pay is a reason not to share.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 from mooring.audit.hazards import MEASURES, grade_measures, state_exposure, state_membership
 from mooring.audit.planning import Plan
@@ -20,9 +21,9 @@ from mooring.mechanisms.sums.guarantee import bound_odds, round_up
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.metrics import Figure
 from mooring.metrics.membership import state_alarms
-from mooring.serialization import count_noun
+from mooring.serialization import Record, count_noun
 
-Decision = dict[str, Any]
+Verdict = Literal["share", "do not share", "cannot tell"]
 _DEFAULT = LeakageLimit.parse(DEFAULT_LIMIT)
 _TOLD = "membership_at_1_percent"
 _NEEDED = (_TOLD, "linkage")
@@ -40,6 +41,42 @@ _WEIGHED = {
     "read_column": "the column that is read best",
 }
 _FAR_ABOVE_CHANCE, _MUCH, _SOMETHING = 2.0, 0.5, 0.2  # as in mooring.audit.hazards
+
+
+@dataclass(frozen=True)
+class Decision(Record):
+    """Whether to share, and why."""
+
+    answer: Verdict
+    reasons: tuple[str, ...]
+    """What decides, in clauses without a full stop."""
+    question: str = ""
+    """What is decided; empty for a part of a decision."""
+
+    @property
+    def words(self) -> str:
+        """Question, answer and reasons."""
+        return f"{self.question} {self.answer.capitalize()}: {'; '.join(self.reasons)}."
+
+
+class Checked(Protocol):
+    """What the check of a participant's rows found."""
+
+    @property
+    def exceeded(self) -> tuple[str, ...]:
+        """Limits of the study that are not shown to be kept."""
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why `share` takes no such rows."""
+
+
+class Shared(Protocol):
+    """What a participant shared."""
+
+    @property
+    def exceeded(self) -> tuple[str, ...]:
+        """Limits of the study that were not shown to be kept, and overridden."""
 
 
 def weigh_point(one: PointResult | None, limits: Sequence[str] = (), whose: str = "the study allows") -> Decision:
@@ -97,16 +134,16 @@ def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
     found = weigh_point(result.headline_point, limits)
     usable = result.usable_points
     if result.chosen is None and len(usable) > 1:
-        answers = [weigh_point(one, limits)["answer"] for one in usable]
+        answers = [weigh_point(one, limits).answer for one in usable]
         much, total = answers.count("do not share"), len(usable)
         if much == total:
-            return _because("do not share", f"all {total} settings give too much away: at worst, {found['reasons'][0]}")
+            return _because("do not share", f"all {total} settings give too much away: at worst, {found.reasons[0]}")
         counts = count_noun(much, f"of {total} gives too much away", f"of {total} give too much away")
         counts += f", {answers.count('share')} little"
         return _because("cannot tell", f"no setting is chosen: {counts} ('mooring plan' chooses one)")
     n_tried, n_known = result.count_attacks()
-    if found["answer"] == "share" and n_tried < n_known:
-        return _because("cannot tell", f"only {n_tried} of {n_known} attacks were tried", *found["reasons"])
+    if found.answer == "share" and n_tried < n_known:
+        return _because("cannot tell", f"only {n_tried} of {n_known} attacks were tried", *found.reasons)
     return found
 
 
@@ -133,7 +170,7 @@ def weigh_total(
         share = f"{told[1].value:.0%}{told[1].interval.written('.0%')} of {told[1].n} rows"
         rate = f"'{told[0]}' tells {share} at {state_alarms(told[1])}"
     if promise is None:
-        answer = "do not share" if told is not None and told[1].value > _MUCH else "cannot tell"
+        answer: Verdict = "do not share" if told is not None and told[1].value > _MUCH else "cannot tell"
         return _because(answer, f"the sums carry no noise, and nothing is promised{rate and '; '}{rate}")
     most = min(1.0, bound_odds(*promise) / 100)
     bound = f"with ε = {promise[0]:g} a test with 1 % false alarms finds at most {round_up(100 * most)}% of the rows"
@@ -157,7 +194,7 @@ def decide_audit(audit: AuditResult | Plan) -> Decision:
     else:
         settled = audit.chosen is not None or len(audit.usable_points) == 1
         one = audit.headline_point if settled else None
-        weighed = weigh_audit(audit, audit.description.get("limits", ()))
+        weighed = weigh_audit(audit, audit.description.limits)
         answer = None if one is None or one.gain is None else one.gain.answer
     return decide("Should rows like these be shared?", [weighed], [] if answer is None else [answer])
 
@@ -175,64 +212,45 @@ def state_broken(limits: Sequence[str], whose: str) -> Decision:
 
 
 def decide(question: str, weighed: Sequence[Decision], answers: Sequence[Answer] = ()) -> Decision:
-    """The decision from everything that was weighed, and from every answer to whether joining pays.
-
-    Parameters
-    ----------
-    question : str
-        What is decided.
-    weighed : sequence of dict
-        As the functions above give them.
-    answers : sequence of str
-        Each from a comparison on the same rows.
-    """
-    unpaid = {"do not share": "does not pay", "cannot tell": "cannot tell"}
+    """The decision from everything that was weighed, and from every answer to whether joining pays."""
+    unpaid: dict[Verdict, Answer] = {"do not share": "does not pay", "cannot tell": "cannot tell"}
     words = {"do not share": "joining is shown not to pay", "cannot tell": "whether joining pays is not shown"}
     for answer, unpaying in unpaid.items():
-        reasons = [reason for one in weighed if one["answer"] == answer for reason in one["reasons"]]
+        reasons = [reason for part in weighed if part.answer == answer for reason in part.reasons]
         if not weighed and answer == "cannot tell":
             reasons.append("what an upload gives away was not measured here")
         if unpaying in answers:
             reasons.append(words[answer])
         if reasons:
-            break
-    else:
-        joining = "joining is shown to pay" if answers else "what joining gives was not measured here"
-        answer, reasons = "share", [*(reason for one in weighed for reason in one["reasons"]), joining]
-    found = _because(answer, *reasons)
-    return {"question": question, **found, "words": f"{question} {answer.capitalize()}: {'; '.join(found['reasons'])}."}
+            return replace(_because(answer, *reasons), question=question)
+    joining = "joining is shown to pay" if answers else "what joining gives was not measured here"
+    decision = _because("share", *(reason for part in weighed for reason in part.reasons), joining)
+    return replace(decision, question=question)
 
 
 def decide_upload(
     what: str,
     weighed: Sequence[Decision],
-    records: Mapping[str, Mapping[str, Any]],
-    joining: Sequence[Mapping[str, Any]] = (),
+    *,
+    check: Checked | None = None,
+    share: Shared | None = None,
+    answers: Sequence[Answer] = (),
 ) -> Decision:
     """The decision on what a participant shares, or shared; without its records, on the uploads of a study.
 
-    Parameters
-    ----------
-    what : str
-        Rows, or sums over them.
-    weighed : sequence of dict
-        As for `decide`.
-    records : mapping
-        Of the steps "check" and "share", where they were taken: limits exceeded, and why rows are refused.
-    joining : sequence of mapping
-        Facts about joining, each with its answer or None.
+    `what` is shared: rows, or sums over them. `answers` say whether joining pays.
     """
-    check, share = records.get("check", {}), records.get("share", {})
-    question = f"Should you share {what}?" if "check" in records else "Should participants share in this study?"
-    if "share" in records:
+    question = "Should participants share in this study?" if check is None else f"Should you share {what}?"
+    if share is not None:
         question = f"You shared {what}. By what is measured, should they be shared?"
-    broken = dict.fromkeys([*(share.get("exceeded") or ()), *(check.get("exceeded") or ())])
-    if broken and not any(one["answer"] == "do not share" for one in weighed):
+    broken = dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded)
+    if broken and not any(part.answer == "do not share" for part in weighed):
         words = f"a check, this or an earlier one, does not show that {' and '.join(map(repr, broken))} is kept"
         weighed = [*weighed, _because("do not share", words)]
-    if refused := [] if "share" in records else check.get("refused") or []:
-        weighed = [_because("do not share", *(f"'mooring share' refuses them: {one}" for one in refused)), *weighed]
-    return decide(question, weighed, [fact["answer"] for fact in joining if fact["answer"] is not None])
+    if check is not None and check.refused and share is None:
+        refusals = (f"'mooring share' refuses them: {reason}" for reason in check.refused)
+        weighed = [_because("do not share", *refusals), *weighed]
+    return decide(question, weighed, answers)
 
 
 def state_leakage(result: AuditResult) -> list[str]:
@@ -262,7 +280,7 @@ def _state_amount(one: PointResult, measure: str, amount: str) -> str:
     attack, figure = one.worst(measure) or ("", None)
     assert figure is not None
     which = f"{figure.name}: " if measure in ("exposed_value", "exposed_column", "read_column") else ""
-    return f"{amount} is given away by {_WEIGHED[measure]} ({which}{figure.describe()['value']}, by '{attack}')"
+    return f"{amount} is given away by {_WEIGHED[measure]} ({which}{figure.describe().value}, by '{attack}')"
 
 
 def _is_known(worst: tuple[str, Figure] | None) -> bool:
@@ -275,5 +293,5 @@ def _is_far_above_chance(figure: Figure) -> bool:
     return figure.value >= _FAR_ABOVE_CHANCE * chance and not figure.interval.low <= chance
 
 
-def _because(answer: str, *reasons: str) -> Decision:
-    return {"answer": answer, "reasons": list(dict.fromkeys(reasons))}
+def _because(answer: Verdict, *reasons: str) -> Decision:
+    return Decision(answer, tuple(dict.fromkeys(reasons)))

@@ -16,7 +16,7 @@ from mooring.attacks.decoding import RecordDecoder, fit_decoder
 from mooring.audit.attempts import Rebuilt
 from mooring.audit.identification.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
 from mooring.audit.identification.membership import MembershipTest, make_membership_test
-from mooring.audit.result import AttackOutcome, Leakage, find_most_telling, find_strongest
+from mooring.audit.result import AttackOutcome, Examples, Leakage, find_most_telling, find_strongest
 from mooring.audit.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.errors import MissingExtraError
@@ -325,8 +325,8 @@ class LeakageEvaluator:
             for name, figure in measured(rebuilt).items()
         }
 
-    def examples(self, rebuilt: Matrix, attack: str) -> dict[str, Any] | None:
-        """A few rows, original beside rebuilt, as plain lists; of a table also in words, and the most exposed rows first.
+    def examples(self, rebuilt: Matrix, attack: str) -> Examples | None:
+        """A few rows, original beside rebuilt; of a table also in words, and the most exposed rows first.
 
         Images are the same whatever the attack, to be compared.
         """
@@ -341,15 +341,16 @@ class LeakageEvaluator:
         projected |= {} if guessed is None else {"guessed without the upload": guessed}
         parts = {name: self.decoder.decode_preferred(rows) for name, rows in projected.items()}
         parts = {"original": self.records, **parts}
-        return {
-            "attack": attack,
-            "image_shape": None if self.spec.image_shape is None else list(self.spec.image_shape),
-            "feature_names": list(self.spec.feature_names),
-            "indices": self.indices[chosen].tolist(),
-            "rows": {name: np.round(self.spec.shown(rows[chosen]), 3).tolist() for name, rows in parts.items()},
-            "columns": [column.name for column in self.spec.columns],
-            "words": {name: self.spec.decode(rows[chosen]) for name, rows in parts.items()} if is_table else {},
-        }
+        columns = tuple(column.name for column in self.spec.columns) if is_table else ()
+        return Examples(
+            attack,
+            {name: _as_tuples(np.round(self.spec.shown(rows[chosen]), 3)) for name, rows in parts.items()},
+            None if self.spec.image_shape is None else tuple(self.spec.image_shape),
+            tuple(self.spec.feature_names),
+            tuple(self.indices[chosen].tolist()),
+            columns,
+            {name: self.spec.decode(rows[chosen]) for name, rows in parts.items()} if columns else {},
+        )
 
     def _errors(self, rebuilt: Matrix) -> dict[str, Figure]:
         rng = np.random.default_rng([self.seed, 4])
@@ -471,3 +472,7 @@ def _median(values: Matrix) -> float:
     """The median of what is finite; NaN where nothing is."""
     known = values[np.isfinite(values)]
     return float(np.median(known)) if known.size else float("nan")
+
+
+def _as_tuples(rows: Matrix) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in rows.tolist())

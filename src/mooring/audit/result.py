@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from mooring.attacks import CollusionView, SumView, attacks_on
 from mooring.audit.operating_points import NoiseUnit, OperatingPoint
 from mooring.audit.release import ReleaseRisk
 from mooring.audit.utility import References
+from mooring.errors import InputError
 from mooring.learners import Gain, Score
 from mooring.mechanisms.sums.guarantee import bound_odds, round_up
 from mooring.metrics import EpsilonAudit, Figure, strongest_value
 from mooring.metrics.membership import state_alarms
-from mooring.serialization import Record, Rows, drop_empty_columns, render_html
+from mooring.serialization import Count, Record, Rows, drop_empty_columns, render_html
 
 HEADLINE = "centred_error"
 """The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
@@ -50,6 +51,44 @@ class AttackOutcome(Record):
         return replace(self, figures={**self.figures, **figures})
 
 
+@dataclass(frozen=True)
+class Examples(Record):
+    """A few rows, original beside rebuilt, as numbers and, of a table, in words."""
+
+    attack: str
+    """What rebuilt them."""
+    rows: dict[str, tuple[tuple[float, ...], ...]]
+    """By what they are: "original", "projection only", "rebuilt" and, where there is a guess, "guessed without the
+    upload"."""
+    image_shape: tuple[Count, ...] | None = None
+    """None for tables."""
+    feature_names: tuple[str, ...] = ()
+    indices: tuple[Count, ...] = ()
+    """Places of the rows in the target's table."""
+    columns: tuple[str, ...] = ()
+    words: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    """The columns, and each row's cells in words, by what they are; empty where columns are not known."""
+    row_numbers: tuple[Count, ...] | None = None
+    """Rows of the file, from 1; None where they are not known."""
+
+    def __post_init__(self) -> None:
+        n, width = len(self.rows.get("original", ())), len(next(iter(self.rows.get("original", ())), ()))
+        parts: list[tuple[Mapping[str, Sequence[Sequence[object]]], int]] = [(self.rows, width)]
+        parts += [(self.words, len(self.columns))] if self.columns else []
+        for part, n_cells in parts:
+            same = all(len(rows) == n and {len(row) for row in rows} <= {n_cells} for rows in part.values())
+            if not {"original", "rebuilt"} <= set(part) or not same:
+                expected = "original and rebuilt rows of one shape"
+                raise InputError("examples", expected=expected, got="other rows", cure="Run the audit again.")
+        shape = self.image_shape
+        if shape is not None and (
+            len(shape) not in (2, 3) or math.prod(shape) != width or "projection only" not in self.rows
+        ):
+            raise InputError("image_shape", expected="that of the rows", got="another one", cure="Run the audit again.")
+        if self.row_numbers is not None and len(self.row_numbers) != n:
+            raise InputError("row_numbers", expected="one for each row", got="others", cure="Run the audit again.")
+
+
 def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
     """The outcome that leaks most by this measure; None if no attack has it."""
     having = [one for one in outcomes if measure in one.figures]
@@ -76,7 +115,7 @@ class Leakage:
     """By every attack, for the colluders that the audit assumes."""
     beyond: tuple[AttackOutcome, ...] = ()
     """By more colluders than a guarantee allows for: all participants but one."""
-    examples: dict[str, Any] | None = field(default=None, repr=False)
+    examples: Examples | None = field(default=None, repr=False)
     """A few rows, original beside rebuilt."""
     epsilon: EpsilonAudit | None = None
     """The ε that was measured, beside the one that the noise claims; None without noise."""
@@ -96,7 +135,7 @@ class PointResult(Record):
     """Its score with private-data noise on test rows too, as the paper measures; None where that is no different."""
     alignment: str | None = None
     """Why the solver stopped."""
-    examples: dict[str, Any] | None = field(default=None, repr=False)
+    examples: Examples | None = field(default=None, repr=False)
     """A few rows, original beside rebuilt."""
     learner: str | None = None
     """What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn."""
@@ -132,11 +171,44 @@ class PointResult(Record):
 
 
 @dataclass(frozen=True)
+class AuditDescription(Record):
+    """What was audited, by whom it was attacked, and where that ran."""
+
+    mooring: str = ""
+    """The version."""
+    n_participants: Count = 0
+    n_rows: Count = 0
+    rows_each: tuple[Count, Count] = (0, 0)
+    """The fewest and the most rows of a participant."""
+    n_features: Count = 0
+    n_test_rows: Count = 0
+    labels: str | None = None
+    projection: str = "none"
+    colluders: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    attacks: tuple[str, ...] | None = None
+    """Names of the attacks that were asked for; None for all."""
+    n_known_rows: Count = 0
+    n_repeated_uploads: Count = 0
+    attribute: str | None = None
+    learner: str = ""
+    seed: int = 0
+    noise_unit: NoiseUnit = NoiseUnit.GIVEN
+    device: str = "cpu"
+    machine: str = ""
+    n_sum_features: Count | None = None
+    """Features of which totals were made; None where no totals were audited."""
+    limits: tuple[str, ...] = ()
+    """Limits of the study whose rows these are."""
+    safest: bool = False
+    """Whether the reported point is the safest that was tried, since none keeps to the limit."""
+
+
+@dataclass(frozen=True)
 class AuditResult(Record):
     """Everything an audit found."""
 
-    description: dict[str, Any]
-    """What was audited: participants, rows, features, projection, colluders, targets, seed, versions."""
+    description: AuditDescription
     references: References
     """Local only and pooled raw."""
     points: tuple[PointResult, ...]
@@ -145,10 +217,15 @@ class AuditResult(Record):
     chosen: int | None = None
     """The place among the points of the one that a study has, or is to have."""
 
+    def __post_init__(self) -> None:
+        if self.chosen is not None and not 0 <= self.chosen < len(self.points):
+            expected = f"a place among {len(self.points)} points"
+            raise InputError("chosen", expected=expected, got="another place", cure="Run the audit again.")
+
     @property
     def noise_unit(self) -> NoiseUnit:
-        """What σ is measured in; older results do not say."""
-        return next((unit for unit in NoiseUnit if unit == self.description.get("noise_unit")), NoiseUnit.GIVEN)
+        """What σ is measured in."""
+        return self.description.noise_unit
 
     @property
     def usable_points(self) -> Sequence[PointResult]:
@@ -216,7 +293,7 @@ class AuditResult(Record):
 
     def count_attacks(self) -> tuple[int, int]:
         """How many of mooring's attacks on such points as the headline's were asked for, and how many there are."""
-        one, asked = self.headline_point, self.description.get("attacks")
+        one, asked = self.headline_point, self.description.attacks
         view = SumView if one is not None and not one.point.shares_rows else CollusionView
         known = {attack.name for attack in attacks_on(view)}
         return len(known if asked is None else known & set(asked)), len(known)
@@ -225,7 +302,7 @@ class AuditResult(Record):
         """Which point a headline is about, and why it."""
         if not one.point.usable:
             return f"At worst ({one.title}, a method that no study can use)"
-        if self.description.get("safest"):
+        if self.description.safest:
             return f"At the safest setting that was tried ({one.title})"
         n_usable = len(self.usable_points)
         if self.chosen is not None or n_usable == 1:

@@ -112,11 +112,11 @@ class EvaluationSpec:
             return name.replace("=", " = " if value > 0 else " other than ", 1)
         return f"{name} = {float(f'{value * spread + centre:.6g}') + 0.0:g}"
 
-    def decode(self, rows: Matrix) -> list[list[str]]:
+    def decode(self, rows: Matrix) -> tuple[tuple[str, ...], ...]:
         """Rows as words, one a column of the table."""
         ends = np.cumsum([0, *(column.width for column in self.columns)])
         parts = [decode_cells(one, rows[:, a:b]) for one, a, b in zip(self.columns, ends, ends[1:], strict=False)]
-        return [list(words) for words in zip(*parts, strict=True)]
+        return tuple(zip(*parts, strict=True))
 
     def clean(self, rows: Matrix) -> Matrix:
         """Clamp decoded images to where pixels can be; other rows are left alone."""

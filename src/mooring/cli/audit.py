@@ -91,7 +91,7 @@ def audit(
     with count_progress() as tell:
         result = run_audit(given.parts, points=points, chosen=chosen, settings=settings, progress=tell)
     if given.study is not None and given.study.upload_limits:
-        result = replace(result, description=result.description | {"limits": list(given.study.upload_limits)})
+        result = replace(result, description=replace(result.description, limits=given.study.upload_limits))
     where = write_page(output, render_audit, result, "audit.json")
     if console.format == "json":
         typer.echo(result.to_json())

@@ -66,7 +66,7 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
         console.print(f"hazard: {words}", style="yellow", markup=False)
     about = result.description
     console.print(
-        f"{', '.join(about['colluders']) or 'nobody'} colludes with the analyst against {', '.join(about['targets'])}."
+        f"{', '.join(about.colluders) or 'nobody'} colludes with the analyst against {', '.join(about.targets)}."
     )
     one = result.headline_point
     told = None if one is None or not one.point.shares_rows else state_membership(one)

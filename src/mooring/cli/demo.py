@@ -61,7 +61,7 @@ def _say(console: Output, played: DemoResult, output: Path) -> None:
     """The story, in a page."""
     from mooring.audit import AuditResult
     from mooring.demo import EPSILON, ROWS_EACH
-    from mooring.report.sum_page import compare_ways
+    from mooring.report.audit_page import compare_mechanisms
 
     console.say(
         f"{len(played.predictions)} participants with {ROWS_EACH} digits each took part in the study 'digits' "
@@ -81,11 +81,10 @@ def _say(console: Output, played: DemoResult, output: Path) -> None:
     console.print(table)
     console.say(_compare(played), "\nThe same digits in a simulation, where an analyst colludes with one participant:")
     ways = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("way", "score", "what an attacker gets, at least", "promised"):
+    for heading in ("mechanism", "score", "what an attacker gets, at least", "promised"):
         ways.add_column(heading, justify="right" if heading == "score" else "left")
-    for line in compare_ways(AuditResult.from_dict(played.audit)):
-        score = "" if line["score"] is None else line["score"]["value"]
-        ways.add_row(line["way"], score, line["attacker"], line["promise"])
+    for line in compare_mechanisms(AuditResult.from_dict(played.audit)):
+        ways.add_row(line.name, "" if line.score is None else str(line.score), line.attacker, line.promise)
     console.say(ways, "A better attack may exist; on its assumptions, what is promised holds against all.")
     console.say(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser: the analyst's page.")
     shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)

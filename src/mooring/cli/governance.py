@@ -40,12 +40,14 @@ def governance(
     Example: mooring governance vault --study study.toml --output governance
     """
     from mooring.atomic_io import make_folder, write_atomically
-    from mooring.report import collect_records, read_audit, render_drafts, summarise
+    from mooring.report import StudyRecords, collect_records, read_audit, render_drafts, summarise
 
     agreed = read_study(study)
-    records = {} if folder is None else collect_records(find_records(folder, agreed), examples=False)
+    records = StudyRecords()
+    if folder is not None:
+        records = collect_records(find_records(folder, agreed), examples=False)
     found = None if audit is None else read_audit(audit, examples=False)
-    drafts = render_drafts(agreed, summarise(agreed, records, found))
+    drafts = render_drafts(summarise(agreed, records, found))
     there = [name for name in drafts if (output / name).exists()]
     if there and not force:
         cure = "Name another folder, or give --force: what was filled in there is lost then."

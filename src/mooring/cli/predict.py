@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from mooring.cli import execution
+
+if TYPE_CHECKING:
+    from mooring.protocol.participant.prediction import PredictionRecord
 
 
 @execution.command
@@ -72,22 +74,20 @@ def predict(
         output=output,
     )
     console.show_outcome(outcome)
-    console.say(*_say_evaluation(outcome.record))
+    console.say(*_say_evaluation(outcome.result.record))
 
 
-def _say_evaluation(record: Mapping[str, Any]) -> list[str]:
+def _say_evaluation(record: PredictionRecord) -> list[str]:
     """Sentences on the AUC, on both kinds of error, and on what the model looks at most."""
-    from mooring.report.numbers import describe_evaluation
-
-    described = describe_evaluation(record)
-    if described is None:
-        return []
-    lines = [described["adjusted"]] if described["adjusted"] else []
-    for measure in described["measures"]:
-        alone = f"; alone {measure['alone']}" if measure["alone"] else ""
-        gain = f"; difference on the same rows {measure['gain']}" if measure["gain"] else ""
-        lines.append(escape(f"{measure['name']}: {measure['joint']}{alone}{gain}."))
-    if described["importance"]:
-        most = ", ".join(f"{escape(column['name'])} ({column['drop']})" for column in described["importance"][:5])
-        lines.append(f"What it looks at most (fall of the {described['importance_metric']} when shuffled): {most}.")
-    return [*lines, "All of it is on the page of 'mooring report', with the confusion table and the calibration."]
+    lines = [] if record.adjustment is None else [str(record.adjustment)]
+    if record.evaluation is not None:
+        for name, joint, alone, gain in record.evaluation.list_measures()[1:]:
+            beside = f"; alone {alone}" if alone else ""
+            beside += f"; difference on the same rows {gain}" if gain else ""
+            lines.append(escape(f"{name}: {joint}{beside}."))
+    if record.importance is not None:
+        metric, columns = record.importance
+        most = ", ".join(f"{escape(column.name)} ({column.drop:+z.3f})" for column in columns[:5])
+        lines.append(f"What it looks at most (fall of the {metric} when shuffled): {most}.")
+    more = "All of it is on the page of 'mooring report', with the confusion table and the calibration."
+    return [*lines, more] if lines else []

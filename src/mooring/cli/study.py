@@ -353,12 +353,12 @@ def _describe_rows(study: Study) -> list[tuple[str, str]]:
 
 
 def _describe_sums(study: Study) -> list[tuple[str, str]]:
-    from mooring.report.governance import describe_guarantee
+    from mooring.protocol.sums.description import state_guarantee
 
     method = ("Method", _describe_method(study.as_dict()["method"]))
     if len(study.participants) < 2 or study.analyst is None:
         return [method]
-    return [method, *((word.capitalize(), said) for word, said in describe_guarantee(study).items())]
+    return [method, *((word.capitalize(), said) for word, said in state_guarantee(study).items())]
 
 
 def _describe_roster(study: Study) -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from mooring.errors import InputError
-from mooring.metrics.intervals import LEVEL, mean_ratio, student_interval
+from mooring.metrics.intervals import LEVEL, Written, mean_ratio, student_interval
 from mooring.randomness import require_generator
 from mooring.serialization import FloatOrNaN, Record
 from mooring.typing import Labels
@@ -41,6 +41,11 @@ class Score(Record):
     def written(self, value: float) -> str:
         """A value of this metric as people write it: a share as a percentage, R² as a number."""
         return "undefined" if math.isnan(value) else f"{value:.2f}" if self.metric == "R²" else f"{value:.1%}"
+
+    def describe(self) -> Written:
+        """The score and its interval as text; the interval is None where it is not known."""
+        interval = None if math.isnan(self.low) else (self.written(self.low), self.written(self.high))
+        return Written(self.written(self.value), interval)
 
     def with_interval(self) -> str:
         """The score and its interval, if it is known."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -80,6 +79,17 @@ class Interval(Record):
 
 
 @dataclass(frozen=True)
+class Written:
+    """A measurement as text: its value, its interval, and the levels that it is read against; None where not known."""
+
+    value: str
+    interval: tuple[str, str] | None
+    chance: str | None = None
+    control: str | None = None
+    floor: str | None = None
+
+
+@dataclass(frozen=True)
 class Figure(Record):
     """One figure of leakage, with the levels that it is read against.
 
@@ -132,7 +142,7 @@ class Figure(Record):
         around = f" {self.interval.low:.2f}–{self.interval.high:.2f}"
         return f"{self.value:.2f}{around if self.interval.known else ''}"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Written:
         """Return value, interval, chance, control and floor as text; None where not known."""
 
         def written(value: float | None) -> str | None:
@@ -146,9 +156,11 @@ class Figure(Record):
                 digits = ".2%"
             return f"{value:{digits}}"
 
-        interval = [written(self.interval.low), written(self.interval.high)] if self.interval.known else None
-        levels = {name: written(getattr(self, name)) for name in ("chance", "control", "floor")}
-        return {"value": written(self.value) or "–", "interval": interval, **levels}
+        interval = (
+            (written(self.interval.low) or "", written(self.interval.high) or "") if self.interval.known else None
+        )
+        levels = (written(level) for level in (self.chance, self.control, self.floor))
+        return Written(written(self.value) or "–", interval, *levels)
 
 
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
@@ -22,12 +22,17 @@ from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.model import MODEL_FILE, MOST_MODEL_BYTES
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
-from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
+from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import Rows
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Matrix, Progress, TableSource
+
+if TYPE_CHECKING:
+    from mooring.audit import AuditResult, PointResult
+    from mooring.protocol.description import Description
+    from mooring.protocol.inspection import Inspection
 
 AlignMode = Literal["first", "late", "again"]
 
@@ -182,6 +187,15 @@ class Exchange(Protocol):
     def gather_record(self) -> str:
         """The name, without its suffix, of the record that `gather` writes to the work folder."""
 
+    def load_records(self) -> None:
+        """Load the mechanism's subclasses of `GatherRecord` and `TrainingRecord`."""
+
+    def describe(self, study: Study) -> Description:
+        """What pages and governance drafts say of the mechanism; the study has its roster."""
+
+    def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
+        """The audited point that has the study's own settings, if there is one."""
+
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""
 
@@ -300,6 +314,14 @@ def get_exchange(name: str) -> Exchange:
         _EXCHANGES[name] = import_module(_BUILT_IN[name]).EXCHANGE
     require_choice("mechanism", name, (*_BUILT_IN, *_EXCHANGES), cure="Correct [mechanism] in the study's file.")
     return _EXCHANGES[name]
+
+
+def load_gather_records() -> list[str]:
+    """Load the classes of all mechanisms' records; return the names of the files that gathering leaves in a work folder."""
+    exchanges = [get_exchange(name) for name in dict.fromkeys((*_BUILT_IN, *_EXCHANGES))]
+    for exchange in exchanges:
+        exchange.load_records()
+    return list(dict.fromkeys(f"{exchange.gather_record}.json" for exchange in exchanges))
 
 
 def list_sendable_files() -> list[SendableFile]:

@@ -16,6 +16,7 @@ from mooring.errors import InputError, MooringError, require_choice
 from mooring.serialization import Rows
 
 if TYPE_CHECKING:
+    from mooring.protocol.inspection import Inspection
     from mooring.protocol.messages.study import Study
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Schema
@@ -153,8 +154,8 @@ def is_plain(path: Path) -> bool:
 class Pages(Protocol):
     """Who writes the pages that steps end in: `mooring.report`."""
 
-    def write_check(self, study: Study, record: Mapping[str, Any], output: Path) -> None:
-        """Write the page of a check, from its record."""
+    def write_check(self, study: Study, inspection: Inspection, output: Path) -> None:
+        """Write the page of a check."""
 
     def write_report(
         self, study: Study | None, records: Path, output: Path, *, audit: Path | None = None, examples: bool = True

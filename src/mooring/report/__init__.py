@@ -1,7 +1,8 @@
 """Results as pages: one self-contained HTML file that needs nothing from the network.
 
-records -> `collect_records` -> `summarise` -> a plain dict -> `render_report` -> the page. Templates of other packages
-extend the same frame through `render_page`. Names are loaded when they are used: a sentence needs no attack and no chart.
+Files -> `collect_records` -> typed records -> `summarise` -> `Report` -> `render_report` -> the page. Templates of
+other packages extend the same frame through `render_page`. Names are loaded when they are used: a sentence needs no
+attack and no chart.
 """
 
 from importlib import import_module
@@ -12,13 +13,14 @@ if TYPE_CHECKING:
     from mooring.report.charts import draw_audit
     from mooring.report.frame import load_template, render_page, render_sentence
     from mooring.report.governance import render_drafts
-    from mooring.report.records import collect_records, read_audit
-    from mooring.report.study_page import describe_report, render_check, render_report
-    from mooring.report.summary import summarise
+    from mooring.report.records import StudyRecords, collect_records, read_audit
+    from mooring.report.study_page import render_check, render_report
+    from mooring.report.summary import Report, summarise
 
 __all__ = [
+    "Report",
+    "StudyRecords",
     "collect_records",
-    "describe_report",
     "draw_audit",
     "load_template",
     "read_audit",
@@ -36,9 +38,9 @@ _HOMES = {
     "charts": ("draw_audit",),
     "frame": ("load_template", "render_page", "render_sentence"),
     "governance": ("render_drafts",),
-    "records": ("collect_records", "read_audit"),
-    "study_page": ("describe_report", "render_check", "render_report"),
-    "summary": ("summarise",),
+    "records": ("StudyRecords", "collect_records", "read_audit"),
+    "study_page": ("render_check", "render_report"),
+    "summary": ("Report", "summarise"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,27 +1,27 @@
-"""From an audit or a plan to a plain dict of what its page shows, and to the page."""
+"""The pages of an audit and of a plan, and the section on an audit in the report of a study."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from mooring import AuditResult, Plan
-from mooring.attacks import CollusionView, SumView, attacks_on
-from mooring.audit import PointResult, RotationPoint, SumPoint
+from mooring.attacks import Attack, CollusionView, SumView, attacks_on
+from mooring.audit import PointResult
 from mooring.audit.decision import decide_audit, state_leakage
-from mooring.audit.result import state_total
+from mooring.audit.result import Examples, find_strongest, state_total
+from mooring.learners import Score
 from mooring.mechanisms.sums.guarantee import bound_odds
-from mooring.metrics.membership import FALSE_POSITIVE_RATES
-from mooring.report.charts import describe_images, draw_audit, order_points, tabulate_errors
-from mooring.report.frame import render_page, render_sentence
-from mooring.report.numbers import describe_score
+from mooring.metrics import Figure
+from mooring.metrics.membership import FALSE_POSITIVE_RATES, state_alarms
+from mooring.report.charts import ErrorTable, ImageStrip, draw_audit, list_images, order_points, tabulate_errors
+from mooring.report.frame import render_page
+from mooring.report.plot import Chart
 
 _MEMBERSHIP = ("membership_at_1_percent", "membership_at_0.1_percent")
 RISKS = {
-    "Membership": (*_MEMBERSHIP, *(f"outlying_{one}" for one in _MEMBERSHIP), "membership_auc", "empirical_epsilon"),
+    "Membership": (*_MEMBERSHIP, *(f"outlying_{name}" for name in _MEMBERSHIP), "membership_auc", "empirical_epsilon"),
     "Singling out": ("register_class", "register_1000", "claims", "claims_right", "exposed_value", "exposed_row"),
     "Linkability": ("linkage", "exact_source_linkage", "identity_linkage", "holder", "roster"),
     "Inference": (
@@ -33,208 +33,286 @@ RISKS = {
 """Measures by the risks that regulators name: singling out, linkability, inference (opinion 05/2014 on anonymisation)."""
 _VERSIONS = ("mooring", "seed", "learner", "device", "machine")
 _MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 8, 4, 20
+_SHOWN = ("original", "rebuilt", "guessed without the upload")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a person's row: what it is, what was rebuilt, and whether a guess would have found it, too."""
+
+    column: str
+    original: str
+    rebuilt: str
+    guess: str | None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether what was rebuilt is right."""
+        return self.rebuilt == self.original
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether a guess by label and population is right."""
+        return self.guess == self.original
+
+
+@dataclass(frozen=True)
+class Person:
+    """A row of a table in words; columns in which the attack did best, where there are many."""
+
+    number: int | None
+    cells: tuple[Cell, ...]
+    n_more: int
+    """Columns that are not shown."""
+
+
+@dataclass(frozen=True)
+class MechanismLine:
+    """One mechanism beside others: its score, what an attacker gets, and what is promised."""
+
+    name: str
+    score: Score | None
+    attacker: str
+    promise: str
+
+
+@dataclass(frozen=True)
+class AuditSection:
+    """What a page shows of an audit, and of the plan that it belongs to."""
+
+    result: AuditResult
+    plan: Plan | None = None
+    detailed_point: PointResult | None = None
+    """The point to show in detail; if None, the chosen one, else the one that hides least, but something."""
+
+    @property
+    def tried(self) -> AuditResult:
+        """The audit of every point that was tried."""
+        return self.result if self.plan is None else self.plan.tried
+
+    @property
+    def setting(self) -> str:
+        """Who took part in the simulation, and who attacked whom."""
+        about = self.result.description
+        low, high = about.rows_each
+        rows = f"{low}" if low == high else f"{low} to {high}"
+        colluders, targets = ", ".join(about.colluders) or "nobody", ", ".join(about.targets)
+        return (
+            f"{about.n_participants} participants with {rows} rows of {about.n_features} features; {colluders} "
+            "colludes "
+            f"with the analyst against {targets}."
+        )
+
+    @property
+    def is_about_totals(self) -> bool:
+        """Whether the headline is about totals, and uploads of rows stand beside them for contrast."""
+        headline = self.result.headline_point
+        return headline is not None and not headline.point.shares_rows
+
+    @property
+    def sentences(self) -> list[str]:
+        """What to read first."""
+        guarded = [point for point in self.result.totals if point.point.promise is not None]
+        instead = [] if self.is_about_totals else guarded[:1]
+        return [
+            *state_leakage(self.result),
+            self.result.joining(),
+            *(f"{point.title}, in place of rows: {state_total(point)}" for point in instead),
+        ]
+
+    @cached_property
+    def charts(self) -> dict[str, Chart]:
+        """Charts by name."""
+        return draw_audit(self.plan or self.result)
+
+    @cached_property
+    def errors(self) -> ErrorTable | None:
+        """Every attack's error at every point."""
+        return tabulate_errors(self.tried)
+
+    @cached_property
+    def images(self) -> list[ImageStrip]:
+        """Images, original and rebuilt; none for tables."""
+        return list_images(self.tried)
+
+    @property
+    def points(self) -> list[PointResult]:
+        """The points at which rows are shared, the worst first."""
+        return order_points(self.tried)
+
+    @property
+    def is_percent(self) -> bool:
+        """Whether gains are percentage points."""
+        return not any(point.gain is not None and point.gain.metric == "R²" for point in self.tried.points)
+
+    @cached_property
+    def detailed(self) -> PointResult | None:
+        """The point shown in detail; None where no attack could be run at it."""
+        headline = None if self.result.chosen is None else self.result.headline_point
+        chosen = headline if headline is not None and headline.point.shares_rows else None
+        point = self.detailed_point or chosen or _least_protected_that_hides_something(self.result)
+        return None if point is None or point.worst() is None else point
+
+    @property
+    def risks(self) -> dict[str, dict[str, tuple[str, Figure]]]:
+        """All figures at the detailed point by risk and measure, each with the name of the strongest attack by it."""
+        if self.detailed is None:
+            return {}
+        figures = {
+            risk: {name: worst for name in measures if (worst := self.detailed.worst(name)) is not None}
+            for risk, measures in RISKS.items()
+        }
+        return {risk: found for risk, found in figures.items() if found}
+
+    @property
+    def examples(self) -> Examples | None:
+        """Rows of a table, original beside rebuilt; None for images, and where no rows are kept."""
+        examples = None if self.detailed is None else self.detailed.examples
+        return None if examples is None or examples.image_shape else examples
+
+    @property
+    def has_examples(self) -> bool:
+        """Whether the page shows anybody's rows."""
+        return any(point.examples is not None for point in self.tried.points)
+
+    @property
+    def persons(self) -> list[Person]:
+        """The rows in words, where columns are known."""
+        examples = self.examples
+        if examples is None or not examples.columns:
+            return []
+        original = examples.words["original"]
+        guesses = examples.words.get("guessed without the upload") or ((None,) * len(examples.columns),) * len(original)
+        numbers = examples.row_numbers or (None,) * len(original)
+        return [
+            _pick_cells(number, [Cell(*parts) for parts in zip(examples.columns, *row, strict=True)])
+            for number, *row in zip(numbers, original, examples.words["rebuilt"], guesses, strict=True)
+        ]
+
+    @property
+    def example_columns(self) -> list[str]:
+        """Names of the columns of `example_lines`."""
+        examples = self.examples
+        if examples is None:
+            return []
+        n = min(_MOST_COLUMNS, len(examples.rows["original"][0]))
+        return list(examples.feature_names[:n]) or [f"column {k + 1}" for k in range(n)]
+
+    @property
+    def example_lines(self) -> list[tuple[int, str, tuple[float, ...]]]:
+        """The rows as numbers: of each its number, what it is, and the values of the first columns."""
+        examples, n = self.examples, len(self.example_columns)
+        if examples is None:
+            return []
+        return [
+            (k + 1, name, examples.rows[name][k][:n])
+            for k in range(min(_MOST_ROWS, len(examples.rows["original"])))
+            for name in _SHOWN
+            if name in examples.rows
+        ]
+
+    @property
+    def totals(self) -> tuple[PointResult, ...]:
+        """The points at which totals are shared."""
+        return self.tried.totals
+
+    @property
+    def totals_alone(self) -> Score | None:
+        """Training alone with the features of the totals."""
+        return next((point.alone for point in self.totals if point.alone is not None), None)
+
+    @property
+    def guesses(self) -> list[str]:
+        """What an attacker without the totals reaches, by the measures of membership."""
+        worst = [self.totals[0].worst(measure) for measure in ("membership_auc", *FALSE_POSITIVE_RATES)]
+        return ["" if pair is None else pair[1].describe().control or "" for pair in worst]
+
+    @property
+    def scope(self) -> str:
+        """Against whom the guarantee of the totals holds; empty without a guarantee, and of a self-attack."""
+        guarded = (point.point for point in self.totals if point.point.promise is not None)
+        scope = next((point.state_scope() for point in guarded if hasattr(point, "state_scope")), "")
+        return scope if self.result.row_points else ""
+
+    @property
+    def compared(self) -> list[MechanismLine]:
+        """Every mechanism that the audit simulated, beside each other."""
+        return compare_mechanisms(self.result)
+
+    @property
+    def row_attacks(self) -> Sequence[Attack]:
+        """Attacks on uploads of rows."""
+        return attacks_on(CollusionView)
+
+    @property
+    def total_attacks(self) -> Sequence[Attack]:
+        """Attacks on totals."""
+        return attacks_on(SumView)
+
+    def write_odds(self, point: PointResult) -> str:
+        """By what a test for a row multiplies the odds that it is in the data, at most; empty without a guarantee."""
+        if point.point.promise is None:
+            return ""
+        odds = bound_odds(*point.point.promise)
+        return f"{odds:,.0f}" if odds >= 100 else f"{odds:.3g}"
+
+    def find_beyond(self, point: PointResult) -> Figure | None:
+        """The strongest attack's AUC by more colluders than the guarantee allows for."""
+        outcome = find_strongest(point.beyond, "membership_auc")
+        return None if outcome is None else outcome.figures["membership_auc"]
 
 
 def render_audit(result: AuditResult, *, command: str) -> str:
     """The page of an audit."""
-    return _render(result, result, None, command)
+    return _render("What an upload gives away", result, AuditSection(result), command)
 
 
 def render_plan(plan: Plan, *, command: str) -> str:
     """The page of a plan: the verdict first."""
-    return _render(plan.audit, plan, plan.recommended, command)
+    best = plan.recommended if plan.recommended is not None and plan.recommended.point.shares_rows else None
+    return _render("Which operating point, if any", plan, AuditSection(plan.audit, plan, best), command)
 
 
-def _render(result: AuditResult, drawn: AuditResult | Plan, best: PointResult | None, command: str) -> str:
-    values = {
-        "title": "Which operating point, if any" if isinstance(drawn, Plan) else "What an upload gives away",
-        "decision": decide_audit(drawn),
-        "plan": {"verdict": drawn.verdict, "lines": drawn.method_lines()} if isinstance(drawn, Plan) else None,
-        "audit": describe_audit(result, drawn=drawn, best=best),
-        "attacks": list_attacks(),
-        "command": command,
-        "made": {key: value for key, value in result.description.items() if key in _VERSIONS},
-    }
+def _render(title: str, audited: AuditResult | Plan, section: AuditSection, command: str) -> str:
+    made = {name: getattr(section.result.description, name) for name in _VERSIONS}
+    values = {"title": title, "decision": decide_audit(audited), "audit": section, "command": command, "made": made}
     return render_page("audit.html.jinja", values)
 
 
-def list_attacks() -> list[dict[str, Any]]:
-    """Every attack that mooring knows, with what it uses."""
-    return [{"name": one.name, "in_paper": one.in_paper, "summary": one.summary} for one in attacks_on(CollusionView)]
+def compare_mechanisms(result: AuditResult) -> list[MechanismLine]:
+    """Every mechanism that an audit simulated, from training alone to pooling."""
+    nothing = "nothing leaves"
+    lines = [MechanismLine("alone", result.references.local_only, "nothing", nothing)]
+    alone = next((point.alone for point in result.totals if point.alone is not None), None)
+    if alone is not None:
+        lines.append(MechanismLine("alone, with the features of the sums", alone, "nothing", nothing))
+    for point in result.totals:
+        auc, found = point.worst(), point.worst("membership_at_1_percent")
+        attacker = "no attack could be run"
+        if auc is not None and found is not None:
+            rate = f"{found[1].value:.1%} of members at {state_alarms(found[1])}"
+            attacker = f"who is in it: AUC {auc[1].value:.2f} (0.5 is chance), {rate}"
+        promise = point.point.promise
+        promised = "nothing" if promise is None else f"ε = {promise[0]:g}, δ = {promise[1]:g} a row"
+        lines.append(MechanismLine(point.title, point.deployed, attacker, promised))
+    for point in result.row_points:
+        worst, linked = point.worst(), point.worst("linkage")
+        attacker = "no attack could be run"
+        if worst is not None:
+            attacker = f"rows, with an error of {worst[1].value:.2f} (0 is exact)"
+            attacker += "" if linked is None else f"; {linked[1].value:.0%} of them recognised among nine look-alikes"
+        lines.append(MechanismLine(f"{point.title}: rows uploaded", point.deployed, attacker, "nothing"))
+    return [*lines, MechanismLine("pooled raw", result.references.pooled_raw, "every row", "nothing")]
 
 
-def state_setting(result: AuditResult) -> str:
-    """Who took part in the simulation, and who attacked whom."""
-    return render_sentence("verdict.txt.jinja", "setting", result.description)
-
-
-def describe_audit(
-    result: AuditResult, *, drawn: AuditResult | Plan | None = None, best: PointResult | None = None
-) -> dict[str, Any]:
-    """Everything that a page shows of an audit, in plain values and charts.
-
-    Parameters
-    ----------
-    drawn : AuditResult, Plan or None
-        What the charts are of; `result`, if None.
-    best : PointResult or None
-        The point to show in detail; if None, the chosen one, else the one that hides least, but something.
-    """
-    chosen = None if result.chosen is None else result.headline_point
-    chosen = chosen if chosen is None or chosen.point.shares_rows else None
-    detailed = best or chosen or _least_protected_that_hides_something(result)
-    drawn = result if drawn is None else drawn
-    tried, headline = drawn.tried if isinstance(drawn, Plan) else result, result.headline_point
-    is_total = headline is not None and not headline.point.shares_rows
-    guarded = [] if is_total else [one for one in result.totals if one.point.promise is not None]
-    instead = [f"{one.title}, in place of rows: {state_total(one)}" for one in guarded[:1]]
-    return {
-        "setting": state_setting(result),
-        "sentences": [*state_leakage(result), result.joining(), *instead],
-        "contrast": is_total,
-        "release": None if result.release is None else str(result.release),
-        "noise_unit": result.noise_unit.words,
-        "charts": draw_audit(drawn),
-        "errors": tabulate_errors(tried),
-        "images": describe_images(tried),
-        "points": [describe_point(one) for one in order_points(tried)],
-        "percent": not any(one.gain is not None and one.gain.metric == "R²" for one in tried.points),
-        "searched": tried is not result,
-        "references": {
-            "local only": describe_score(tried.references.local_only),
-            "pooled raw": describe_score(tried.references.pooled_raw),
-        },
-        "attribute": result.description.get("attribute"),
-        "detailed": None if detailed is None or detailed.worst() is None else _detail(detailed),
-        "rows": describe_rows(detailed),
-        "sums": describe_sums(tried),
-        "has_examples": any(one.examples is not None for one in tried.points),
-        "warnings": list(result.warnings),
-    }
-
-
-def describe_point(one: PointResult) -> dict[str, Any]:
-    """One line of the table of operating points."""
-    point = one.point if isinstance(one.point, RotationPoint) else None
-    return {
-        "title": one.title,
-        "n_components": None if point is None else point.n_components,
-        "n_anchor_rows": point.n_anchor_rows if point is not None and point.described.uses_anchor else None,
-        "strongest": _strongest(one, "centred_error"),
-        "linkage": _strongest(one, "linkage"),
-        "told": _strongest(one, "membership_at_1_percent"),
-        "deployed": describe_score(one.deployed),
-        "gain": describe_score(one.gain),
-        "noisy_test": describe_score(one.noisy_test),
-    }
-
-
-def describe_sums(result: AuditResult) -> dict[str, Any] | None:
-    """The table of totals: what attackers learn at every ε, the ε measured, and the scores; None without any."""
-    totals = result.totals
-    if not totals:
-        return None
-    measures = ("membership_auc", *FALSE_POSITIVE_RATES)
-    guarded = [one.point for one in totals if isinstance(one.point, SumPoint) and one.point.promise is not None]
-    guesses = [_strongest(totals[0], measure) for measure in measures]
-    return {
-        "n_features": result.description["n_sum_features"],
-        "n_rows": result.description["n_rows"],
-        "scope": guarded[0].state_scope() if guarded else None,
-        "alone": describe_score(next((one.alone for one in totals if one.alone is not None), None)),
-        "guesses": ["" if one is None else one["control"] or "" for one in guesses],
-        "attacks": [{"name": one.name, "in_paper": False, "summary": one.summary} for one in attacks_on(SumView)],
-        "lines": [
-            {
-                "title": one.title,
-                "usable": one.usable,
-                "odds": None if one.point.promise is None else _write_odds(*one.point.promise),
-                "figures": {measure: _strongest(one, measure) for measure in measures},
-                "one_honest": _strongest(replace(one, outcomes=one.beyond), "membership_auc"),
-                "measured": None
-                if one.epsilon is None
-                else {"value": f"{one.epsilon.measured.gaussian:.2g}", "holds": one.epsilon.holds},
-                "deployed": describe_score(one.deployed),
-                "gain": describe_score(one.gain),
-            }
-            for one in totals
-        ],
-    }
-
-
-def _write_odds(epsilon: float, delta: float) -> str:
-    odds = bound_odds(epsilon, delta)
-    return f"{odds:,.0f}" if odds >= 100 else f"{odds:.3g}"
-
-
-def describe_rows(one: PointResult | None) -> dict[str, Any] | None:
-    """Rebuilt rows of a table beside the originals; None for images, and where no rows are kept.
-
-    In words where the columns are known (`persons`); else as numbers (`lines`).
-    """
-    if one is None or one.examples is None or one.examples["image_shape"]:
-        return None
-    found = {"point": one.title, "attack": str(one.examples["attack"]), "persons": [], "columns": [], "lines": []}
-    if one.examples.get("columns"):
-        return found | {"persons": _describe_persons(one.examples)}
-    rows = {name: np.asarray(values, dtype=np.float64) for name, values in one.examples["rows"].items()}
-    n_columns = min(_MOST_COLUMNS, rows["original"].shape[1])
-    names = [str(name) for name in one.examples["feature_names"][:n_columns]]
-    shown = [name for name in ("original", "rebuilt", "guessed without the upload") if name in rows]
-    return found | {
-        "columns": names or [f"column {k + 1}" for k in range(n_columns)],
-        "lines": [
-            {"number": k + 1, "name": name, "values": [f"{value:.2f}" for value in rows[name][k, :n_columns]]}
-            for k in range(min(_MOST_ROWS, rows["original"].shape[0]))
-            for name in shown
-        ],
-    }
-
-
-def _describe_persons(examples: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each row column by column: what it is, what was rebuilt, and whether a guess would have found it, too."""
-    columns, words = [str(name) for name in examples["columns"]], examples["words"]
-    guesses = words.get("guessed without the upload") or [[None] * len(columns)] * len(words["original"])
-    numbers = examples.get("row_numbers") or [None] * len(words["original"])
-    persons = []
-    for number, *row in zip(numbers, words["original"], words["rebuilt"], guesses, strict=True):
-        cells = [
-            {
-                "name": name,
-                "original": str(own),
-                "rebuilt": str(rebuilt),
-                "found": own == rebuilt,
-                "guessed": own == guess,
-            }
-            for name, own, rebuilt, guess in zip(columns, *row, strict=True)
-        ]
-        telling = sorted(cells, key=lambda cell: cell["guessed"] - cell["found"])[:_MOST_CELLS]
-        cells = [cell for cell in cells if cell in telling]
-        persons.append({"number": number, "cells": cells, "more": len(columns) - len(cells)})
-    return persons
-
-
-def _strongest(one: PointResult, measure: str) -> dict[str, Any] | None:
-    worst = one.worst(measure)
-    return None if worst is None else {"attack": worst[0], "name": worst[1].name, **worst[1].describe()}
-
-
-def _detail(one: PointResult) -> dict[str, Any]:
-    """All figures at one point by risk, each by its strongest attack and beside chance, control and floor."""
-    risks = {}
-    for risk, measures in RISKS.items():
-        found = {measure: _strongest(one, measure) for measure in measures}
-        risks[risk] = {measure: figure for measure, figure in found.items() if figure is not None}
-    noise = one.epsilon and {
-        "claimed": f"{one.epsilon.claimed:.2f}",
-        "measured": f"{one.epsilon.measured.gaussian:.2f}",
-        "holds": one.epsilon.holds,
-    }
-    return {"title": one.title, "risks": {risk: found for risk, found in risks.items() if found}, "noise": noise}
+def _pick_cells(number: int | None, cells: Sequence[Cell]) -> Person:
+    telling = sorted(cells, key=lambda cell: cell.is_guessed - cell.is_found)[:_MOST_CELLS]
+    shown = tuple(cell for cell in cells if cell in telling)
+    return Person(number, shown, len(cells) - len(shown))
 
 
 def _least_protected_that_hides_something(result: AuditResult) -> PointResult | None:
-    """The least error above zero; else the least."""
-    known = [(one, worst[1].value) for one in order_points(result) if (worst := one.worst()) is not None]
-    hiding = [(one, value) for one, value in known if value > 1e-6]
-    return next((one for one, _ in hiding or known), None)
+    """The point with the least error above zero; else the least."""
+    known = [(point, worst[1].value) for point in order_points(result) if (worst := point.worst()) is not None]
+    hiding = [(point, value) for point, value in known if value > 1e-6]
+    return next((point for point, _ in hiding or known), None)

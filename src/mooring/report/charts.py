@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from mooring import AuditResult, Plan
 from mooring.audit import PointResult, RotationPoint
 from mooring.audit.result import find_strongest
 from mooring.learners import Score
+from mooring.learners.evaluation import Evaluation
 from mooring.metrics import Figure
-from mooring.report.numbers import score_from
 from mooring.report.plot import (
     ALARM,
     BLUE,
@@ -32,6 +33,9 @@ from mooring.report.plot import (
     encode_png,
     shorten,
 )
+
+if TYPE_CHECKING:
+    from mooring.report.summary import NamedScore
 
 _ERROR = "centred_error"
 _MOST_ATTACKS, _MOST_BARS, _MOST_LETTERS = 14, 60, 22
@@ -219,56 +223,79 @@ def _membership(result: AuditResult) -> Chart | None:
     return Chart(label, area, tuple(shapes), tuple(legend))
 
 
-def tabulate_errors(result: AuditResult) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class ErrorCell:
+    """One attack's error at one point."""
+
+    error: float
+    is_strongest: bool
+
+    @property
+    def percent(self) -> int:
+        """How pale the cell is."""
+        return round(100 * min(self.error, 1.0))
+
+
+@dataclass(frozen=True)
+class ErrorTable:
+    """Every attack's error at every point; None where an attack does not apply."""
+
+    points: tuple[tuple[int, str], ...]
+    """Number and title of each point."""
+    lines: dict[str, tuple[ErrorCell | None, ...]]
+    """Cells by attack."""
+
+
+@dataclass(frozen=True)
+class ImageStrip:
+    """Images beside each other."""
+
+    title: str
+    source: str
+    """A PNG as a data URL."""
+
+
+def tabulate_errors(result: AuditResult) -> ErrorTable | None:
     """Every attack's error at every point, points by their number; None where no attack could be run."""
-    points = [(k, one) for k, one in enumerate(order_points(result), start=1) if one.worst() is not None]
-    by_point = [{attack: value for value, attack in _errors(one)} for _, one in points]
-    names = dict.fromkeys(attack for found in by_point for attack in found)
-    strongest = [worst[0] for _, one in points if (worst := one.worst()) is not None]
+    points = [(k, point, worst) for k, point in enumerate(order_points(result), start=1) if (worst := point.worst())]
+    by_point = [{attack: value for value, attack in _errors(point)} for _, point, _ in points]
     lines = {
-        name: [
-            None
-            if name not in found
-            else {
-                "value": f"{found[name]:.2f}",
-                "percent": round(100 * min(found[name], 1.0)),
-                "strongest": name == best,
-            }
-            for found, best in zip(by_point, strongest, strict=True)
-        ]
-        for name in names
+        name: tuple(
+            ErrorCell(errors[name], name == worst[0]) if name in errors else None
+            for errors, (_, _, worst) in zip(by_point, points, strict=True)
+        )
+        for name in dict.fromkeys(attack for errors in by_point for attack in errors)
     }
-    return {"points": [{"number": k, "title": one.title} for k, one in points], "lines": lines} if points else None
+    return ErrorTable(tuple((k, point.title) for k, point, _ in points), lines) if points else None
 
 
-def describe_images(result: AuditResult) -> list[dict[str, str]]:
+def list_images(result: AuditResult) -> list[ImageStrip]:
     """Strips of images, at up to four points from the least to the best protected; none for tables."""
     having = [
-        (worst[1].value, worst[0], one.title, one.examples)
-        for one in result.points
-        if one.examples is not None and one.examples["image_shape"] and (worst := one.worst()) is not None
+        (worst[1].value, worst[0], point.title, point.examples)
+        for point in result.row_points
+        if point.examples is not None and point.examples.image_shape and (worst := point.worst()) is not None
     ]
     if not having:
         return []
     having.sort(key=lambda entry: entry[0])
     chosen = [having[k] for k in sorted({round(x) for x in np.linspace(0, len(having) - 1, min(4, len(having)))})]
     first = chosen[0][3]
-    strips = [(name, first["rows"][name]) for name in ("original", "projection only")]
-    strips += [(f"{title}: {attack}", examples["rows"]["rebuilt"]) for _, attack, title, examples in chosen]
-    strips += [(name, first["rows"][name]) for name in ("guessed without the upload",) if name in first["rows"]]
+    strips = [(name, first.rows[name]) for name in ("original", "projection only")]
+    strips += [(f"{title}: {attack}", examples.rows["rebuilt"]) for _, attack, title, examples in chosen]
+    strips += [(name, first.rows[name]) for name in ("guessed without the upload",) if name in first.rows]
     found = []
     for title, rows in strips:
-        strip = np.concatenate([np.asarray(row).reshape(first["image_shape"]) for row in rows], axis=1)
+        strip = np.concatenate([np.asarray(row).reshape(first.image_shape or ()) for row in rows], axis=1)
         if strip.ndim == 3:
             strip = strip[..., :3] if strip.shape[2] >= 3 else strip.repeat(3, axis=2)
-        found.append({"title": title, "source": encode_png(strip)})
+        found.append(ImageStrip(title, encode_png(strip)))
     return found
 
 
-def draw_scores(entries: Sequence[Mapping[str, Any]]) -> Chart | None:
+def draw_scores(entries: Sequence[NamedScore]) -> Chart | None:
     """A bar a score that is known: joint, local only, pooled raw; None if none is, or one alone."""
-    read = [(one["group"], one["name"], score_from(one["score"])) for one in entries if one["group"] in _SCORE_COLOURS]
-    known = [(group, name, score) for group, name, score in read if score is not None]
+    known = [(entry.group, entry.name, entry.score) for entry in entries if entry.group in _SCORE_COLOURS]
     known = [entry for entry in known if entry[2].metric == known[0][2].metric]  # others stand in the table
     if len(known) < 2:
         return None
@@ -282,11 +309,10 @@ def draw_scores(entries: Sequence[Mapping[str, Any]]) -> Chart | None:
     return Chart(label, area, tuple(shapes), (), 34 * len(known))
 
 
-def draw_scores_by_participant(entries: Sequence[Mapping[str, Any]]) -> Chart | None:
+def draw_scores_by_participant(entries: Sequence[NamedScore]) -> Chart | None:
     """What models of the others score at each participant beside that of its own upload alone; None if neither is known."""
-    known = [(entry["group"], entry["name"], score) for entry in entries if (score := score_from(entry["score"]))]
     groups = {
-        group: {name: score for its_group, name, score in known if its_group == group}
+        group: {entry.name: entry.score for entry in entries if entry.group == group}
         for group in ("joint by participant", "alone")
     }
     names = list(dict.fromkeys(name for own in groups.values() for name in own))[:_MOST_BARS]
@@ -306,17 +332,17 @@ def draw_scores_by_participant(entries: Sequence[Mapping[str, Any]]) -> Chart | 
     return Chart("Scores by participant, joint and alone", area, tuple(shapes), tuple(legend), 34 * len(names))
 
 
-def draw_calibration(evaluation: Mapping[str, Any] | None) -> Chart | None:
+def draw_calibration(evaluation: Evaluation | None) -> Chart | None:
     """The share that came true by the probability that the joint model gave; None where there are no probabilities."""
-    bins = () if evaluation is None else evaluation.get("calibration") or ()
+    bins = () if evaluation is None else evaluation.joint.calibration
     if not bins:
         return None
     area = Area(Axis.even("probability", 0.0, 1.0, ".1f"), Axis.even("share that came true", 0.0, 1.0, ".1f"))
     shapes = [area.line([(0.0, 0.0), (1.0, 1.0)], PALE)]
-    for one in bins:
-        title = f"{one['predicted']:.2f}: {one['observed']:.2f} of {one['n']} rows"
-        shapes.append(area.line([(one["predicted"], one["low"]), (one["predicted"], one["high"])], QUIET, width=1.2))
-        shapes.append(area.mark(one["predicted"], one["observed"], BLUE, "circle", title))
+    for part in bins:
+        title = f"{part.predicted:.2f}: {part.observed:.2f} of {part.n} rows"
+        shapes.append(area.line([(part.predicted, part.low), (part.predicted, part.high)], QUIET, width=1.2))
+        shapes.append(area.mark(part.predicted, part.observed, BLUE, "circle", title))
     return Chart("Share that came true by probability", area, tuple(shapes), (), 240)
 
 

@@ -1,284 +1,432 @@
-"""From a study and its records to one plain dict that says everything the report shows."""
+"""What a report says first: the decision, what joining gives, what is given away, and what to look at before signing."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
-from mooring import METHODS, __version__
-from mooring.audit import AuditResult, PointResult, RotationPoint
-from mooring.audit.decision import decide_upload, weigh_audit, weigh_total
-from mooring.audit.result import state_total
-from mooring.report.frame import render_sentence
-from mooring.report.governance import describe_scheme
-from mooring.report.numbers import describe_evaluation
-from mooring.report.records import RECORDS, read_plain_audit
-from mooring.report.sum_page import describe_contributors, list_attention, list_promises
-from mooring.report.verdict import judge, read_own_result
+from mooring import AuditResult, Plan, __version__
+from mooring.audit import PointResult
+from mooring.audit.decision import Decision, decide_upload, state_alone, state_leakage, weigh_audit, weigh_total
+from mooring.learners import Answer, Score
+from mooring.protocol.exchange import exchange_of
+from mooring.protocol.results import Contribution, Finding
+from mooring.report.records import StudyRecords
+from mooring.serialization import Record, count_noun
 
 if TYPE_CHECKING:
+    from mooring.protocol.description import Description
     from mooring.protocol.messages.study import Study
 
-Records = Mapping[str, Mapping[str, Any]]
-_ANALYST, _PARTICIPANT = ("intake", "alignment", "closing", "training", "delivery"), ("check", "share", "predict")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "cryptography", "pyrage")
+_NOT_MEASURED = (
+    "What an upload gives away was not measured here. Nothing on this page may be read as safety. 'mooring check' "
+    "attacks a "
+    "participant's own rows before they leave; 'mooring audit' attacks rows like them, and '--audit' brings its result "
+    "here."
+)
+_OTHER_SETTINGS = (
+    "The audit has no point that is known to have this study's settings: its figures are of other settings, and say "
+    "what to "
+    "expect, not what happened."
+)
+_NOT_SCORED = (
+    "What joining gives was not measured here: 'mooring train' (analyst) or 'mooring predict' on labelled rows "
+    "(participant) "
+    "measures it."
+)
+Group = Literal["joint", "joint by participant", "alone", "local only", "pooled raw"]
+
+
+@dataclass(frozen=True)
+class NamedScore(Record):
+    """A score that a role knows, and where it comes from."""
+
+    group: Group
+    name: str
+    source: str
+    score: Score
+
+    @property
+    def title(self) -> str:
+        """The name with the group, unless the name tells it."""
+        return self.name if self.group in self.name else f"{self.group}: {self.name}"
+
+
+@dataclass(frozen=True)
+class JoiningFact(Record):
+    """Something known about what joining gives."""
+
+    kind: Literal["uploads", "new rows", "own rows", "simulation", "pooled raw not known", "not measured"]
+    words: str
+    """The fact in sentences."""
+    answer: Answer | None = None
+    """Whether joining pays, where models were compared on the same rows."""
+
+
+@dataclass(frozen=True)
+class Participant(Record):
+    """What is known of one participant."""
+
+    name: str
+    contribution: Contribution
+    role: str = ""
+    delivered: bool | None = None
+    """Whether it was delivered a result; None where that is not known."""
+    digest: str = ""
+    """SHA-256 of its upload; empty where not known."""
+
+
+@dataclass(frozen=True)
+class StudyIdentity(Record):
+    """How people and files name a study."""
+
+    name: str
+    fingerprint: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Summary(Record):
+    """What a report says first, and where it comes from."""
+
+    role: str
+    made: str
+    study: StudyIdentity | None
+    """None where the study is not at hand."""
+    decision: Decision
+    joining: tuple[JoiningFact, ...]
+    leakage: tuple[str, ...]
+    leakage_measured: bool
+    attention: tuple[Finding, ...]
+    scores: tuple[NamedScore, ...]
+    participants: tuple[Participant, ...]
+    commands: tuple[tuple[str, str], ...]
+    """Each step's name, and the command that was given."""
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class AttackedStudy:
+    """An audit of a study's rows, or of rows like them."""
+
+    title: str
+    result: AuditResult
+    """Where one of its points has the study's settings, that is the chosen one."""
+    is_self_attack: bool
+    own: PointResult | None = None
+    """The point that has the study's own settings."""
+    plan: Plan | None = None
+
+    @property
+    def own_result(self) -> AuditResult:
+        """The result at the study's own point alone, where there is one: attacks at other points say nothing of it."""
+        return self.result if self.own is None else replace(self.result, points=(self.own,), chosen=0)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that the page of a study shows."""
+
+    study: Study | None
+    description: Description | None
+    """How the study's mechanism describes itself; None where the study is not at hand."""
+    records: StudyRecords
+    audits: tuple[AttackedStudy, ...]
+    summary: Summary
+    title: str = "What joining gives, and what it gives away"
+    is_signed: bool = True
+    """Whether the page has a place for a signature."""
+
+    @cached_property
+    def hazards(self) -> tuple[str, ...]:
+        """What makes the rows easy to break, and what was not done, each once."""
+        check = self.records.check
+        of_rows = () if check is None else (*check.hazards, *check.warnings)
+        return tuple(dict.fromkeys([*of_rows, *(words for audit in self.audits for words in audit.result.warnings)]))
+
+    @property
+    def check_verdict(self) -> str:
+        """What the check concluded, without what the page says already."""
+        words = "" if self.records.check is None else self.records.check.verdict
+        for sentence in self.summary.leakage:
+            words = words.replace(sentence, "").strip()
+        return words
 
 
 def summarise(
-    study: Study | None, records: Records, audit: Mapping[str, Any] | None = None, *, made: str | None = None
-) -> dict[str, Any]:
-    """Summarise what a role has, in plain values that JSON can hold.
+    study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None = None, *, made: str | None = None
+) -> Report:
+    """Summarise what a role has.
 
     Parameters
     ----------
     study : Study or None
         None where it is not at hand: the report then says that its fingerprint is not known.
-    records : mapping
-        What `collect_records` gave.
-    audit : mapping or None
-        What `read_audit` gave.
+    records : StudyRecords
+        What `collect_records` read.
+    audit : AuditResult, Plan or None
+        What `read_audit` read.
     made : str or None
         When the report was made; now, if None.
     """
-    if study is not None and study.sums is not None:
-        return _summarise_sums(study, records, audit, made=made)
-    audits = _audits(study, records, audit)
-    noisy = study is not None and study.data_noise_scale > 0
-    scores = _scores(records, audits, noisy=noisy)
-    verdict = judge(records, audits, scores, noisy=noisy)
-    limits = () if study is None else study.upload_limits
-    own = [audit for audit in audits if audit["point"] is not None or audit["source"] == "check"]
-    weighed = [weigh_audit(read_own_result(audit), limits) for audit in own]
-    if audits and not own:
-        weighed = [{"answer": "cannot tell", "reasons": ["the audit is of other settings than the study's"]}]
-    return {
-        **_frame(records, made),
-        "study": None if study is None else _described(study),
-        "decision": decide_upload("these rows", weighed, records, verdict["joining"]),
-        "verdict": verdict,
-        "participants": _participants(study, records),
-        "set_aside": list(records.get("intake", {}).get("set_aside") or ()),
-        "alignment": _alignment(records),
-        "utility": scores,
-        "evaluation": describe_evaluation(records.get("predict", {})),
-        "own_rows": _own_rows(records, verdict["sentences"]["leakage"]),
-        "audits": audits,
-    }
-
-
-def _summarise_sums(
-    study: Study, records: Records, audit: Mapping[str, Any] | None, *, made: str | None
-) -> dict[str, Any]:
-    scores = _scores(records, [], noisy=False)
-    verdict = judge(records, [], scores, noisy=False)
-    leakage, attention = list_promises(study), list_attention(records)
-    sentences = {**verdict["sentences"], "leakage": leakage, "attention": attention}
-    own, settings, checked = (
-        _own_rows(records, leakage),
-        study.sum_scheme.settings,
-        records.get("check", {}).get("self_attack"),
+    description = None if study is None else exchange_of(study).describe(study)
+    audits = tuple(_list_audits(study, records, audit))
+    scores = tuple(_list_scores(records, audits, is_noisy=description is not None and description.has_noisy_rows))
+    joining = tuple(_list_joining(description, records, audits, scores))
+    measured = [words for attacked in audits for words in _state_leakage(attacked)]
+    headlines = () if description is None else description.headlines
+    answers = [fact.answer for fact in joining if fact.answer is not None]
+    what = "these rows" if description is None else description.what_is_shared
+    weighed = _weigh(study, description, audits)
+    summary = Summary(
+        role=records.role,
+        made=made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        study=None if study is None else StudyIdentity(study.name, study.fingerprint, study.digest),
+        decision=decide_upload(what, weighed, check=records.check, share=records.share, answers=answers),
+        joining=joining,
+        leakage=tuple(headlines or measured or [_NOT_MEASURED]),
+        leakage_measured=bool(headlines or measured),
+        attention=tuple(_list_attention(records)),
+        scores=scores,
+        participants=tuple(_list_participants(study, description, records)),
+        commands=tuple(records.list_commands()),
+        versions=_list_versions(),
     )
-    attacked = [read_plain_audit(plain) for plain in (checked, audit) if plain]
-    tried = [one for result in attacked for one in result.totals if one.point.promise == settings.promise]
-    if not verdict["joining_measured"]:
-        told = [f"In the audit's simulation {state_total(one)}" for one in tried if one.gain is not None][:1]
-        answers = [{"kind": "simulation", "answer": one.gain.answer} for one in tried if one.gain is not None]
-        verdict |= {"joining": answers}
-        sentences["joining"] = [*told, render_sentence("verdict.txt.jinja", "not_scored")]
-    found: list[PointResult | None] = [*tried] or [None]
-    weighed = [weigh_total(one, settings.promise, study.upload_limits) for one in found]
-    return {
-        **_frame(records, made),
-        "study": _described(study),
-        "decision": decide_upload("sums over these rows", weighed, records, verdict["joining"]),
-        "verdict": verdict | {"sentences": sentences, "leakage_measured": True, "attention": {}},
-        "participants": describe_contributors(study, records),
-        "training": records.get("training"),
-        "utility": scores,
-        "evaluation": describe_evaluation(records.get("predict", {})),
-        "attacked": {title: found for title, found in (("the self-attack", checked), ("the audit", audit)) if found},
-        "own_rows": own and own | {"epsilon_in_all": records.get("share", {}).get("epsilon_in_all")},
-    }
+    return Report(study, description, records, audits, summary)
 
 
-def _frame(records: Records, made: str | None) -> dict[str, Any]:
-    """What every report says of itself."""
-    return {
-        "title": "What joining gives, and what it gives away",
-        "signed": True,
-        "role": _role(records),
-        "made": made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "commands": [
-            {"record": f"{name}.json", "command": str(records[name].get("command") or f"{RECORDS[name][0]} …")}
-            for name in RECORDS
-            if name in records
-        ],
-        "versions": _versions(),
-    }
+def _list_audits(study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None) -> list[AttackedStudy]:
+    attacked = []
+    self_attack = None if records.check is None else records.check.self_attack
+    if self_attack is not None:
+        own = self_attack.points[0] if self_attack.points else None
+        chosen = self_attack if own is None else replace(self_attack, chosen=0)
+        attacked.append(AttackedStudy("the self-attack", chosen, is_self_attack=True, own=own))
+    if audit is not None:
+        plan = audit if isinstance(audit, Plan) else None
+        result = audit.audit if isinstance(audit, Plan) else audit
+        own = None if study is None else exchange_of(study).find_point(study, result)
+        result = result if own is None else replace(result, chosen=result.points.index(own))
+        attacked.append(AttackedStudy("the audit", result, is_self_attack=False, own=own, plan=plan))
+    return attacked
 
 
-def _role(records: Records) -> str:
-    analyst, participant = any(name in records for name in _ANALYST), any(name in records for name in _PARTICIPANT)
-    if analyst and participant:
-        return "analyst and participant (records of both lie in one folder)"
-    return "analyst" if analyst else "participant" if participant else "reader of an audit, without records of a study"
+def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Decision]:
+    limits = () if study is None else study.upload_limits
+    if description is not None and not description.shares_rows:
+        points: list[PointResult | None] = [attacked.own for attacked in audits if attacked.own is not None]
+        return [weigh_total(point, description.promise, limits) for point in points or [None]]
+    own = [attacked for attacked in audits if attacked.own is not None or attacked.is_self_attack]
+    if audits and not own:
+        return [Decision("cannot tell", ("the audit is of other settings than the study's",))]
+    return [weigh_audit(attacked.own_result, limits) for attacked in own]
 
 
-def _described(study: Study) -> dict[str, Any]:
-    common = {
-        "name": study.name,
-        "fingerprint": study.fingerprint,
-        "digest": study.digest,
-        "method": study.method,
-        "analyst": None if study.analyst is None else study.analyst.name,
-        "columns": len(study.columns),
-    }
-    if study.sums is not None:
-        return common | describe_scheme(study)
-    return common | {
-        "method_title": METHODS[study.method].title,
-        "components": study.n_components,
-        "features": study.n_features,
-        "anchor_rows": study.n_anchor_rows,
-        "data_noise_scale": float(study.data_noise_scale),
-        "anchor_noise_scale": float(study.anchor_noise_scale),
-        "projection": study.projection,
-        "label": study.label.kind,
-    }
+def _state_leakage(attacked: AttackedStudy) -> list[str]:
+    sentences = state_leakage(attacked.own_result)
+    if not attacked.is_self_attack:
+        sentences = [f"The audit: {sentences[0]}", *sentences[1:]]
+        if attacked.own is None and attacked.result.trustworthy:
+            sentences.append(_OTHER_SETTINGS)
+    return sentences if attacked.plan is None else [*sentences, attacked.plan.verdict]
 
 
-def _participants(study: Study | None, records: Records) -> list[dict[str, Any]]:
-    intake, alignment = records.get("intake", {}), records.get("alignment", {})
-    accepted = {entry["name"]: entry for entry in intake.get("accepted") or ()}
-    aligned = {entry["name"]: entry for part in ("participants", "set_aside") for entry in alignment.get(part) or ()}
-    left_out = {entry["name"] for entry in records.get("training", {}).get("left_out") or ()}
-    missing = list(intake.get("missing") or ())
-    delivered = None if "delivery" not in records else set(records["delivery"].get("delivered") or ())
+def _list_joining(
+    description: Description | None,
+    records: StudyRecords,
+    audits: Sequence[AttackedStudy],
+    scores: Sequence[NamedScore],
+) -> list[JoiningFact]:
+    """What is known about joining: of uploads, of a participant's new rows, or else of its own, and of simulations.
+
+    Models of the other uploads stand beside models of one upload alone; neither is what a participant gets or has. The
+    delivered model has the participant's own rows as well, and alone it has rows without noise: no answer follows.
+    """
+    facts = []
+    if records.training is not None and records.training.score is not None:
+        facts.append(_state_uploads(records, is_noisy=description is not None and description.has_noisy_rows))
+    if records.predict is not None and records.predict.score is not None:
+        facts.append(_state_new_rows(records))
+    elif records.check is not None and records.check.local_only is not None:
+        facts.append(JoiningFact("own rows", state_alone(records.check.local_only)))
+    for attacked in audits:
+        result = attacked.own_result
+        point = result.headline_point
+        if not attacked.is_self_attack and result.references.local_only is not None and point is not None:
+            answer = None if attacked.own is None or point.gain is None else point.gain.answer
+            facts.append(JoiningFact("simulation", f"In the audit's simulation: {result.joining()}", answer))
+    if not facts or all(fact.kind == "simulation" for fact in facts):
+        facts.append(JoiningFact("not measured", _NOT_SCORED if description is None else description.scoring))
+    if facts[0].kind != "not measured" and not any(score.group == "pooled raw" for score in scores):
+        facts.append(
+            JoiningFact("pooled raw not known", "What pooling all raw rows would score is not known to this role.")
+        )
+    return facts
+
+
+def _state_uploads(records: StudyRecords, *, is_noisy: bool) -> JoiningFact:
+    training = records.training
+    assert training is not None
+    assert training.score is not None
+    score, gain = training.score, training.gain
+    words = f"Models of the other uploads score {score.with_interval()} {score.metric} on uploads that they did not see"
+    words += ", whose rows carry the study's noise (new rows are scored without it)" if is_noisy else ""
+    if gain is not None:
+        n_alone = count_noun(len(training.alone), "participant")
+        words += f"; on the {gain.n:,} rows of {n_alone} their score less that of models of each upload alone is {gain}"
+        if score.metric != "R²":
+            words += (
+                ", over all rows together, where it helps to know how common each class is in one's own upload: single "
+                "participants may differ"
+            )
+    return JoiningFact(
+        "uploads",
+        f"{words}. The delivered model has each participant's own rows as well, so this does not tell whether joining "
+        "pays: "
+        "'mooring predict --beside' does, at each participant.",
+    )
+
+
+def _state_new_rows(records: StudyRecords) -> JoiningFact:
+    predict = records.predict
+    assert predict is not None
+    assert predict.score is not None
+    score, local, shared = predict.score, predict.local_only, predict.n_shared
+    gain = None if shared else predict.gain
+    rows = f"On {predict.n_rows} new rows of this participant"
+    if shared:
+        trained = count_noun(shared, "was", "were")
+        rows = f"On {predict.n_rows} rows of this participant, of which {trained} shared and trained on,"
+    words = f"{rows} the joint model scores {score.with_interval()} {score.metric}"
+    if local is None:
+        return JoiningFact("new rows", f"{words}; its own model was not measured on them.")
+    words += f", a model of its raw rows alone {local.with_interval()}."
+    if gain is not None:
+        return JoiningFact("new rows", f"{words} {gain.sentence()}", gain.answer)
+    why = "The two were not compared row by row, so whether joining pays is not shown."
+    if shared:
+        why = "Neither is a score of new rows alone, so whether joining pays is not shown."
+    return JoiningFact("new rows", f"{words} {why}")
+
+
+def _list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_noisy: bool) -> list[NamedScore]:
+    """Every score that this role knows, each with its source."""
+    training, predict, check = records.training, records.predict, records.check
+    scores: list[NamedScore | None] = []
+
+    def add(group: Group, name: str, source: str, score: Score | None) -> None:
+        if score is not None and score.value == score.value:
+            scores.append(NamedScore(group, name, source, score))
+
+    if training is not None:
+        name = "joint model, noisy uploads" if is_noisy else "joint model"
+        add("joint", name, "mooring train: each participant's upload held out in turn", training.score)
+        for name, score in training.participants:
+            add("joint by participant", name, "mooring train: this participant held out", score)
+        for name, score in training.alone:
+            add("alone", name, "mooring train: a model on its upload only", score)
+    if predict is not None:
+        which = "rows, some of them trained on" if predict.n_shared else "new rows"
+        source = f"mooring predict: {which} of this participant, labelled"
+        add("joint", f"joint model, {which}", source, predict.score)
+        add("local only", f"my rows alone, {which}", f"mooring predict: the same {which}", predict.local_only)
+    if check is not None:
+        add("local only", "my rows alone, held out", "mooring check: my rows, held out in turn", check.local_only)
+    for attacked in audits:
+        about, how = f"{attacked.title}, a simulation", "self-attack" if attacked.is_self_attack else "simulated"
+        if attacked.own is not None:
+            add("joint", f"joint model, {how}", f"{about}: {attacked.own.title}", attacked.own.deployed)
+        add("local only", f"local only, {how}", about, attacked.result.references.local_only)
+        add("pooled raw", f"pooled raw, {how}", about, attacked.result.references.pooled_raw)
+    return [score for score in scores if score is not None]
+
+
+def _list_participants(
+    study: Study | None, description: Description | None, records: StudyRecords
+) -> list[Participant]:
+    """Everybody on the roster and everybody whose upload came; nobody where this role has no record of uploads."""
+    intake, gathered, delivery = records.intake, records.gathered, records.delivery
+    if intake is None and gathered is None:
+        return []
+    accepted = {} if intake is None else {bundle.name: bundle for bundle in intake.accepted}
+    missing = () if intake is None else intake.missing
+    states = {name: Contribution("missing: no valid upload") for name in missing}
+    states |= {name: Contribution("accepted", bundle.rows) for name, bundle in accepted.items()}
+    states |= {} if gathered is None else dict(gathered.list_states())
+    left_out = set() if records.training is None else _list_left_out(records)
     roster = [] if study is None else [member.name for member in study.participants]
-    known = "intake" in records or "alignment" in records
-    states = dict.fromkeys(missing, "missing") | dict.fromkeys([*accepted, *aligned], "accepted")
-    return [
-        {
-            "name": name,
-            "state": states.get(name, "not recorded") if known else "not known",
-            "rows": (accepted.get(name) or aligned.get(name) or {}).get("rows"),
-            "fit": aligned.get(name, {}).get("fit"),
-            "late": bool(aligned.get(name, {}).get("late")),
-            "flagged": bool(aligned.get(name, {}).get("flagged")),
-            "left_out": name in left_out,
-            "delivered": None if delivered is None else name in delivered,
-            "digest": accepted.get(name, {}).get("digest"),
-        }
-        for name in dict.fromkeys([*roster, *accepted, *aligned, *missing])
-    ]
+    roles = {} if description is None else description.terms.roles
+    participants = []
+    for name in dict.fromkeys([*roster, *states]):
+        contribution = states.get(name, Contribution("on the roster; nothing is recorded of it"))
+        if name in left_out:
+            words = f"{contribution.state}; left out of the training: models of the others do not go with its labels"
+            contribution = replace(contribution, state=words)
+        delivered = None if delivery is None else name in delivery.delivered
+        digest = accepted[name].digest if name in accepted else ""
+        participants.append(Participant(name, contribution, roles.get(name, ""), delivered, digest))
+    return participants
 
 
-def _alignment(records: Records) -> dict[str, Any] | None:
-    if "alignment" not in records:
-        return None
-    plain = dict(records["alignment"])
-    v, transition = plain.get("anchor_noise_scale"), plain.get("transition_scale")
-    plain["share_of_transition"] = v / transition if v is not None and transition else None
-    plain.pop("command", None)
-    return plain
-
-
-def _own_rows(records: Records, said: Sequence[str]) -> dict[str, Any] | None:
-    """What is known of a participant's rows; of the verdict, what `said` on the page does not say already."""
-    check, share = records.get("check"), records.get("share")
-    if check is None and share is None:
-        return None
-    kept = ("rows", "class_counts", "hazards", "warnings", "noise", "verdict")
-    found = {name: (check or {}).get(name) for name in kept}
-    for words in said:
-        found["verdict"] = (found["verdict"] or "").replace(words, "").strip()
-    return found | {
-        "checked": check is not None,
-        "shared": None if share is None else {name: share.get(name) for name in ("rows", "bundle_digest", "reissued")},
+def _list_left_out(records: StudyRecords) -> set[str]:
+    assert records.training is not None
+    return {
+        name for finding in records.training.list_findings() if finding.kind == "left out" for name in finding.about
     }
 
 
-def _scores(records: Records, audits: list[dict[str, Any]], *, noisy: bool) -> list[dict[str, Any]]:
-    """Every score that this role knows, each with its source; None where it is undefined."""
-    training, predict, check = (records.get(name, {}) for name in ("training", "predict", "check"))
-    found: list[dict[str, Any]] = []
-
-    which = "rows, some of them trained on" if predict.get("shared") else "new rows"
-
-    def add(group: str, name: str, source: str, score: Any) -> None:
-        found.append({"group": group, "name": name, "source": source, "score": score or None})
-
-    if training.get("score"):
-        name = "joint model, noisy uploads" if noisy else "joint model"
-        add("joint", name, "mooring train: each participant's upload held out in turn", training["score"])
-    for entry in training.get("participants") or ():
-        add("joint by participant", entry["name"], "mooring train: this participant held out", entry.get("score"))
-    for entry in training.get("alone") or ():
-        add("alone", entry["name"], "mooring train: a model on its upload only", entry.get("score"))
-    if predict.get("score"):
-        add(
-            "joint",
-            f"joint model, {which}",
-            f"mooring predict: {which} of this participant, labelled",
-            predict["score"],
-        )
-    if predict.get("local_only"):
-        add("local only", f"my rows alone, {which}", f"mooring predict: the same {which}", predict["local_only"])
-    if check.get("local_only"):
-        add("local only", "my rows alone, held out", "mooring check: my rows, held out in turn", check["local_only"])
-    for audit in audits:
-        about, how = f"{audit['title']}, a simulation", "simulated" if audit["source"] == "audit" else "self-attack"
-        if audit["point"] is not None and audit["point"]["deployed"]:
-            add("joint", f"joint model, {how}", f"{about}: {audit['point']['title']}", audit["point"]["deployed"])
-        for name, group in (("local_only", "local only"), ("pooled_raw", "pooled raw")):
-            if audit["plain"]["references"].get(name):
-                add(group, f"{group}, {how}", about, audit["plain"]["references"][name])
-    return found
+def _list_attention(records: StudyRecords) -> list[Finding]:
+    """What a signer must not overlook, whatever the scores."""
+    findings: list[Finding] = []
+    if (intake := records.intake) is not None:
+        if n := len(intake.set_aside):
+            words = f"{count_noun(n, 'upload was', 'uploads were')} set aside."
+            findings.append(Finding("set aside", words, tuple(entry.file for entry in intake.set_aside)))
+        if n := len(intake.missing):
+            findings.append(Finding("missing", f"{count_noun(n, 'participant')} sent no valid upload.", intake.missing))
+    findings += [] if records.gathered is None else records.gathered.list_findings()
+    findings += [] if records.training is None else records.training.list_findings()
+    return [*findings, *_list_limits(records)]
 
 
-def _audits(study: Study | None, records: Records, audit: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    given = [("the self-attack", "check", records.get("check", {}).get("self_attack")), ("the audit", "audit", audit)]
-    found = []
-    for title, source, plain in given:
-        if not plain:
-            continue
-        result = read_plain_audit(plain)
-        point = result.points[0] if source == "check" and result.points else _point_of(study, result)
-        described = None
-        if point is not None:
-            deployed = None if point.deployed is None else point.deployed.as_dict()
-            described = {"title": point.title, "index": result.points.index(point), "deployed": deployed}
-        found.append({"title": title, "source": source, "point": described, "plain": dict(plain)})
-    return found
+def _list_limits(records: StudyRecords) -> list[Finding]:
+    """Limits that rows do not keep, who shared all the same, and what may be recognised behind a model."""
+    check, share, findings = records.check, records.share, []
+    limits = tuple(dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded))
+    if limits:
+        words = f"This participant's rows do not keep to limits of the study: {'; '.join(limits)}."
+        findings.append(Finding("limits", words, limits))
+    if share is not None and share.override:
+        kept = "' and '".join(share.exceeded)
+        words = f"Sharing them although '{kept}' is not shown to be kept was decided by {share.override}."
+        findings.append(Finding("shared despite", words, share.exceeded))
+    if records.checked_other_rows:
+        words = "The last check is of other rows than those that were shared, and is left out here."
+        findings.append(Finding("other rows", words))
+    delivered = None if records.delivery is None else records.delivery.release
+    release = delivered or (None if records.predict is None else records.predict.release)
+    if release is not None:
+        share_of_rows = f"up to {release.risk:.1%}" if release.risk < 1 else "all"
+        words = f"Of the rows behind the model {share_of_rows} may be recognised."
+        if release.override:
+            words += (
+                f" It is not shown to keep to the study's limit, and was delivered all the same by {release.override}."
+            )
+        findings.append(Finding("release", words))
+    return findings
 
 
-def _point_of(study: Study | None, result: AuditResult) -> PointResult | None:
-    """The audited point that has the study's own settings, if there is one."""
-    if study is None:
-        return None
-    sizes = (study.method, study.n_components, study.n_anchor_rows)
-    for one in result.points:
-        if not isinstance(point := one.point, RotationPoint):
-            continue
-        noises = (
-            (point.anchor_noise_scale, study.anchor_noise_scale),
-            (one.data_noise_scale, study.data_noise_scale),
-        )
-        same = (point.method, point.n_components, point.n_anchor_rows) == sizes
-        if same and all(math.isclose(*pair, rel_tol=0.02) for pair in noises):
-            return one
-    return None
-
-
-def _versions() -> dict[str, str]:
-    found = {"mooring": __version__, "Python": platform.python_version()}
+def _list_versions() -> dict[str, str]:
+    versions = {"mooring": __version__, "Python": platform.python_version()}
     for name in _LIBRARIES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,6 +1,7 @@
 """Verified bundles in one space: who is aligned, who comes late, what an interruption leaves."""
 
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from mooring.protocol.rotation.training import train
 from tests.permissions import has_mode
 from tests.protocol.analyst.support import bundles_of, prepared, send, sent, sites_of, spread_of, with_garbage
 from tests.raising import raising
+from tests.report.example_records import analyst_records
 from tests.sites import ANALYST, numeric_study
 
 
@@ -71,7 +73,7 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
     aligned = align_bundles(study, bundles_of(study, inbox), work, mode="late")
     assert (aligned.newcomers, aligned.set_aside) == (("site-4",), ("site-2",))
     after = read_space(work, study)
-    assert [entry["late"] for entry in after.record["participants"]] == [False, False, False, True]
+    assert [entry.late for entry in after.record.participants] == [False, False, False, True]
     assert after.names == ("site-0", "site-1", "site-3", "site-4")
     assert after.orthogonals[:3].tobytes() == before.orthogonals.tobytes()
     assert spread_of(after, sites, [0, 1, 3, 4]) < 0.1
@@ -208,17 +210,23 @@ ENTRY = {"name": "a", "digest": "d", "rows": 1, "fit": 0.5}
         ({"rows": 0}, False),
         ({"rows": True}, False),
         ({"rows": 1.0}, False),
-        ({"fit": 1}, False),
+        ({"fit": 1}, True),
+        ({"fit": "1"}, False),
+        ({"fit": math.nan}, False),
+        ({"other": 1}, False),
         ({"digest": 3}, False),
         ({"name": "b"}, False),
     ],
 )
 def test_a_record_of_an_alignment_is_read_if_every_entry_is_whole(changes: dict[str, Any], fine: bool) -> None:
-    record = {"note": "", "table": "", "participants": [ENTRY | changes, ENTRY | {"name": "b"}]}
-    text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
-    assert (decode_record(text, 2) == record) == fine
-    assert decode_record(text, 3) is None
-    assert decode_record(np.frombuffer(json.dumps({**record, "note": 1}).encode(), dtype=np.uint8), 2) is None
+    plain = analyst_records().gathered.as_dict() | {"participants": [ENTRY | changes, ENTRY | {"name": "b"}]}
+    for record, n, whole in ((plain, 2, fine), (plain, 3, False), (plain | {"note": 1}, 2, False)):
+        text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
+        if whole:
+            assert [entry.name for entry in decode_record(text, n).participants] == ["a", "b"]
+        else:
+            with raising(RefusedError, "the alignment", reason="damaged"):
+                decode_record(text, n)
 
 
 def test_row_groups_that_nobody_wrote_are_refused(tmp_path: Path) -> None:
@@ -256,6 +264,6 @@ def test_an_alignment_that_cannot_be_certified_says_so_where_that_was_asked(
     for can in (True, False):
         monkeypatch.setattr(alignment.LocalAnchors, "can_certify", can)
         record = align_bundles(study, bundles, tmp_path / f"{can}", certify=certify).space.record
-        assert (record["certificate"] is not None) == (can and certify)
-        notes.append(alignment._NOT_CERTIFIED in record["note"])
+        assert (record.certificate is not None) == (can and certify)
+        notes.append(alignment._NOT_CERTIFIED in record.note)
     assert notes == [False, certify]

@@ -114,7 +114,7 @@ def test_honest_newcomers_are_not_set_aside(first: int, h: int, share: float, tm
     bundles = bundles_of(study, tmp_path / "inbox")
     align_bundles(study, bundles[:first], tmp_path / "work", certify=False)
     assert align_bundles(study, bundles, tmp_path / "work", mode="late").set_aside == ()
-    assert read_space(tmp_path / "work", study).record["note"].count("nobody was checked") == 1
+    assert read_space(tmp_path / "work", study).record.note.count("nobody was checked") == 1
 
 
 def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_path: Path) -> None:

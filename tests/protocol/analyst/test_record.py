@@ -18,7 +18,7 @@ from tests.sites import ANALYST, numeric_study
 
 RECORD = Path(__file__).parent / "record.json"
 DIGESTS = ("digest", "model_digest", "space", "study", "table", "space_digest", "bundle")
-SENTENCES = ("command", "note", "termination", "words")
+SENTENCES = ("command", "note", "termination", "certificate", "made_from")
 
 
 def figures_in(record: Any) -> Any:

@@ -18,13 +18,14 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
 from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.result import Release
 from mooring.protocol.participant.membership import make_member
-from mooring.protocol.participant.prediction import Predictions, predict_rows
+from mooring.protocol.participant.prediction import PredictionRecord, Predictions, predict_rows
 from mooring.protocol.participant.steps import advise_sharing, share
 from mooring.protocol.results import ShareResult
 from mooring.protocol.step import Place
 from mooring.protocol.sums.contribution import scale_labels
-from mooring.report import collect_records, render_check, summarise
+from mooring.report import StudyRecords, collect_records, render_check, summarise
 from mooring.report.step_pages import StepPages
 from mooring.tables.schema import Column, Label
 from tests import commands
@@ -121,7 +122,7 @@ def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_onl
     with raising(RefusedError, "the upload", reason="were not checked"):
         one.share(other, output=output, override=why)  # nobody overrides what was not looked at
     assert (records / "check.json").read_bytes() == before
-    assert why not in str(summarise(given.study, collect_records(records)))
+    assert why not in str(summarise(given.study, collect_records(records)).summary.as_dict())
     commands.run("share", table, *agreed, "--output", output, code=REFUSED, what="the upload")
     assert not output.exists()
     said = commands.run("share", table, *agreed, "--output", output, "--override", why, "--format", "json").stdout
@@ -129,7 +130,7 @@ def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_onl
     shared = one.share(table, output=output)
     assert (shared.reissued, shared.override, shared.exceeded) == (True, why, given.study.upload_limits)
     one.check(other)
-    told = str(summarise(given.study, collect_records(records)))
+    told = str(summarise(given.study, collect_records(records)).summary.as_dict())
     assert why in told
     assert "epsilon at most 1" in told
     assert shared.rows_digest not in told
@@ -148,7 +149,7 @@ def test_neither_another_seed_nor_another_table_undoes_a_check(
     if tables[0]:  # other rows: their check is not held against these, which need no override
         assert one.share(table, output=output, override="Dr. Ash: to be safe").override == ""
         return
-    assert (found.exceeded, found.decision["answer"]) == (given.study.upload_limits, "do not share")
+    assert (found.exceeded, found.decision.answer) == (given.study.upload_limits, "do not share")
     with raising(RefusedError, "the upload", reason="does not show"):
         one.share(table, output=output)
 
@@ -159,16 +160,16 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
 ) -> None:
     given: Any = small_study if kind == "rotation" else make_sum_study(folder / "sums", p=3, epsilon=2.0)
     found = Participant(given.study, given.vaults[1]).check(given.table(1))
-    summary = summarise(given.study, {"check": found.as_dict()})
-    page, shown = unescape(render_check(given.study, found.as_dict())), unescape(found._repr_html_())
-    decision, said = summary["decision"], summary["verdict"]["sentences"]
+    summary = summarise(given.study, StudyRecords(check=found)).summary
+    page, shown = unescape(render_check(given.study, found)), unescape(found._repr_html_())
+    decision = summary.decision
     assert found.decision == decision
-    assert shown.startswith(f"<p><b>{decision['words']}</b></p>")
-    assert f'<p class="answer">{decision["answer"].capitalize()}' in page
-    for words in (decision["question"], *decision["reasons"], said["leakage"][0], said["joining"][0]):
+    assert shown.startswith(f"<p><b>{decision.words}</b></p>")
+    assert f'<p class="answer">{decision.answer.capitalize()}' in page
+    for words in (decision.question, *decision.reasons, summary.leakage[0], summary.joining[0].words):
         assert words in page
         assert words in shown
-    for words in said["leakage"]:
+    for words in summary.leakage:
         assert page.count(words) <= 1
     assert not re.findall(r"[\w)]\.[A-Z][a-z]+ [a-z]", re.sub("<[^>]*>", " ", page))  # a space between sentences
 
@@ -188,7 +189,7 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
     one.check(table)
     assert advise_sharing(place) is not None
     record = one.vault.study_path(given.study.folder_name) / "check.json"
-    whole = json.loads(record.read_bytes()) | {"decision": "Share."}
+    whole = json.loads(record.read_bytes())
     for damage in DAMAGE:
         record.write_bytes(damage if isinstance(damage, bytes) else json.dumps(whole | damage).encode())
         with raising(RefusedError, "the upload", reason="were not checked"):
@@ -204,12 +205,12 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
 def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     values, score = np.array(["a", "b", "b"]), Score("balanced accuracy", 0.8, 0.7, 0.9, 3)
     gain = Gain("balanced accuracy", 0.1, 0.0, 0.2, 3)
-    names = ("score", "local_only", "gain", "evaluation", "importance", "adjustment")
-    empty: dict[str, Any] = {"rows": 3, "risk": None, "override": "", "shared": 0, **dict.fromkeys(names)}
-    assert Predictions(values, ("a", "b"), None, None, None).as_dict() == empty
-    assert Predictions(values, ("a", "b"), None, score, None).as_dict() == empty | {"score": score.as_dict()}
-    whole = Predictions(values, ("a", "b"), None, None, score, gain).as_dict()
-    assert whole == empty | {"local_only": score.as_dict(), "gain": gain.as_dict()}
+    empty = Predictions(values, ("a", "b"), None, None, None).record
+    assert (empty.n_rows, empty.score, empty.local_only, empty.gain, empty.n_shared) == (3, None, None, None, 0)
+    assert Predictions(values, ("a", "b"), None, score, None).record == replace(empty, score=score)
+    whole = Predictions(values, ("a", "b"), None, None, score, gain).record
+    assert whole == replace(empty, local_only=score, gain=gain)
+    assert PredictionRecord.from_json(whole.to_json()) == whole
     trained_on = Predictions(values, ("a", "b"), None, score, score, gain, n_shared=2)
     assert trained_on.state_findings()[-1].startswith("2 ")
     assert gain.sentence() not in trained_on.state_findings()
@@ -219,15 +220,12 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
 def test_predictions_without_labels_do_not_replace_a_score_that_was_kept(tmp_path: Path) -> None:
     given = make_sum_study(tmp_path, p=3, epsilon=2.0)
     one = Participant(given.study, given.vaults[0])
-    bare: dict[str, Any] = {"rows": 3, "risk": None, "override": "", "score": None}
-    score = Score("balanced accuracy", 0.8, 0.7, 0.9, 3).as_dict()
-    first = one.keep_record("predict", bare, command="first")
-    assert first == {"command": "first", **bare}
-    scored = one.keep_record("predict", bare | {"score": score}, command="second")
-    assert scored == {"command": "second", **bare, "score": score}
-    assert one.keep_record("predict", bare | {"rows": 9, "override": "why"}, command="third") == scored | {
-        "override": "why"
-    }
+    bare = Predictions(np.array(["a", "b", "b"]), ("a", "b"), None, None, None)
+    score, release = Score("balanced accuracy", 0.8, 0.7, 0.9, 3), Release(0.1, "board: why")
+    assert one.keep_predictions(bare, command="first") == replace(bare.record, command="first")
+    scored = one.keep_predictions(replace(bare, score=score), command="second")
+    assert scored == replace(bare.record, score=score, command="second")
+    assert one.keep_predictions(replace(bare, release=release), command="third") == replace(scored, release=release)
 
 
 def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def plan_study(
     limit = LeakageLimit.parse(limit) if isinstance(limit, str) else limit
     settings = settings or AuditSettings()
     searcher, reporter = _halve(datasets, labels, settings)
-    described: dict[str, Any] = {"target": str(limit), "seed": settings.seed}
+    described: dict[str, Any] = {"seed": settings.seed}
     if limit.measure == "epsilon":
         return _plan_sums(searcher, reporter, limit, sums, progress, described)
     fixed = n_components is not None or isinstance(settings.projection, Projection)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from mooring.engines.dask.cluster import Client, Future
-from mooring.protocol.analyst.intake import MOST_BYTES, RECEIVED, Intake, IntakeRecord, RejectedBundle, try_verify
+from mooring.protocol.analyst.intake import MOST_BYTES, RECEIVED, Intake, Register, RejectedBundle, try_verify
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.anchor_source import centre_anchors, has_full_rank
@@ -153,8 +153,8 @@ def collect_on_workers(
     """
     from distributed import as_completed
 
-    record = IntakeRecord.read(folder, study)
-    places = [*places, *kept_places(places, folder.absolute() / RECEIVED, record.copies)]
+    register = Register.read(folder, study)
+    places = [*places, *kept_places(places, folder.absolute() / RECEIVED, register.copies)]
     at_work = client.submit(replace, study, pure=False)
     groups = in_groups(places, study)
     checked = [client.submit(check_group, at_work, group, MOST_BYTES, pure=False) for group in groups]
@@ -177,9 +177,9 @@ def collect_on_workers(
     if anchors_here:
         arrays = [future.result() for future in stacks]
         remote = [replace(bundle, anchor_representation=arrays[bundle.group][bundle.row]) for bundle in remote]
-    valid = [(bundle.place.shown, bundle) for bundle in _without_spare_copies(remote, record.remembered)]
-    intake = record.settle(valid, [verdict for verdict in everything if isinstance(verdict, RejectedBundle)])
-    record.write(intake, command)
+    valid = [(bundle.place.shown, bundle) for bundle in _without_spare_copies(remote, register.remembered)]
+    intake = register.settle(valid, [verdict for verdict in everything if isinstance(verdict, RejectedBundle)])
+    intake = register.write(intake, command)
     return intake, () if anchors_here else tuple(stacks)
 
 

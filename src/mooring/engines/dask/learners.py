@@ -191,14 +191,15 @@ def train_on_dask(
     release = None
     if study.model_limit:
         release = measure_trained_release(learner, some, truth, kind=kind, seed=seed)
-    training = Training(learner, kind, overall, each, (), rows, rows, digest, None, left_out, release)
-    keep_training(folder, training.as_dict(), command=command, study=study.digest, space=space.space_digest)
+    made_of = study.digest, space.space_digest, command
+    training = Training(learner, kind, overall, each, (), rows, rows, digest, None, left_out, release, *made_of)
+    keep_training(folder, training)
     return training
 
 
 def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Piece]]:
     """Every part, with the fold in which its participant is left out, as tasks take them."""
-    if space.record.get("table") != PARTS_FOLDER:
+    if space.record.table != PARTS_FOLDER:
         raise InputError(
             "the collaboration matrix",
             expected="in parts, as 'mooring align --engine dask' writes it",

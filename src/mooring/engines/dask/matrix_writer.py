@@ -96,7 +96,7 @@ class PartsOnWorkers:
         """Write the rows of all participants with a bundle; existing parts of the others are kept."""
         folder = folder.absolute()
         stay = [name for name in space.names if name not in bundles]
-        if stay and space.record.get("table") != PARTS_FOLDER:
+        if stay and space.record.table != PARTS_FOLDER:
             _from_one_file(folder, study, space, stay)
         elif stay:
             check_parts(folder, space, stay)
@@ -199,7 +199,7 @@ def _alone(space: AlignmentState, index: int) -> AlignmentState:
     """Return the alignment state of one participant, which is all that a task needs."""
     return AlignmentState(
         space.study_digest,
-        {"participants": [space.record["participants"][index]]},
+        replace(space.record, participants=(space.record.participants[index],)),
         space.orthogonals[index : index + 1],
         space.means[index : index + 1],
         np.empty((0, space.origin.size)),
@@ -211,7 +211,7 @@ def _from_one_file(folder: Path, study: Study, space: AlignmentState, names: Seq
     """Turn rows of participants without a new bundle from one file into parts, one per row group."""
     shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)  # from an older or interrupted alignment
     make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
-    digests = {entry["name"]: str(entry["digest"]) for entry in space.record["participants"]}
+    digests = {entry.name: entry.digest for entry in space.record.participants}
     places = {name: index for index, name in enumerate(space.names)}
     reached: dict[str, tuple[int, int]] = dict.fromkeys(names, (0, 0))
     for group in read_tables(folder, space, names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,10 @@ class Delivery(Record):
 
     delivered: tuple[str, ...]
     model_digest: str
+    release: Release | None = None
+    """What may be told of the rows behind the model, where the study limits it."""
+    command: str = ""
+    """How the step was asked for."""
 
 
 def deliver(
@@ -71,9 +74,8 @@ def deliver(
                 send_folder(place, tuple(result_files(study)), address=f"{str(output).rstrip('/')}/{name}")
             if progress:
                 progress(index + 1, len(ready.names))
-    delivery = Delivery(ready.names, digest)
-    record = {"command": command, **delivery.as_dict(), **Release.as_record(release)}
-    write_atomically(folder / DELIVERY_FILE, json.dumps(record, indent=2).encode(), what="the record")
+    delivery = Delivery(ready.names, digest, release, command)
+    write_atomically(folder / DELIVERY_FILE, delivery.to_json().encode(), what="the record")
     return delivery
 
 

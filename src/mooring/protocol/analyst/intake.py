@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import MooringError, RefusedError, StorageError
@@ -16,7 +14,7 @@ from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
 from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
-from mooring.serialization import Record
+from mooring.serialization import Count, Record, read_record
 from mooring.typing import Progress
 
 INTAKE_FILE, RECEIVED = "intake.json", "received"
@@ -32,6 +30,37 @@ class RejectedBundle(Record):
     reason: str
 
 
+@dataclass(frozen=True)
+class AcceptedBundle(Record):
+    """A bundle that was taken."""
+
+    name: str
+    """The participant's."""
+    digest: str
+    """SHA-256 of the bundle."""
+    rows: Count | None = None
+    """None where the bundle does not say."""
+
+
+@dataclass(frozen=True)
+class IntakeRecord(Record):
+    """What came, and whose bundle counts from now on, as the work folder keeps it."""
+
+    study: str
+    """The study's digest."""
+    accepted: tuple[AcceptedBundle, ...] = ()
+    set_aside: tuple[RejectedBundle, ...] = ()
+    missing: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    """As in `Intake`."""
+    remembered: dict[str, str] = field(default_factory=dict)
+    """The digest of each participant's bundle that was accepted, now or before, by the participant's name."""
+    copies: dict[str, Copy] = field(default_factory=dict)
+    """Downloaded copies of accepted bundles, by their names in the work folder."""
+    command: str = ""
+    """How the step was asked for."""
+
+
 @dataclass(frozen=True, eq=False)
 class Intake:
     """What came."""
@@ -43,19 +72,8 @@ class Intake:
     """Participants of whom there is no bundle that could be taken."""
     gone: tuple[str, ...] = ()
     """Those of them whose bundle was accepted before, and whose file is not there any more."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "accepted": [
-                {"name": bundle.member.name, "digest": bundle.digest}
-                | ({} if bundle.n_rows is None else {"rows": bundle.n_rows})
-                for bundle in self.bundles
-            ],
-            "set_aside": [entry.as_dict() for entry in self.set_aside],
-            "missing": list(self.missing),
-            "gone": list(self.gone),
-        }
+    record: IntakeRecord | None = None
+    """What the work folder keeps; None until it is written."""
 
 
 def collect(
@@ -83,11 +101,11 @@ def collect(
     study.require_roster()
     folder = Path(folder)
     make_folder(folder, mode=0o700, what="the work folder")
-    record = IntakeRecord.read(folder, study)
+    register = Register.read(folder, study)
     valid: list[tuple[str, Bundle]] = []
     origins: dict[Path, tuple[str, str]] = {}
     aside: list[RejectedBundle] = []
-    for candidate in _list_candidates(source, folder, record.copies, most_bytes, progress):
+    for candidate in _list_candidates(source, folder, register.copies, most_bytes, progress):
         file, taken = make_printable(candidate.shown), None
         if isinstance(candidate.found, Path):
             taken = try_verify(candidate.found, study)
@@ -102,49 +120,47 @@ def collect(
         for kept in (try_verify(path, study) for path in candidate.kept):
             if not isinstance(kept, str) and kept.digest != digest:
                 valid.append((file, kept))
-    intake = record.settle(valid, aside)
-    record.copies = _list_copies(intake.bundles, origins, record.copies)
-    record.write(intake, command)
+    intake = register.settle(valid, aside)
+    register.copies = _list_copies(intake.bundles, origins, register.copies)
+    intake = register.write(intake, command)
     for path in origins:
-        if path.name not in record.copies:
+        if path.name not in register.copies:
             with suppress(OSError):
                 path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
     return intake
 
 
 @dataclass
-class IntakeRecord:
-    """The work folder's record of bundles, which decides whose bundle counts."""
+class Register:
+    """The bundles that the work folder remembers, which decide whose bundle counts."""
 
     folder: Path
     study: Study
     remembered: dict[str, str]
-    """Of each participant whose bundle was accepted, now or before, the bundle's digest."""
     copies: dict[str, Copy]
-    """Downloaded copies of accepted bundles, by their names in the work folder."""
+    """As in `IntakeRecord`."""
 
     @classmethod
-    def read(cls, folder: Path, study: Study) -> IntakeRecord:
+    def read(cls, folder: Path, study: Study) -> Register:
         """Read what earlier runs accepted, of this study only."""
-        path = folder / INTAKE_FILE
-        try:
-            if not path.is_file():
-                return cls(folder, study, {}, {})
-            if path.stat().st_size > _MOST_MEMORY:
-                raise ValueError  # to forget whose bundle was accepted would let a second one in
-            plain = json.loads(path.read_bytes())
-            remembered = {str(name): str(digest) for name, digest in plain["remembered"].items()}
-            same = plain["study"] == study.digest
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            cure = "Restore it, or start with another folder."
-            raise StorageError("the record of bundles", reason="intake.json cannot be read", cure=cure) from None
-        if remembered and not same:  # writing here would forget whose bundle was accepted there
+        path, cure = folder / INTAKE_FILE, "Restore it, or start with another folder."
+        if not path.is_file():
+            return cls(folder, study, {}, {})
+        # To forget whose bundle was accepted would let a second one in: what cannot be read is an error.
+        record = read_record(IntakeRecord, path, what="the record of bundles", cure=cure, most_bytes=_MOST_MEMORY)
+        if (
+            record.remembered and record.study != study.digest
+        ):  # writing here would forget whose bundle was accepted there
             raise RefusedError(
                 "the work folder",
                 reason="it belongs to another study, or another version of this one",
                 cure="Check --study, or give another --folder; what is in this one stays.",
             )
-        return cls(folder, study, remembered, _read_copies(plain, remembered))
+        accepted = set(record.remembered.values())
+        copies = {
+            name: copy for name, copy in record.copies.items() if copy.digest in accepted and Path(name).name == name
+        }
+        return cls(folder, study, record.remembered, copies)
 
     def settle(self, valid: Iterable[tuple[str, Bundle]], aside: Sequence[RejectedBundle]) -> Intake:
         """Take one bundle a participant, of files and their verified bundles, and remember it; `aside` does not hold up."""
@@ -164,17 +180,20 @@ class IntakeRecord:
         gone = tuple(name for name in missing if name in self.remembered)
         return Intake(tuple(bundles), tuple(refused), missing, gone)
 
-    def write(self, intake: Intake, command: str) -> None:
-        """Write it to the work folder, with what came this time."""
-        record = {
-            "command": redact_command(command),
-            **intake.as_dict(),
-            "study": self.study.digest,
-            "remembered": self.remembered,
-            "copies": {name: copy.as_dict() for name, copy in self.copies.items()},
-        }
-        record["set_aside"] = record["set_aside"][:_MOST_RECORDED]  # anybody can fill an inbox; this is read again
-        write_atomically(self.folder / INTAKE_FILE, json.dumps(record, indent=2).encode(), what="the record of bundles")
+    def write(self, intake: Intake, command: str) -> Intake:
+        """Write what came to the work folder; returns it with its record."""
+        record = IntakeRecord(
+            self.study.digest,
+            tuple(AcceptedBundle(bundle.member.name, bundle.digest, bundle.n_rows) for bundle in intake.bundles),
+            intake.set_aside[:_MOST_RECORDED],  # anybody can fill an inbox; this is read again
+            intake.missing,
+            intake.gone,
+            self.remembered,
+            self.copies,
+            redact_command(command),
+        )
+        write_atomically(self.folder / INTAKE_FILE, record.to_json().encode(), what="the record of bundles")
+        return replace(intake, record=record)
 
 
 def _choose_bundle(
@@ -219,19 +238,6 @@ def _list_copies(
     now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if path in taken}
     known = {(copy.object, copy.digest) for copy in now.values()}
     return {name: copy for name, copy in before.items() if (copy.object, copy.digest) not in known} | now
-
-
-def _read_copies(plain: dict[str, Any], remembered: dict[str, str]) -> dict[str, Copy]:
-    """Copies of accepted bundles, as the record names them; one that cannot be made out is downloaded again."""
-    try:
-        copies = {
-            str(name): Copy(str(entry["object"]), str(entry["mark"]), str(entry["digest"]))
-            for name, entry in plain.get("copies", {}).items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
-    accepted = set(remembered.values())
-    return {name: copy for name, copy in copies.items() if copy.digest in accepted and Path(name).name == name}
 
 
 def _list_candidates(

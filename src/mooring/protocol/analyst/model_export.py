@@ -11,6 +11,7 @@ from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.results import TrainingRecord
 
 
 def export_model(
@@ -35,6 +36,7 @@ def export_model(
     if result is not None:
         model = read_delivered_model(result, study, spec).model
     else:
-        model, _ = read_training(Path(folder), study, spec)
+        exchange_of(study).load_records()
+        model, _ = read_training(Path(folder), TrainingRecord, study, spec)
     write_atomically(path, to_onnx(model), mode=0o600, what="the model")
     return path

@@ -44,7 +44,7 @@ def describe_intake(intake: Intake) -> Outcome:
     accepted = count_noun(len(intake.bundles), "bundle")
     return Outcome(
         intake,
-        intake.as_dict(),
+        {} if intake.record is None else intake.record.as_dict(),
         (f"Accepted {accepted}; set aside {len(intake.set_aside)}; missing: {', '.join(intake.missing) or 'none'}.",),
         tables=(("", [("bundle", "state"), *rows]),),
         standing="in part" if intake.set_aside else "whole",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from mooring.atomic_io import write_atomically
-from mooring.errors import InputError, RefusedError, StorageError
+from mooring.errors import InputError, RefusedError
 from mooring.learners import Kind
 from mooring.learners.models import Model, ModelSpec
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.results import TrainingRecord
+from mooring.serialization import read_record
 
 TRAINING_FILE, TRAINED_FILE, DELIVERY_FILE = "training.json", "training.safetensors", "delivery.json"
+Training = TypeVar("Training", bound=TrainingRecord)
 
 
 def require_analyst(study: Study, signing_key: SigningKey) -> None:
@@ -34,38 +35,23 @@ def require_label(study: Study) -> Kind:
     return study.label.kind
 
 
-def keep_training(folder: Path, record: Mapping[str, Any], *, command: str, **made_of: str) -> None:
-    """Write the record that 'mooring deliver' compares the model with.
+def keep_training(folder: Path, training: TrainingRecord) -> None:
+    """Write the record that 'mooring deliver' compares the model with."""
+    write_atomically(folder / TRAINING_FILE, training.to_json().encode(), what="the record")
 
-    Parameters
-    ----------
-    record : mapping
-        The training in plain values: scores, and the digest that `mooring.protocol.messages.model.write_model` returned.
-    command : str
-        For the record.
-    **made_of : str
-        Digests of what it was trained on: the study, and the alignment's space or the closing list.
+
+def read_training(
+    folder: Path, kind: type[Training], study: Study, spec: ModelSpec, *, made_from: str = ""
+) -> tuple[Model, Training]:
+    """The model that was trained for this study, and its record.
+
+    Where `made_from` is given, it is the digest of what the model must have been trained on: the alignment's space, or the
+    closing list.
     """
-    plain = {"command": command, **record, **made_of}
-    write_atomically(folder / TRAINING_FILE, json.dumps(plain, indent=2, allow_nan=False).encode(), what="the record")
-
-
-def read_training(folder: Path, study: Study, spec: ModelSpec, **made_of: str) -> tuple[Model, dict[str, Any]]:
-    """The model that was trained for this study, if it was made of just this, and its record."""
-    made_of["study"] = study.digest
-    try:
-        record = json.loads((folder / TRAINING_FILE).read_bytes())
-        expected, known = record["model_digest"], {name: record[name] for name in made_of}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise damaged_training() from None
+    again = "Run 'mooring train' again, then deliver."
+    record = read_record(kind, folder / TRAINING_FILE, what="the record training.json", cure=again)
     model, digest = read_model(folder / TRAINED_FILE, spec)
-    if known != made_of or digest != expected:
-        expected, cure = "one that was trained on this alignment or list", "Run 'mooring train' again, then deliver."
-        raise InputError("model", expected=expected, got="one that was trained on an earlier state", cure=cure)
+    if (record.study, record.made_from, record.model_digest) != (study.digest, made_from or record.made_from, digest):
+        expected = "one that was trained on this alignment or list"
+        raise InputError("model", expected=expected, got="one that was trained on an earlier state", cure=again)
     return model, record
-
-
-def damaged_training() -> StorageError:
-    """The error of a record of a training that cannot be used."""
-    reason, cure = "training.json cannot be read", "Run 'mooring train' again, then deliver."
-    return StorageError("the record", reason=reason, cure=cure)

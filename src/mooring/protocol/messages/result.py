@@ -12,6 +12,7 @@ from mooring.learners.models import Model, ModelSpec
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MODEL_FILE, SignedModel, read_signed_model, sign_model
 from mooring.protocol.messages.study import Study
+from mooring.serialization import Record
 from mooring.tables.schema import can_be_shown
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def is_reasoned(override: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Record):
     """What may be told of the rows behind a model, where the study limits it."""
 
     risk: float
@@ -78,13 +79,6 @@ class Release:
     def as_fields(self) -> dict[str, str | int]:
         """As the analyst signs it."""
         return {"risk": f"{self.risk:.6f}", "override": self.override}
-
-    @staticmethod
-    def as_record(release: Release | None) -> dict[str, Any]:
-        """As records keep it; without a limit, no risk."""
-        return (
-            {"risk": None, "override": ""} if release is None else {"risk": release.risk, "override": release.override}
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mooring.atomic_io import clear_partial_copies, copy_atomically, write_atomically
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.card import Member, combining_text, require_name, write_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import ShareResult
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
+from mooring.serialization import read_record
+
+if TYPE_CHECKING:
+    from mooring.protocol.inspection import Inspection
+
+CHECK_FILE, SHARE_FILE = "check.json", "share.json"
 
 
 def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
@@ -73,20 +79,15 @@ def refuse_small_classes(
             yield RefusedError("the upload", reason=reason, cure=cure)
 
 
-def read_check(vault: Vault, study: Study) -> dict[str, Any]:
-    """What the last check kept in this study; empty where nothing was, or what was kept is damaged."""
+def read_check(vault: Vault, study: Study) -> Inspection | None:
+    """What the last check kept in this study; None where nothing was, or what was kept is damaged."""
+    from mooring.protocol.inspection import Inspection  # attacks and learners take a second to load
+
+    path = vault.study_path(study.folder_name) / CHECK_FILE
     try:
-        found = json.loads((vault.study_path(study.folder_name) / "check.json").read_bytes())
-        by_rows, texts = (
-            found.get("exceeded_by_rows", {}),
-            [found[name] for name in ("rows_digest", "verdict", "command")],
-        )
-        lists = [found["exceeded"], *by_rows.values()]
-        texts += [found.get("decision", ""), *(one for limits in lists for one in limits)]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return {}  # the report tells what is damaged
-    is_whole = all(isinstance(one, str) for one in texts) and all(isinstance(limits, list) for limits in lists)
-    return dict(found) if is_whole else {}
+        return read_record(Inspection, path, what="the record of the check", cure="Run 'mooring check' again.")
+    except (InputError, StorageError):
+        return None  # the report tells what is damaged
 
 
 def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) -> tuple[str, tuple[str, ...]]:
@@ -102,12 +103,14 @@ def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) 
     rows_digest : str
         Of the rows to be shared.
     """
+    if not study.upload_limits:
+        return "", ()
     entry, checked = Ledger(vault.folder).entry(study.digest), read_check(vault, study)
-    exceeded = tuple(checked["exceeded"]) if checked.get("rows_digest") == rows_digest else None
+    exceeded = checked.exceeded if checked is not None and checked.rows_digest == rows_digest else None
     if exceeded and override:
         return override, exceeded
     is_issued = entry is not None and entry.bundle is not None
-    if is_issued or not study.upload_limits or exceeded == ():
+    if is_issued or exceeded == ():
         return "", ()
     reason, cure = "these rows were not checked", "Run 'mooring check' on this very table first."
     if exceeded:
@@ -129,8 +132,8 @@ def hand_out(shared: ShareResult, kept: Path, output: Path, command: str) -> Sha
     command : str
         As in `Consent`.
     """
-    record = json.dumps({"command": command, **shared.as_dict()}).encode()
-    write_atomically(kept.with_name("share.json"), record, mode=0o600, what="the vault")
+    shared = replace(shared, command=command)
+    write_atomically(kept.with_name(SHARE_FILE), shared.to_json().encode(), mode=0o600, what="the vault")
     clear_partial_copies(output)
     copy_atomically(kept, output, mode=0o600, what="the bundle")
     return shared

@@ -30,12 +30,57 @@ from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
 from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
-from mooring.serialization import count_noun, render_html
+from mooring.serialization import Count, Record, count_noun, render_html
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.tables.files import is_parquet
 from mooring.typing import Matrix, Progress, TableSource
 
+PREDICT_FILE = "predict.json"
 _Predict = Callable[[Matrix], Predicted]
+
+
+@dataclass(frozen=True)
+class AdjustmentRecord(Record):
+    """What labelled rows of one's own changed in predictions, without anything that was fitted to them."""
+
+    rows: Count
+    left_out: Count
+    checked: bool
+    radius: float | None = None
+    coverage: float | None = None
+    """As in `Adjustment`."""
+
+    def __str__(self) -> str:
+        words = "Probabilities are recalibrated"
+        if self.radius is not None:
+            words = f"Nine of ten new rows are to lie within ± {self.radius:.3g} of the prediction"
+            words += "" if self.coverage is None else f", and {self.coverage:.0%} of the labelled ones do"
+            words += ": fitted"
+        words += (
+            f" on {self.rows} rows that {'the model was not trained on' if self.checked else 'you say were not shared'}"
+        )
+        words += f"; left out: {self.left_out} shared before or scored here" if self.left_out else ""
+        if self.radius is None:
+            words += ". The calibration is of these; scores are of the model as delivered"
+        return f"{words}."
+
+
+@dataclass(frozen=True)
+class PredictionRecord(Record):
+    """What predictions showed where labels were known; it holds no prediction."""
+
+    n_rows: Count
+    score: Score | None
+    local_only: Score | None
+    gain: Gain | None
+    evaluation: Evaluation | None
+    importance: tuple[str, tuple[Importance, ...]] | None
+    release: Release | None
+    n_shared: Count
+    """As in `Predictions`."""
+    adjustment: AdjustmentRecord | None = None
+    command: str = ""
+    """How the step was asked for."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +100,10 @@ class Adjustment:
     coverage: float | None = None
     """The share of labelled new rows that lie within their intervals."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The record, in plain values."""
-        counts = {"rows": self.n_rows, "left_out": self.n_left_out, "checked": self.is_checked}
-        return {**counts, "radius": self.radius, "coverage": self.coverage}
+    @property
+    def record(self) -> AdjustmentRecord:
+        """What the report says of it."""
+        return AdjustmentRecord(self.n_rows, self.n_left_out, self.is_checked, self.radius, self.coverage)
 
     def apply(self, values: npt.NDArray[Any], probabilities: Matrix | None) -> Predicted:
         """Predictions of the model, recalibrated; numbers stay."""
@@ -147,20 +192,20 @@ class Predictions:
             data = text.getvalue().encode()
         write_atomically(path, data, mode=0o600, what="the predictions")
 
-    def as_dict(self) -> dict[str, Any]:
-        """The record, in plain values; no predictions."""
-        return {
-            "rows": int(self.values.size),
-            "score": None if self.score is None else self.score.as_dict(),
-            "local_only": None if self.local_only is None else self.local_only.as_dict(),
-            "gain": None if self.gain is None else self.gain.as_dict(),
-            "evaluation": None if self.evaluation is None else self.evaluation.as_dict(),
-            "importance": self.importance
-            and {"metric": self.importance[0], "columns": [one.as_dict() for one in self.importance[1]]},
-            "adjustment": None if self.adjustment is None else self.adjustment.as_dict(),
-            **Release.as_record(self.release),
-            "shared": self.n_shared,
-        }
+    @property
+    def record(self) -> PredictionRecord:
+        """What the vault keeps of it for the report."""
+        return PredictionRecord(
+            int(self.values.size),
+            self.score,
+            self.local_only,
+            self.gain,
+            self.evaluation,
+            self.importance,
+            self.release,
+            self.n_shared,
+            None if self.adjustment is None else self.adjustment.record,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mooring.atomic_io import write_atomically
 from mooring.mechanisms.sums.sums import PersonCounts
@@ -14,17 +13,19 @@ from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import require_reasoned
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import find_membership, read_check
-from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
+from mooring.protocol.participant.membership import CHECK_FILE, find_membership, read_check
+from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.serialization import Record, read_record
 from mooring.tables import TableFit, check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
-    from mooring.protocol.participant.prediction import Predictions, Scoring
+    from mooring.protocol.inspection import Inspection
+    from mooring.protocol.participant.prediction import PredictionRecord, Predictions, Scoring
 
 
 @dataclass(frozen=True)
@@ -109,39 +110,48 @@ class Participant:
             hazards=(*map(str, refusals), *found.hazards),
             refused=tuple(str(one).removesuffix(f". {one.cure}") for one in refusals),
         )
-        earlier = read_check(self.vault, self.study).get("exceeded_by_rows", {}).get(found.rows_digest, ())
-        exceeded = tuple(dict.fromkeys([*earlier, *found.exceeded]))
-        found = exchange.conclude(self.study, replace(found, exceeded=exceeded))
-        self.keep_record("check", found.as_dict(), command="")
-        return found
+        found = replace(found, exceeded=self._list_exceeded(found))
+        found = exchange.conclude(self.study, found)
+        return self.keep_check(found)
 
-    def keep_record(
-        self, step: Literal["check", "predict"], found: Mapping[str, Any], *, command: str
-    ) -> dict[str, Any]:
-        """Keep what a step found in the vault, for the report; returns what is kept.
+    def keep_check(self, inspection: Inspection, *, command: str = "") -> Inspection:
+        """Keep what a check found in the vault, for `share` and the report; returns what is kept.
 
-        Parameters
-        ----------
-        step : {"check", "predict"}
-            `share` keeps a record of its own, before a bundle can leave.
-        found : mapping
-            The result's `as_dict()`. Predictions without labels do not replace a score that was kept before; limits that
-            an earlier check of the same rows found exceeded are added.
-        command : str
-            How the step was asked for.
+        Limits that an earlier check of the same rows found exceeded are added. `command` is how the step was asked for.
         """
-        record = {"command": command, **found}
         with self.vault.lock():
-            path = self.vault.study_folder(self.study.folder_name) / f"{step}.json"
-            if step == "predict" and found["score"] is None and path.exists():
-                record = json.loads(path.read_bytes()) | {name: found[name] for name in ("risk", "override")}
-            if step == "check":
-                by_rows = read_check(self.vault, self.study).get("exceeded_by_rows", {})
-                earlier = by_rows.get(found["rows_digest"], ())
-                record["exceeded"] = list(dict.fromkeys([*earlier, *found["exceeded"]]))
-                record["exceeded_by_rows"] = by_rows | {found["rows_digest"]: record["exceeded"]}
-            write_atomically(path, json.dumps(record).encode(), mode=0o600, what="the vault")
-        return record
+            earlier, exceeded = read_check(self.vault, self.study), self._list_exceeded(inspection)
+            by_rows = {} if earlier is None else earlier.exceeded_by_rows
+            by_rows = by_rows | {inspection.rows_digest: exceeded}
+            kept = replace(inspection, exceeded=exceeded, exceeded_by_rows=by_rows, command=command)
+            self._write_record(CHECK_FILE, kept)
+        return kept
+
+    def keep_predictions(self, predictions: Predictions, *, command: str = "") -> PredictionRecord:
+        """Keep what predictions showed in the vault, for the report; returns what is kept, which is no prediction.
+
+        Predictions without labels do not replace a score that was kept before. `command` is how the step was asked for.
+        """
+        from mooring.protocol.participant.prediction import PREDICT_FILE, PredictionRecord
+
+        kept = replace(predictions.record, command=command)
+        with self.vault.lock():
+            path = self.vault.study_folder(self.study.folder_name) / PREDICT_FILE
+            if kept.score is None and path.exists():
+                earlier = read_record(PredictionRecord, path, what="the record", cure="Predict labelled rows again.")
+                kept = replace(earlier, release=kept.release)
+            self._write_record(PREDICT_FILE, kept)
+        return kept
+
+    def _list_exceeded(self, inspection: Inspection) -> tuple[str, ...]:
+        """Limits exceeded in this check, or in an earlier one of the same rows."""
+        earlier = read_check(self.vault, self.study)
+        before = () if earlier is None else earlier.exceeded_by_rows.get(inspection.rows_digest, ())
+        return tuple(dict.fromkeys([*before, *inspection.exceeded]))
+
+    def _write_record(self, name: str, record: Record) -> None:
+        path = self.vault.study_folder(self.study.folder_name) / name
+        write_atomically(path, record.to_json().encode(), mode=0o600, what="the vault")
 
     def share(
         self,
@@ -187,9 +197,9 @@ class Participant:
         """What the last check said of the rows that were shared."""
         entry = Ledger(self.vault.folder).entry(self.study.digest)
         checked = read_check(self.vault, self.study)
-        if entry is None or checked.get("rows_digest") != entry.rows_digest:
+        if entry is None or checked is None or checked.rows_digest != entry.rows_digest:
             return "These rows were not checked: 'mooring check' tells what they give away."
-        return f"The check of these rows: {checked.get('decision') or checked['verdict']}"
+        return f"The check of these rows: {checked.verdict if checked.decision is None else checked.decision.words}"
 
     def predict(
         self,

@@ -119,21 +119,22 @@ def check(
     if anchor is not None:
         exchange_of(person.study).require_anchor(person.vault, person.study, anchor)
     result = person.check(data, ignore=ignore, seed=seed, progress=progress)
-    plain = result.as_dict()
-    record = person.keep_record("check", plain, command=command)
+    result = person.keep_check(result, command=command)
     page = output or person.vault.study_folder(person.study.folder_name) / "check.html"
-    place.pages.write_check(person.study, record, page)
+    place.pages.write_check(person.study, result, page)
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {person.study.name!r}"
     standing: Literal["whole", "in part", "refused"] = "refused" if result.exceeded else "whole"
-    if standing == "whole" and result.decision["answer"] == "do not share":
+    decision, plain = result.decision, result.as_dict()
+    assert decision is not None
+    if standing == "whole" and decision.answer == "do not share":
         standing = "in part"
-    del plain["rows_digest"]  # stays in the vault
+    del plain["rows_digest"], plain["exceeded_by_rows"]  # digests of rows stay in the vault
     return Outcome(
         result,
-        {**plain, "decision": result.decision},
+        plain,
         (f"{fits}, fingerprint {person.study.fingerprint}.",),
         details=(result.verdict, *result.hazards, *result.warnings),
-        decision=result.decision["words"],
+        decision=decision.words,
         page=page,
         standing=standing,
     )
@@ -192,11 +193,11 @@ def advise_sharing(place: Place) -> tuple[str, bool] | None:
     from mooring.protocol.participant.membership import read_check
 
     checked = read_check(place.vault, place.study)
-    if not checked.get("decision"):
+    if checked is None or checked.decision is None:
         return None
-    asked = checked["command"] or "from Python"
-    is_warning = bool(checked["exceeded"]) or checked.get("answer") == "do not share"
-    return f"The last check, of the table as it was then ({asked}): {checked['decision']}", is_warning
+    asked, decision = checked.command or "from Python", checked.decision
+    is_warning = bool(checked.exceeded) or decision.answer == "do not share"
+    return f"The last check, of the table as it was then ({asked}): {decision.words}", is_warning
 
 
 def predict(
@@ -226,7 +227,8 @@ def predict(
         data, result=result, own_rows=beside, scoring=scoring, ignore=ignore, progress=progress
     )
     predictions.write(path)
-    person.keep_record("predict", predictions.as_dict(), command=command)
+    person.keep_predictions(predictions, command=command)
     lines = [f"Wrote {count_noun(predictions.values.size, 'prediction')} to {place.show(path)}."]
     lines += [*predictions.state_findings(), "The report shows everything that was measured."]
-    return Outcome(predictions, {**predictions.as_dict(), "predictions": place.show(path)}, tuple(lines))
+    record = {**predictions.record.as_dict(), "predictions": place.show(path)}
+    return Outcome(predictions, record, tuple(lines))

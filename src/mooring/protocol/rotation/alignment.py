@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from mooring.protocol.exchange import AlignMode
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import (
     STATE_FILE,
+    AlignedParticipant,
+    AlignmentRecord,
     AlignmentState,
     add_newcomers,
     finite_or_none,
@@ -59,38 +61,38 @@ class Aligned:
     def describe(self) -> list[str]:
         """Sentences on how well the participants fit each other, and where the rows are."""
         record, lines = self.space.record, list[str]()
-        entries = record["participants"]
+        entries = record.participants
         if self.is_late:
             admitted = f"Admitted {', '.join(self.newcomers)}" if self.newcomers else "Nobody new was admitted"
             lines.append(f"{admitted}; everybody else keeps its map, byte for byte.")
-        worst = min(entries, key=lambda entry: entry["fit"])
-        n_rows = sum(entry["rows"] for entry in entries)
+        worst = min(entries, key=lambda entry: entry.fit)
+        n_rows = sum(entry.rows for entry in entries)
         lines.append(
             f"Aligned {count_noun(len(entries), 'participant')}, {n_rows:,} rows. The lowest correlation with the others' "
-            f"anchor is {worst['fit']:.2f} ({worst['name']}); 1 is perfect, and noise lowers it for everybody alike."
+            f"anchor is {worst.fit:.2f} ({worst.name}); 1 is perfect, and noise lowers it for everybody alike."
         )
-        if record["anchor_noise_scale"]:
-            v, transition = record["anchor_noise_scale"], record["transition_scale"]
+        if record.anchor_noise_scale:
+            v, transition = record.anchor_noise_scale, record.transition_scale
             side = "below" if v < transition else "above"
             near = f"is {side} {transition:.3g}, near which the best alignment gets hard to find"
-            lines.append(f"The anchor noise, {v:g}, {near}. {record['termination']}")
-        lines += [] if record["certificate"] is None else [record["certificate"]["words"]]
-        lines += [f"Note: {record['note']}"] if record["note"] else []
-        return [*lines, f"The collaboration matrix is {record['table']}, in the work folder."]
+            lines.append(f"The anchor noise, {v:g}, {near}. {record.termination}")
+        lines += [] if record.certificate is None else [record.certificate]
+        lines += [f"Note: {record.note}"] if record.note else []
+        return [*lines, f"The collaboration matrix is {record.table}, in the work folder."]
 
     def list_contributions(self) -> Rows:
         """A line a participant, headings first."""
-        entries = self.space.record["participants"]
+        entries = self.space.record.participants
         misfit = "no better than random numbers: ask whether it used the study's anchor"
         return [
             ("participant", "rows", "correlation with the others' anchor"),
-            *((entry["name"], f"{entry['rows']:,}", f"{entry['fit']:.2f}") for entry in entries),
+            *((entry.name, f"{entry.rows:,}", f"{entry.fit:.2f}") for entry in entries),
             *((name, "set aside", misfit) for name in self.set_aside),
         ]
 
     def as_dict(self) -> dict[str, Any]:
         """The record, for JSON."""
-        return self.space.record
+        return self.space.record.as_dict()
 
 
 @dataclass(frozen=True)
@@ -223,11 +225,11 @@ def _admit(
     entries, maps, admitted, aside = [], [], {}, []
     # The template stands for the others: what garbage reaches against it is measured as it was among themselves.
     against = measure_fits([space.template, space.template])
-    known = [entry["fit"] for entry in space.record["participants"]]
+    known = [entry.fit for entry in space.record.participants]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)
     fitted = anchors.fit_to_template(space.template, fresh)
     low = _find_low(study, among, space.template, [own.fit for own in fitted])
-    note = space.record["note"] or ""
+    note = space.record.note
     if low is None:
         low, note = [False] * len(fresh), note if _NOT_CHECKED in note else _join_notes(note, _NOT_CHECKED)
     for bundle, whole, own, out in zip(fresh, anchors.check_rank(fresh), fitted, low, strict=True):
@@ -240,9 +242,8 @@ def _admit(
     if not admitted:
         return Aligned(space, tuple(aside), is_late=True)
     joined = add_newcomers(space, entries, maps, note)
-    joined.record["command"] = command
     table.write(folder, study, joined, admitted, progress)
-    joined.record["table"] = table.name
+    joined = replace(joined, record=replace(joined.record, command=command, table=table.name))
     write_space(folder, joined)
     remove_other_forms(folder, table.name)
     return Aligned(joined, tuple(aside), tuple(admitted), is_late=True)
@@ -258,37 +259,27 @@ def _record(
     command: str,
     note: str,
     table: str,
-) -> dict[str, Any]:
-    proof = solved.certificate
-    return {
-        "command": command,
-        "participants": [_entry(bundle, fits[bundle.member.name], late=False) for bundle in left],
-        "set_aside": [
-            {**_entry(bundle, fits.get(bundle.member.name, 0.0), late=False), "flagged": True} for bundle in aside
-        ],
-        "method": study.method,
-        "iterations": solved.iterations,
-        "termination": solved.termination,
-        "converged": solved.converged,
-        "residual": finite_or_none(solved.residual),
-        "misfit": finite_or_none(solved.misfit),
-        "certificate": None if proof is None else {"certified": bool(proof.certified), "words": str(proof)},
-        "anchor_noise_scale": study.anchor_noise_scale,
-        "transition_scale": transition_scale(len(left), study.n_components, study.n_anchor_rows),
-        "note": note,
-        "table": table,
-    }
+) -> AlignmentRecord:
+    return AlignmentRecord(
+        participants=tuple(_entry(bundle, fits[bundle.member.name]) for bundle in left),
+        set_aside=tuple(replace(_entry(bundle, fits.get(bundle.member.name, 0.0)), flagged=True) for bundle in aside),
+        method=study.method,
+        iterations=solved.iterations,
+        termination=solved.termination,
+        converged=solved.converged,
+        residual=finite_or_none(solved.residual),
+        misfit=finite_or_none(solved.misfit),
+        certificate=None if solved.certificate is None else str(solved.certificate),
+        anchor_noise_scale=study.anchor_noise_scale,
+        transition_scale=transition_scale(len(left), study.n_components, study.n_anchor_rows),
+        note=note,
+        table=table,
+        command=command,
+    )
 
 
-def _entry(bundle: RowBundle, fit: float, *, late: bool) -> dict[str, Any]:
-    return {
-        "name": bundle.member.name,
-        "rows": bundle.n_rows,
-        "digest": bundle.digest,
-        "fit": fit,
-        "flagged": False,
-        "late": late,
-    }
+def _entry(bundle: RowBundle, fit: float, *, late: bool = False) -> AlignedParticipant:
+    return AlignedParticipant(bundle.member.name, bundle.n_rows, bundle.digest, fit, late=late)
 
 
 def _leave_out(bundles: Sequence[RowBundle], some: Collection[RowBundle]) -> list[RowBundle]:

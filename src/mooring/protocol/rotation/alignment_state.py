@@ -3,26 +3,118 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.atomic_io import open_plain_file, write_atomically
-from mooring.errors import RefusedError, StorageError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
+from mooring.protocol.results import Contribution, Finding, GatherRecord
+from mooring.serialization import Count, Record, Rows
 from mooring.typing import Matrix
 
 STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
 _WHAT = "the alignment"
 _MOST_RECORD_BYTES = 2**28  # a million participants
 _ALIGN_AGAIN = "Run 'mooring align' again."
+
+
+@dataclass(frozen=True)
+class AlignedParticipant(Record):
+    """A participant's bundle, and how well its anchor fits the others'."""
+
+    name: str
+    rows: Count
+    digest: str
+    """SHA-256 of the bundle."""
+    fit: float
+    """Correlation of its anchor representation with the others'."""
+    flagged: bool = False
+    """Whether it was set aside, since it does not fit."""
+    late: bool = False
+    """Whether it joined after the others were aligned."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rows < 2**48:
+            raise InputError("rows", expected="at least 1 and below 2⁴⁸", got="a number outside", cure=_ALIGN_AGAIN)
+
+    @property
+    def state(self) -> str:
+        """What became of its upload, in words."""
+        late = ", late" if self.late else ""
+        return f"accepted{late}; set aside: does not fit the others' anchor" if self.flagged else f"accepted{late}"
+
+
+@dataclass(frozen=True)
+class AlignmentRecord(GatherRecord):
+    """What alignment.json says."""
+
+    mechanism: ClassVar[str] = "rotation"
+
+    participants: tuple[AlignedParticipant, ...]
+    set_aside: tuple[AlignedParticipant, ...]
+    method: str
+    iterations: Count | None
+    termination: str
+    """Why the solver stopped."""
+    converged: bool
+    residual: float | None
+    misfit: float | None
+    certificate: str | None
+    """What is proved of the optimum, in words; None where no proof was tried."""
+    anchor_noise_scale: float
+    transition_scale: float
+    """The anchor noise near which the best alignment gets hard to find."""
+    note: str
+    table: str
+    """The file or folder of the collaboration matrix."""
+    command: str = ""
+    """How the step was asked for."""
+
+    def __post_init__(self) -> None:
+        names = [participant.name for participant in self.participants]
+        if len(set(names)) < len(names):
+            raise InputError("participants", expected="each named once", got="a name twice", cure=_ALIGN_AGAIN)
+
+    def list_states(self) -> dict[str, Contribution]:
+        """What became of each participant's upload, by name."""
+        everybody = (*self.participants, *self.set_aside)
+        return {entry.name: Contribution(entry.state, entry.rows, entry.fit) for entry in everybody}
+
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Who was set aside, and whether the solver did not converge."""
+        flagged = tuple(entry.name for entry in self.set_aside)
+        findings = []
+        if flagged:
+            words = f"Set aside, because its anchor does not fit the others': {', '.join(flagged)}."
+            findings.append(Finding("flagged", words, flagged))
+        if not self.converged:
+            findings.append(Finding("not converged", "The alignment did not converge."))
+        return tuple(findings)
+
+    def list_measures(self) -> Rows:
+        """How the alignment was found, and how good it is."""
+        v, transition = self.anchor_noise_scale, self.transition_scale
+        share = (
+            f"v = {v:.3g}, which is {v / transition:.0%} of the transition scale {transition:.3g}, near which the best "
+        )
+        share += "alignment gets hard to find (an empirical reference)"
+        rows = [
+            ("why the solver stopped", self.termination or "not known"),
+            ("iterations", "not known" if self.iterations is None else f"{self.iterations}"),
+            ("residual", "not known" if self.residual is None else f"{self.residual:.3g}"),
+            ("misfit of the anchors", "not known" if self.misfit is None else f"{self.misfit:.3g}"),
+            ("is it the global optimum?", self.certificate or "not shown: no certificate was computed"),
+            ("anchor noise", share if transition > 0 else "not known"),
+        ]
+        return [*rows, ("note", self.note)] if self.note else rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +127,8 @@ class AlignmentState:
     """
 
     study_digest: str
-    record: dict[str, Any]
-    """What `alignment.json` says: of each participant its name, rows, the bundle's digest, fit and whether it came
-    late."""
+    record: AlignmentRecord
+    """What `alignment.json` says."""
     orthogonals: Matrix
     """Of shape (p, h, h)."""
     means: Matrix
@@ -50,12 +141,12 @@ class AlignmentState:
     @property
     def names(self) -> tuple[str, ...]:
         """Who is in it, in the order of the maps."""
-        return tuple(entry["name"] for entry in self.record["participants"])
+        return tuple(entry.name for entry in self.record.participants)
 
     @property
     def rows(self) -> dict[str, int]:
         """How many rows each sent."""
-        return {entry["name"]: int(entry["rows"]) for entry in self.record["participants"]}
+        return {entry.name: entry.rows for entry in self.record.participants}
 
     @property
     def space_digest(self) -> str:
@@ -75,7 +166,7 @@ class AlignmentState:
 
 def write_space(folder: Path, space: AlignmentState) -> None:
     """Keep an alignment: the file that counts, then the record for people and reports."""
-    text = json.dumps(space.record, indent=2, ensure_ascii=False, allow_nan=False).encode()
+    text = space.record.to_json().encode()
     r, h = space.template.shape
     arrays: dict[str, npt.NDArray[Any]] = {
         "orthogonals": space.orthogonals,
@@ -109,40 +200,35 @@ def read_space(folder: Path, study: Study) -> AlignmentState:
         require_header(header, tensors, what=_WHAT)
         arrays = {name: spec.decode(file.read(spec.n_bytes)) for name, spec in tensors.items()}
     record = decode_record(arrays.pop("record"), p)
-    if record is None or not all(np.isfinite(array).all() for array in arrays.values()):
+    if not all(np.isfinite(array).all() for array in arrays.values()):
         raise RefusedError(_WHAT, reason="it is damaged", cure=_ALIGN_AGAIN)
-    if not {entry["name"] for entry in record["participants"]} <= {member.name for member in study.participants}:
+    if not {entry.name for entry in record.participants} <= {member.name for member in study.participants}:
         raise RefusedError(_WHAT, reason="it names others than the study's participants", cure=_ALIGN_AGAIN)
     return AlignmentState(study.digest, record, **arrays)
 
 
-def decode_record(text: npt.NDArray[Any], n_participants: int) -> dict[str, Any] | None:
-    """The record of an alignment of so many participants, or None if it is damaged."""
+def decode_record(text: npt.NDArray[Any], n_participants: int) -> AlignmentRecord:
+    """The record of an alignment of so many participants."""
     try:
-        record = json.loads(text.tobytes())
-        fine = isinstance(record, dict) and all(isinstance(record.get(key), str) for key in ("note", "table"))
-        entries = record["participants"]
-        for entry in entries:
-            fine &= all(isinstance(entry[key], str) for key in ("name", "digest"))
-            fine &= type(entry["rows"]) is int and 0 < entry["rows"] < 2**48 and type(entry["fit"]) is float
-        fine &= len({entry["name"] for entry in entries}) == len(entries) == n_participants
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return record if fine else None
+        record = AlignmentRecord.from_json(text.tobytes())
+    except InputError:
+        record = None
+    if record is None or len(record.participants) != n_participants:
+        raise RefusedError(_WHAT, reason="it is damaged", cure=_ALIGN_AGAIN)
+    return record
 
 
 def add_newcomers(
-    space: AlignmentState, entries: Sequence[dict[str, Any]], maps: Sequence[tuple[Matrix, Matrix]], note: str
+    space: AlignmentState, entries: Sequence[AlignedParticipant], maps: Sequence[tuple[Matrix, Matrix]], note: str
 ) -> AlignmentState:
     """The same space with further participants; nobody else moves.
 
     Parameters
     ----------
-    entries : sequence of dict
-        Their records.
+    entries : sequence of AlignedParticipant
     maps : sequence of (orthogonal, mean)
     """
-    record = {**space.record, "participants": [*space.record["participants"], *entries], "note": note}
+    record = replace(space.record, participants=(*space.record.participants, *entries), note=note)
     orthogonals = np.concatenate([space.orthogonals, [orthogonal for orthogonal, _ in maps]])
     means = np.concatenate([space.means, [mean for _, mean in maps]])
     return AlignmentState(space.study_digest, record, orthogonals, means, space.template, space.origin)

@@ -226,7 +226,7 @@ def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> It
     folder : Path
         The work folder.
     """
-    if space.record.get("table", TABLE_FILE) == PARTS_FOLDER:
+    if space.record.table == PARTS_FOLDER:
         for paths in check_parts(folder, space, names).values():
             for path in paths:
                 yield from read_row_groups(path)
@@ -359,10 +359,8 @@ def _read_any_space(folder: Path) -> AlignmentState:
         with safe_open(folder / STATE_FILE, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             record = decode_record(arrays.pop("record"), len(arrays["orthogonals"]))
-            if record is None:
-                raise ValueError
             space = AlignmentState(file.metadata()["study"], record, **arrays)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, SafetensorError, RefusedError, ValueError, KeyError, TypeError, AttributeError):
         raise _report("its alignment was not finished") from None
     return space
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from mooring.audit.release import ReleaseRisk
 from mooring.learners.models import Model
-from mooring.protocol.analyst.trained_model import TRAINING_FILE, damaged_training, read_training
+from mooring.protocol.analyst.trained_model import TRAINING_FILE, read_training
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.exchange import Deliverable
 from mooring.protocol.messages.result import find_model_limit
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.result import MAP_FILE, specify_model, write_map
+from mooring.protocol.rotation.training import Training
 
 
 def prepare_maps(study: Study, folder: Path) -> Deliverable:
@@ -22,7 +21,7 @@ def prepare_maps(study: Study, folder: Path) -> Deliverable:
     model, risk = _read_trained_model(folder, study, space)
 
     def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:
-        member, bundle = study.member(space.names[index]), space.record["participants"][index]["digest"]
+        member, bundle = study.member(space.names[index]), space.record.participants[index].digest
         fields = {"participant": member.name, "key": member.signing_key, "bundle": bundle, "model": model_digest}
         arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
         write_map(place / MAP_FILE, study, fields, arrays, signer)
@@ -30,11 +29,13 @@ def prepare_maps(study: Study, folder: Path) -> Deliverable:
     return Deliverable(space.names, model, space.space_digest, risk, write_own)
 
 
-def _measured_risk(study: Study, record: dict[str, Any]) -> float:
+def _measured_risk(study: Study, training: Training) -> float:
     """What was measured when the model was trained, at the worse end of its interval; 1 where nothing was."""
-    if not study.model_limit or record.get("release") is None:
+    if not study.model_limit or training.release is None:
         return 1.0
-    figure = ReleaseRisk.from_dict(record["release"]).figures[find_model_limit(study).measure]
+    figure = training.release.figures.get(find_model_limit(study).measure)
+    if figure is None:
+        return 1.0
     return figure.interval.high if figure.interval.known else figure.value
 
 
@@ -42,8 +43,6 @@ def _read_trained_model(folder: Path, study: Study, space: AlignmentState) -> tu
     """The trained model, if there is one and it belongs to this alignment, and its risk."""
     if not (folder / TRAINING_FILE).is_file() or study.label.kind == "none":
         return None, 0.0
-    model, record = read_training(folder, study, specify_model(study), space=space.space_digest)
-    try:
-        return model, _measured_risk(study, record)
-    except (ValueError, KeyError, TypeError):
-        raise damaged_training() from None
+    spec = specify_model(study)
+    model, training = read_training(folder, Training, study, spec, made_from=space.space_digest)
+    return model, _measured_risk(study, training)

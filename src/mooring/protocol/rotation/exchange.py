@@ -14,7 +14,7 @@ from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.exchange import Deliverable, Exchange, GatherOptions, SendableFile, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
+from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.rotation import anchor, bundle
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
 from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
@@ -27,6 +27,9 @@ from mooring.tables.encoder import EncodedRows
 from mooring.typing import Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
+    from mooring.audit import AuditResult, PointResult
+    from mooring.protocol.description import Description
+    from mooring.protocol.inspection import Inspection
     from mooring.protocol.rotation.alignment import Aligned
     from mooring.protocol.rotation.training import Training
 
@@ -54,6 +57,22 @@ class RotationExchange:
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
         """The participant that deals the anchor is the dealer."""
         return ("dealer",) if study.dealing_member.name == name else ()
+
+    def load_records(self) -> None:
+        """Load the records of an alignment and of a training on aligned rows."""
+        from mooring.protocol.rotation import alignment_state, training  # noqa: F401
+
+    def describe(self, study: Study) -> Description:
+        """What pages say; see `mooring.protocol.rotation.description`."""
+        from mooring.protocol.rotation.description import describe_rotation
+
+        return describe_rotation(study)
+
+    def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
+        """The audited point that has the study's own settings, if there is one."""
+        from mooring.protocol.rotation.description import find_rotation_point
+
+        return find_rotation_point(study, result)
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""

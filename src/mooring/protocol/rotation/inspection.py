@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView, attacks_on
 from mooring.audit import (
+    AuditDescription,
     AuditResult,
     AuditSettings,
     EvaluationSpec,
@@ -35,9 +36,9 @@ from mooring.audit.hazards import (
     rows_of_rare_values,
 )
 from mooring.mechanisms.rotation.projection import Projection
+from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.local_model import measure_local_only
-from mooring.protocol.results import Inspection
 from mooring.protocol.rotation.projection import study_projection
 from mooring.serialization import count_noun
 from mooring.tables import Partition
@@ -95,7 +96,7 @@ def inspect(
     in_all = rows.shape[0] if n_rows is None else n_rows
     tried = result.points[0] if result.points else None
     if in_all > rows.shape[0] and tried is not None and tried.examples is not None:  # numbers of a sample name nobody
-        result = replace(result, points=(replace(tried, examples=tried.examples | {"row_numbers": []}),))
+        result = replace(result, points=(replace(tried, examples=replace(tried.examples, row_numbers=None)),))
     exceeded = tuple(one for one in study.upload_limits if tried is None or not LeakageLimit.parse(one).met_at(tried))
     some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
     return Inspection(
@@ -116,7 +117,7 @@ def inspect(
 def conclude(study: Study, found: Inspection) -> Inspection:
     """The same with its decision: the one that its page leads with."""
     weighed = [] if found.self_attack is None else [weigh_audit(found.self_attack, study.upload_limits)]
-    return replace(found, decision=decide_upload("these rows", weighed, {"check": found.as_dict()}))
+    return replace(found, decision=decide_upload("these rows", weighed, check=found))
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
@@ -228,7 +229,8 @@ def _number_rows(one: PointResult, places: npt.NDArray[np.int64]) -> PointResult
     """Say of the rows that are shown which ones of the table they are, from 1 on."""
     if one.examples is None:
         return one
-    return replace(one, examples=one.examples | {"row_numbers": (places[one.examples["indices"]] + 1).tolist()})
+    numbers = tuple((places[list(one.examples.indices)] + 1).tolist())
+    return replace(one, examples=replace(one.examples, row_numbers=numbers))
 
 
 def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -243,16 +245,16 @@ def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
-    description = {
-        "mooring": __version__,
-        "n_participants": 2,
-        "rows_each": [rows.shape[0] // 2, rows.shape[0] - rows.shape[0] // 2],
-        "n_features": study.n_features,
-        "projection": study.projection,
-        "colluders": [_PARTS[0]],
-        "targets": [_PARTS[1]],
-        "attacks": [],
-    }
+    description = AuditDescription(
+        mooring=__version__,
+        n_participants=2,
+        rows_each=(rows.shape[0] // 2, rows.shape[0] - rows.shape[0] // 2),
+        n_features=study.n_features,
+        projection=study.projection,
+        colluders=_PARTS[:1],
+        targets=_PARTS[1:],
+        attacks=(),
+    )
     return AuditResult(description, References(None, None, 0), (), (f"The self-attack could not be run: {reason}.",))
 
 
@@ -260,7 +262,7 @@ def _verdict(result: AuditResult) -> str:
     found = result.points[0] if result.points else None
     if found is None or found.worst() is None:
         return "No attack could be run on your rows, so nothing here may be read as safety."
-    held = count_noun(min(result.description["rows_each"]), "row")  # the smaller part is the colluder's
+    held = count_noun(min(result.description.rows_each), "row")  # the smaller part is the colluder's
     amount, rule, _ = judge_leakage(found)
     return (
         f"{' '.join(state_leakage(result))} That is {amount} ({rule}). The colluder, here {held} of yours, may hold more "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -37,10 +37,11 @@ from mooring.learners.fitting import (
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from mooring.protocol.rotation.outliers import find_disagreeing
-from mooring.serialization import Rows, render_html
+from mooring.serialization import Count, Rows, render_html
 from mooring.typing import Indices, Labels, Matrix, Progress
 
 _FEWEST_ALONE = 10
@@ -49,8 +50,10 @@ _SAME_NUMBERS = 1e-6  # of their range
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(TrainingRecord):
     """What was trained, and how well it predicts."""
+
+    mechanism: ClassVar[str] = "rotation"
 
     learner: str
     """What was trained; where "auto" was asked for, what it chose."""
@@ -61,8 +64,8 @@ class Training:
     alone: tuple[tuple[str, Score], ...]
     """What each would have of its own uploaded rows, by cross-validation within them: a stand-in for what it has at home,
     since these rows may carry noise. Of up to 12 participants with ten rows or more."""
-    rows: int
-    rows_used: int
+    rows: Count
+    rows_used: Count
     """Rows there are of those trained on, and rows trained on."""
     model_digest: str
     """SHA-256 of the model."""
@@ -74,6 +77,11 @@ class Training:
     (`find_disagreeing`), and the model's score on up to 500 of their rows."""
     release: ReleaseRisk | None = None
     """What the model gives away, where the study limits it and there are rows enough to tell."""
+    study: str = ""
+    made_from: str = ""
+    """Digests of the study, and of the alignment's space."""
+    command: str = ""
+    """How the step was asked for."""
 
     @property
     def is_whole(self) -> bool:
@@ -122,21 +130,11 @@ class Training:
     def _repr_html_(self) -> str:
         return render_html(str(self), *self.state_warnings(), *self.state_scores(), tables=[self.list_scores()])
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "learner": self.learner,
-            "kind": self.kind,
-            "score": self.score.as_dict(),
-            "participants": [{"name": name, "score": own.as_dict()} for name, own in self.participants],
-            "alone": [{"name": name, "score": own.as_dict()} for name, own in self.alone] or None,
-            "gain": None if self.gain is None else self.gain.as_dict(),
-            "left_out": [{"name": name, "score": own.as_dict()} for name, own in self.left_out],
-            "rows": self.rows,
-            "rows_used": self.rows_used,
-            "model_digest": self.model_digest,
-            "release": None if self.release is None else self.release.as_dict(),
-        }
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Who was left out of the training."""
+        names = tuple(name for name, _ in self.left_out)
+        words = f"Left out of the training, because models of the others do not go with its labels: {', '.join(names)}."
+        return (Finding("left out", words, names),) if names else ()
 
 
 def train(
@@ -198,8 +196,11 @@ def train(
     release = None
     if study.model_limit:
         release = measure_trained_release(chosen, rows, labels, kind=kind, seed=seed, on_model=steps.advance)
-    found = Training(chosen.name, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release)
-    keep_training(folder, found.as_dict(), command=command, study=study.digest, space=space.space_digest)
+    made_of = study.digest, space.space_digest, command
+    found = Training(
+        chosen.name, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release, *made_of
+    )
+    keep_training(folder, found)
     return found
 
 

@@ -9,6 +9,7 @@ noise; polynomials are fresh. A combiner opens its box of every bundle: `confirm
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -113,7 +114,8 @@ def share_sums(
             ledger.record_bundle(study.digest, digest)
             entry = ledger.entry(study.digest) or entry
         spent = ledger.spent_epsilon(study.digest, rows, spending)
-        shared = ShareResult.of(entry, reissued=reissued, epsilon=settings.epsilon, spent=spent)
+        total_spent = spent if math.isfinite(spent) else None
+        shared = ShareResult.of(entry, reissued=reissued, epsilon=settings.epsilon, spent=total_spent)
         return hand_out(shared, kept, output, consent.command)
 
 

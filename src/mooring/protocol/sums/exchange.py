@@ -15,7 +15,7 @@ from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.exchange import Deliverable, Exchange, GatherOptions, SendableFile, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.results import Consent, Inspection, ShareResult, StepResult
+from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.protocol.sums import bundle
@@ -27,6 +27,9 @@ from mooring.tables.encoder import EncodedRows
 from mooring.typing import Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
+    from mooring.audit import AuditResult, PointResult
+    from mooring.protocol.description import Description
+    from mooring.protocol.inspection import Inspection
     from mooring.protocol.sums.total import Closing
     from mooring.protocol.sums.training import SumTraining
 
@@ -45,6 +48,22 @@ class SumExchange:
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
         """Participants that hold shares are combiners."""
         return ("combiner",) if name in study.sum_scheme.combiners else ()
+
+    def load_records(self) -> None:
+        """Load the records of a closing list and of a training on the total."""
+        from mooring.protocol.sums import total, training  # noqa: F401
+
+    def describe(self, study: Study) -> Description:
+        """What pages say; see `mooring.protocol.sums.description`."""
+        from mooring.protocol.sums.description import describe_sums
+
+        return describe_sums(study)
+
+    def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
+        """The audited point that has the study's own settings, if there is one."""
+        from mooring.protocol.sums.description import find_sum_point
+
+        return find_sum_point(study, result)
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""
@@ -217,7 +236,7 @@ class SumExchange:
 
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
         """The model of the total, for everybody."""
-        from mooring.protocol.sums.total import prepare_sum_model
+        from mooring.protocol.sums.delivery import prepare_sum_model
 
         return prepare_sum_model(study, folder)
 

@@ -14,9 +14,9 @@ import numpy as np
 from mooring.audit import AuditResult, AuditSettings, LeakageLimit, References, SumPoint, run_audit
 from mooring.audit.decision import decide_upload, state_promise, weigh_audit, weigh_total
 from mooring.audit.result import state_total
+from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.local_model import measure_local_only
-from mooring.protocol.results import Inspection
 from mooring.protocol.sums.contribution import scale_labels
 from mooring.protocol.sums.features import study_features
 from mooring.tables import Partition
@@ -73,7 +73,7 @@ def conclude_sums(study: Study, found: Inspection) -> Inspection:
         weighed = weigh_audit(found.self_attack, limits)
     else:
         weighed = weigh_total(None, study.sum_scheme.settings.promise, limits)
-    return replace(found, decision=decide_upload("sums over these rows", [weighed], {"check": found.as_dict()}))
+    return replace(found, decision=decide_upload("sums over these rows", [weighed], check=found))
 
 
 def _is_kept(limit: LeakageLimit, epsilon: float | None, audit: AuditResult | None) -> bool:

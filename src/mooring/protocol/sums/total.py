@@ -7,12 +7,11 @@ total of one list.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,10 +20,10 @@ from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, check_sums
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.sums.secret_sharing import find_wrong, find_wrong_values, recombine
-from mooring.protocol.analyst.trained_model import read_training, require_analyst
+from mooring.protocol.analyst.trained_model import require_analyst
 from mooring.protocol.crypto.keys import Secret, SigningKey
-from mooring.protocol.exchange import Deliverable
 from mooring.protocol.messages.study import Study
+from mooring.protocol.results import Contribution, Finding, GatherRecord
 from mooring.protocol.sums.answers import (
     CONFIRMATION,
     LIST_FILE,
@@ -39,15 +38,16 @@ from mooring.protocol.sums.answers import (
     write_closing_list,
 )
 from mooring.protocol.sums.bundle import SumBundle, words_of
-from mooring.protocol.sums.result import guaranteed_risk, specify_sum_model
 from mooring.serialization import Rows, count_noun
 
 CLOSING_FILE = "closing.json"
 
 
 @dataclass(frozen=True)
-class Closing:
+class Closing(GatherRecord):
     """The list that was closed."""
+
+    mechanism: ClassVar[str] = "secure-sum"
 
     participants: tuple[str, ...]
     """Whose bundles are on it."""
@@ -61,6 +61,10 @@ class Closing:
     """SHA-256 of the list."""
     next_step: str = ""
     """What the combiners do with it."""
+    study: str = ""
+    """The study's digest."""
+    command: str = ""
+    """How the step was asked for."""
 
     @property
     def is_whole(self) -> bool:
@@ -81,15 +85,19 @@ class Closing:
             *((name, "as a combiner it contradicts the others, and is not heard") for name in self.doubted),
         ]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "participants": list(self.participants),
-            "left_out": self.left_out,
-            "doubted": list(self.doubted),
-            "confirmed_by": list(self.confirmed_by),
-            "list": self.digest,
-        }
+    def list_states(self) -> dict[str, Contribution]:
+        """Whether each participant's sums are in the total, by name."""
+        inside = {name: Contribution("in the total") for name in self.participants}
+        return inside | {name: Contribution(f"not in the total: {why}") for name, why in self.left_out.items()}
+
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Who was left out, which combiners contradicted the others, and whether nobody confirmed."""
+        out = [Finding("left out", f"{name} was left out: {why}.", (name,)) for name, why in self.left_out.items()]
+        doubted = [
+            Finding("doubted", f"The combiner {name} contradicted the others.", (name,)) for name in self.doubted
+        ]
+        words = "Combiners did not confirm the bundles before the list was closed."
+        return *out, *doubted, *(() if self.confirmed_by else (Finding("not confirmed", words),))
 
 
 def close_list(
@@ -136,9 +144,8 @@ def close_list(
     confirmed_by = tuple(one.member.name for one in given)
     who_combines = f"{', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total"
     next_step = f"Send {LIST_FILE} and all bundles to the combiners ({who_combines})."
-    closing = Closing(names, left_out, doubted, confirmed_by, digest, next_step)
-    record = {"command": command, "study": study.digest, **closing.as_dict()}
-    write_atomically(folder / CLOSING_FILE, json.dumps(record, indent=2).encode(), what="the record")
+    closing = Closing(names, left_out, doubted, confirmed_by, digest, next_step, study.digest, command)
+    write_atomically(folder / CLOSING_FILE, closing.to_json().encode(), what="the record")
     return closing
 
 
@@ -242,18 +249,6 @@ def read_list(study: Study, folder: Path) -> ClosingList:
     if not path.exists():
         raise StorageError("the closing list", reason="there is none", cure="Run 'mooring align' first.")
     return read_closing_list(path, study)
-
-
-def prepare_sum_model(study: Study, folder: Path) -> Deliverable:
-    """The model of the total; who is not in the total has it too."""
-    source = read_list(study, folder).digest
-    model, _ = read_training(folder, study, specify_sum_model(study), list=source)
-    names = tuple(member.name for member in study.participants)
-
-    def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:
-        """Write nothing: the model is all that everybody gets."""
-
-    return Deliverable(names, model, source, guaranteed_risk(study), write_own)
 
 
 def _read_all(folder: str | Path, kind: str, study: Study, read: Any) -> list[Any]:

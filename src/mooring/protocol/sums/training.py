@@ -7,26 +7,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from mooring.learners import LearnerLike
+from mooring.learners import Gain, Kind, LearnerLike, Score
 from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.sums.result import specify_sum_model
 from mooring.protocol.sums.total import Total, open_total, read_list
-from mooring.serialization import Record, Rows, render_html
+from mooring.serialization import Count, Rows, render_html
 
 
 @dataclass(frozen=True)
-class SumTraining(Record):
+class SumTraining(TrainingRecord):
     """What was trained on the total; `contributors`, `wrong`, `remarks` and `checked` are those of `Total`."""
+
+    mechanism: ClassVar[str] = "secure-sum"
 
     learner: str
     """Either "discriminant" or "least-squares"."""
-    kind: str
+    kind: Kind
     contributors: tuple[str, ...]
     wrong: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -34,12 +38,22 @@ class SumTraining(Record):
     delta: float | None
     """None without noise."""
     unit: str
-    rows: int
+    rows: Count
     """About how many, read off the noisy total."""
     model_digest: str
     checked: bool
     coefficients: tuple[Coefficient, ...] = ()
     """Of least squares, where features are the columns themselves and there are two classes or a number."""
+    score: Score | None = None
+    participants: tuple[tuple[str, Score], ...] = ()
+    alone: tuple[tuple[str, Score], ...] = ()
+    gain: Gain | None = None
+    """Nothing: the analyst has no rows to score the model on."""
+    study: str = ""
+    made_from: str = ""
+    """Digests of the study, and of the closing list."""
+    command: str = ""
+    """How the step was asked for."""
 
     @property
     def is_whole(self) -> bool:
@@ -61,6 +75,15 @@ class SumTraining(Record):
         numbers = [(one.value, one.standard_error, one.noise_error) for one in self.coefficients]
         written = [[f"{number:.3g}" for number in some] for some in numbers]
         return [headings, *((one.name, one.per, *cells) for one, cells in zip(self.coefficients, written, strict=True))]
+
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Shares that do not fit, what is not plausible of the total, and whether no share could be checked."""
+        wrong = [
+            Finding("wrong share", f"The share of {name} did not fit the others'.", (name,)) for name in self.wrong
+        ]
+        remarks = [Finding("implausible total", remark) for remark in self.remarks]
+        unchecked = "There was no share to spare: had a combiner answered wrongly, nobody could tell."
+        return *wrong, *remarks, *(() if self.checked else (Finding("unchecked shares", unchecked),))
 
     def __str__(self) -> str:
         told = "without noise, and without a guarantee"
@@ -117,8 +140,11 @@ def train_sums(
         digest,
         total.checked,
         _coefficients(study, total),
+        study=study.digest,
+        made_from=read_list(study, folder).digest,
+        command=command,
     )
-    keep_training(folder, found.as_dict(), command=command, study=study.digest, list=read_list(study, folder).digest)
+    keep_training(folder, found)
     return found
 
 

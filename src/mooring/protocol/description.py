@@ -1,0 +1,68 @@
+"""What pages and governance drafts say of a study's mechanism, as values: each mechanism describes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a page says of a study's mechanism. Sentences end with a full stop; clauses do not."""
+
+    what_is_shared: str
+    """What a participant is asked to share, as a clause: "these rows"."""
+    agreed: tuple[str, ...]
+    """What was agreed, in sentences."""
+    scoring: str
+    """How it is measured what joining gives, in a sentence."""
+    caveat: str
+    """What whoever signs a report understands, as a clause."""
+    terms: Terms
+    """What governance drafts say."""
+    kind: str = ""
+    """What kind of study it is, as a clause after its name; empty for rows."""
+    shares_rows: bool = True
+    """Whether rows leave, rather than totals over them."""
+    has_noisy_rows: bool = False
+    """Whether uploaded rows carry noise, which new rows do not."""
+    promise: tuple[float, float] | None = None
+    """The ε and δ of a formal guarantee; None without one."""
+    headlines: tuple[str, ...] = ()
+    """What is guaranteed, or that nothing is, in sentences that come before all figures; empty where attacks alone tell."""
+    guarantee: tuple[tuple[str, str], ...] = ()
+    """The guarantee as pairs of a heading and a sentence."""
+    limitations: tuple[str, ...] = ()
+    """What a reader of figures must know, in sentences."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a data-sharing agreement and an impact assessment say of a mechanism."""
+
+    what_leaves: tuple[str, ...]
+    """What is in an upload, in sentences."""
+    who_sees: tuple[tuple[str, str], ...]
+    """Pairs of a party and what it sees."""
+    not_colluding: str
+    """Who is assumed not to collude, in sentences."""
+    promises: tuple[str, ...]
+    """What is promised, and what is not, in paragraphs."""
+    measures: tuple[str, ...]
+    """What protects persons, in sentences."""
+    files: tuple[tuple[str, str, str], ...]
+    """What is kept, where, and for what it is needed."""
+    outputs: tuple[tuple[str, str], ...]
+    """What leaves a participant's environment, and to whom it goes."""
+    egress: str
+    """What egress checks cannot see, in a sentence."""
+    recall: str
+    """What somebody who objects later is still part of, as a clause."""
+    model_goes_to: str
+    """Who gets the model, as a clause."""
+    deleted: str
+    """What mooring deletes by itself, as a clause."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Roles besides that of a participant, by name."""
+    local_columns: Mapping[str, str] = field(default_factory=dict)
+    """Columns that stay at home, and what they tell, by name."""

@@ -1,0 +1,60 @@
+"""What the check of a participant's rows finds before anything leaves, whichever mechanism the study uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mooring.audit import AuditResult
+from mooring.audit.decision import Decision, state_alone, state_leakage
+from mooring.learners import Score
+from mooring.serialization import Count, Record, count_noun, render_html
+
+
+@dataclass(frozen=True)
+class Inspection(Record):
+    """What the check of a participant's rows found."""
+
+    n_rows: Count
+    class_counts: dict[str, Count] | None
+    """Rows of each class of the study."""
+    hazards: tuple[str, ...]
+    """What in these rows makes the transform easy to break."""
+    warnings: tuple[str, ...]
+    """What holds whatever the rows are, and what could not be done."""
+    local_only: Score | None
+    """A model of one's own, on the rows as they are, cross-validated: what joining has to beat."""
+    verdict: str
+    exceeded: tuple[str, ...] = ()
+    """Limits of the study that these rows do not keep."""
+    data_noise_scale: float = 0.0
+    anchor_noise_scale: float = 0.0
+    """σ and v of the study."""
+    rms: float | None = None
+    """s, the root mean square of the projected rows; None where rows are not shared."""
+    self_attack: AuditResult | None = None
+    """Some of the rows play the colluder, others the target; of yet others, the attacker must tell that they are not in. The
+    first point is the study's own. Without points, or None, where it could not be run."""
+    rows_digest: str = ""
+    """Keyed: by it `share` knows these very rows again."""
+    refused: tuple[str, ...] = ()
+    """Why `share` takes no such rows, whatever attackers make of them; what helps is among the hazards."""
+    decision: Decision | None = None
+    """Whether to share these rows; None until everything is known that decides."""
+    exceeded_by_rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Limits exceeded in this and earlier checks, by the digest of the rows: another seed does not undo them."""
+    command: str = ""
+    """How the step was asked for."""
+
+    @property
+    def level(self) -> float | None:
+        """σ / s: private-data noise in units of the rows; None where the rows are zero throughout."""
+        return self.data_noise_scale / self.rms if self.rms else None
+
+    def _repr_html_(self) -> str:
+        tables = [] if self.self_attack is None else [self.self_attack.list_points()]
+        fits = count_noun(self.n_rows, "row fits", "rows fit")
+        alone = "" if self.local_only is None else state_alone(self.local_only)
+        said = [] if self.self_attack is None else state_leakage(self.self_attack)
+        rest = self.verdict.removeprefix(" ".join(said)).strip()
+        first = "" if self.decision is None else self.decision.words, *said, rest, alone, f"{fits}."
+        return render_html(*first, *self.hazards, *self.warnings, tables=tables)

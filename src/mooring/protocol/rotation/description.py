@@ -1,0 +1,190 @@
+"""How rotation describes itself on pages and in governance drafts."""
+
+from __future__ import annotations
+
+import math
+
+from mooring.audit import AuditResult, PointResult, RotationPoint
+from mooring.protocol.description import Description, Terms
+from mooring.protocol.messages.study import Study
+
+_SAME_NOISE = 0.02
+_LIMITATIONS = (
+    "A high fit with the others' anchor says that an upload's anchor representation was made from the same anchor. It says "
+    "nothing of whether its rows and labels are true.",
+    "Scores marked as simulated come from an audit's participants, among whom rows like those of the study were split. "
+    "They "
+    "are not scores of the study itself.",
+)
+
+
+def describe_rotation(study: Study) -> Description:
+    """What pages say of a study in which rows are shared under secret maps."""
+    return Description(
+        what_is_shared="these rows",
+        agreed=tuple(_list_agreed(study)),
+        scoring="What joining gives was not measured here: 'mooring train' (analyst) or 'mooring predict' on labelled rows "
+        "(participant) measures it.",
+        caveat="the figures of leakage are lower bounds and no guarantee",
+        terms=_state_terms(study),
+        has_noisy_rows=study.data_noise_scale > 0,
+        limitations=_LIMITATIONS,
+    )
+
+
+def find_rotation_point(study: Study, result: AuditResult) -> PointResult | None:
+    """The audited point that has the study's own settings, if there is one."""
+    sizes = study.method, study.n_components, study.n_anchor_rows
+    for candidate in result.points:
+        point = candidate.point
+        if not isinstance(point, RotationPoint) or (point.method, point.n_components, point.n_anchor_rows) != sizes:
+            continue
+        noises = (
+            (point.anchor_noise_scale, study.anchor_noise_scale),
+            (candidate.data_noise_scale, study.data_noise_scale),
+        )
+        if all(math.isclose(*pair, rel_tol=_SAME_NOISE) for pair in noises):
+            return candidate
+    return None
+
+
+def _list_agreed(study: Study) -> list[str]:
+    sigma, v = study.data_noise_scale, study.anchor_noise_scale
+    kept = "all of them are"
+    if study.projection != "none":
+        kept = f"{study.n_components} mixtures of them by a public projection ({study.projection}) are"
+    sentences = [
+        f"{len(study.columns)} declared columns become {study.n_features} numbers a row; {kept} shared.",
+        f"Method: {study.method_described.title}. Every participant moves its rows by a secret rigid map of its own and "
+        "uploads "
+        f"once. An anchor of {study.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
+    ]
+    if sigma > 0:
+        sentences.append(
+            f"Noise on the rows themselves: Gaussian, scale σ = {sigma:.3g} on every encoded number, which lies between "
+            "−1 and "
+            "1, once map and projection are undone. Attacks measure its effect; nothing is proved."
+        )
+    else:
+        sentences.append(
+            "No noise on the rows themselves: each upload is an exact rigid image of them, or of what a projection "
+            "keeps. As "
+            "many rows known from elsewhere as components plus one give all of it away."
+        )
+    if v > 0:
+        sentences.append(
+            f"Noise on the anchor: scale v = {v:.3g}. Anchor noise is no privacy guarantee: the uploaded rows carry "
+            "none of it."
+        )
+    else:
+        sentences.append("No noise on the anchor. (Anchor noise would be no privacy guarantee either.)")
+    if study.label.kind != "none":
+        sentences.append("Labels travel as they are: the analyst sees each row's label, by design.")
+    return sentences
+
+
+def _state_terms(study: Study) -> Terms:
+    has_label, has_model = study.label.kind != "none", study.label.kind != "none"
+    classes = study.label.kind == "classes"
+    sigma, v, h = study.data_noise_scale, study.anchor_noise_scale, study.n_components
+    measures = (
+        "One upload a participant and study. A ledger in each vault refuses other rows in this study, and an upload of "
+        "which "
+        "more than 1 % was shared in another.",
+        *(
+            [f"A participant with some, but fewer than {study.smallest_class} rows of a class does not share."]
+            if classes
+            else []
+        ),
+    )
+    again = "aligning and training" if has_model else "aligning"
+    return Terms(
+        what_leaves=_state_upload(study),
+        who_sees=(
+            (
+                "the analyst",
+                f"every bundle: rows under secret maps{', the label of every row' if has_label else ''}"
+                f"{', how many rows of each class' if classes else ''}, how many rows each participant has, who takes "
+                "part and "
+                f"when; the aligned rows of all participants{'; the model' if has_model else ''}",
+            ),
+            (
+                "every participant",
+                f"the anchor, its own result{', the model' if has_model else ''}; it is sent no other participant's "
+                "bundle. One "
+                "that gets hold of another's bundle can undo its map "
+                f"{'approximately (the anchor carries noise)' if v > 0 else 'exactly (the anchor carries no noise)'}; "
+                f"{'the noise on rows stays' if sigma > 0 else 'nothing else protects the rows then'}",
+            ),
+            ("whoever carries files", "bundles and results, if they are not encrypted on the way"),
+        ),
+        not_colluding=(
+            "No formal guarantee is stated, whoever is honest. An analyst who colludes with one participant has the "
+            "anchor, that "
+            f"participant's rows{' and every label' if has_label else ''}; what attackers then recover is measured, not "
+            "bounded. "
+            "Attackers with other knowledge, such as records of the same persons, may recover more. "
+            + (
+                ""
+                if sigma > 0
+                else f"As many known rows of a participant as {h} components plus one give its whole upload away. "
+            )
+            + "The parties assume that the analyst does not collude with any participant."
+        ),
+        promises=(
+            "This method gives no formal guarantee, and nothing here is a reason to call an upload anonymous. Rows in "
+            "it can be "
+            "linked to records that somebody has from elsewhere, and a known record can be recognised as part of it; "
+            "how well "
+            "depends on the data and is measured by attacks. "
+            + (
+                "Noise on rows makes this harder and proves nothing."
+                if sigma > 0
+                else "Without noise on rows, an upload is an exact image of them, or of what a projection keeps."
+            )
+            + (" Noise on the anchor is no protection of rows: they carry none of it." if v > 0 else ""),
+        ),
+        measures=measures,
+        files=(
+            (
+                "bundles (NAME.bundle)",
+                "analyst's inbox and work folder, copies on the way",
+                f"{again} again, letting latecomers in",
+            ),
+            ("aligned rows, maps (analysis/)", "analyst", "the same"),
+            ("the upload and the anchor in vault/studies/", "each participant", "issuing the same bytes again"),
+            (
+                "keys and ledger of the vault",
+                "each participant",
+                "using one's map; knowing shared rows again. Without the ledger nothing stops a second upload of the "
+                "same rows",
+            ),
+        ),
+        outputs=(("the bundle", "the analyst"),),
+        egress="an upload of rows: it holds one record a row, under a map",
+        recall="bundle, once it was sent",
+        model_goes_to="every participant whose upload is used, with the map that it needs",
+        deleted="nothing by itself",
+        roles={study.dealing_member.name: "deals the anchor"} if study.participants else {},
+    )
+
+
+def _state_upload(study: Study) -> tuple[str, ...]:
+    sigma, v, h = study.data_noise_scale, study.anchor_noise_scale, study.n_components
+    taken = "all of them are taken"
+    if study.projection != "none":
+        taken = f"a public projection ({study.projection}) makes {h} mixtures of them"
+    noise = f"Gaussian noise of scale {sigma:g} is added" if sigma > 0 else "no noise is added to the rows"
+    anchor_noise = f"with noise of scale {v:g}" if v > 0 else "without noise"
+    label = f", and the label '{study.label.column}' of every row, as it is" if study.label.kind != "none" else ""
+    return (
+        f"The method is {study.method_described.title}. Every participant uploads one file (a bundle), once, to the "
+        "analyst.",
+        f"It holds, for every row, {h} numbers: the {len(study.columns)} declared columns become {study.n_features} "
+        "numbers "
+        f"between −1 and 1, {taken}, {noise}, and all rows are moved by one secret rigid map of the participant's own.",
+        f"The bundle also holds {study.n_anchor_rows} anchor rows under the same map ({anchor_noise}), which are random "
+        "numbers "
+        f"and nobody's records{label}.",
+        "The bundle is signed, not encrypted.",
+    )

@@ -1,0 +1,25 @@
+"""The model of the total, before it is signed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mooring.protocol.analyst.trained_model import read_training
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.exchange import Deliverable
+from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.result import guaranteed_risk, specify_sum_model
+from mooring.protocol.sums.total import read_list
+from mooring.protocol.sums.training import SumTraining
+
+
+def prepare_sum_model(study: Study, folder: Path) -> Deliverable:
+    """The model of the total; who is not in the total has it too."""
+    source = read_list(study, folder).digest
+    model, _ = read_training(folder, SumTraining, study, specify_sum_model(study), made_from=source)
+    names = tuple(member.name for member in study.participants)
+
+    def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:
+        """Write nothing: the model is all that everybody gets."""
+
+    return Deliverable(names, model, source, guaranteed_risk(study), write_own)

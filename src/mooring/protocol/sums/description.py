@@ -1,0 +1,173 @@
+"""How secure sums describe themselves on pages and in governance drafts: the guarantee first."""
+
+from __future__ import annotations
+
+from mooring.audit import AuditResult, PointResult
+from mooring.audit.decision import state_promise
+from mooring.protocol.description import Description, Terms
+from mooring.protocol.messages.study import Study
+from mooring.serialization import count_noun
+
+
+def describe_sums(study: Study) -> Description:
+    """What pages say of a study in which sealed sums over rows are shared; the study has its roster."""
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    said = state_guarantee(study)
+    headings = {
+        "protected": "Who is protected",
+        "against": "Against whom",
+        "sealing": "What is sealed",
+        "assumptions": "Assumed",
+        "limits": "Not covered",
+    }
+    protected = [f"Protected: {said['protected']} Against: {said['against']}"] if "protected" in said else []
+    total = "total" if settings.epsilon is None else "noisy total"
+    noise = "No noise is added. Nothing is promised about what the total tells of a row."
+    if settings.epsilon is not None:
+        noise = (
+            f"Each participant adds discrete Gaussian noise, so that those of {scheme.quorum} contributions, less "
+            f"{settings.n_colluders} of colluders, carry the whole of what ε = {settings.epsilon:g} and δ = "
+            f"{settings.delta:g} "
+            "need."
+        )
+    return Description(
+        kind="of secure sums",
+        what_is_shared="sums over these rows",
+        agreed=(
+            f"{len(study.columns)} declared columns become {scheme.layout.n_features} public features of norm one at most "
+            f"({settings.features}). Each participant adds up their products with each other and with the label: "
+            f"{scheme.layout.size:,} exact whole numbers, whatever the number of its rows.",
+            noise,
+            f"No number of rows and no count of classes leaves, but for what the {total} tells.",
+            f"Combiners: {', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total.",
+        ),
+        scoring="What joining gives is measured by participants: 'mooring predict --beside' scores the model and one's "
+        "own on "
+        "the same labelled rows. The analyst has no rows to score it on.",
+        caveat="it gives no guarantee"
+        if settings.epsilon is None
+        else "its guarantee covers what is stated, on the assumptions stated",
+        terms=_state_terms(study, said),
+        shares_rows=False,
+        promise=settings.promise,
+        headlines=(state_promise(settings), *protected),
+        guarantee=tuple((headings[name], words) for name, words in said.items() if name in headings),
+    )
+
+
+def find_sum_point(study: Study, result: AuditResult) -> PointResult | None:
+    """The audited point that has the study's own ε and δ, if there is one."""
+    promise = study.sum_scheme.settings.promise
+    return next((point for point in result.totals if point.point.promise == promise), None)
+
+
+def state_guarantee(study: Study) -> dict[str, str]:
+    """Sentences by what they are about: who is protected, against whom, how much, on what assumptions."""
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    n_combiners, threshold = len(scheme.combiners), scheme.threshold.threshold
+    helpers = count_noun(settings.n_colluders, "participant")
+    unit = "row"
+    if settings.person:
+        most = "any number of" if settings.rows_per_person == "mean" else f"at most {settings.rows_per_person}"
+        unit = f"person, with {most} rows at one participant"
+    twice = "person with several rows counts once for each"
+    if settings.person:
+        twice = "person with rows at several participants counts once at each"
+    public = ""
+    if settings.epsilon is not None:
+        public = (
+            " Noise is drawn from secrets that stay in the vaults. Ranges, categories, features and the split of the "
+            "budget "
+            "were fixed without looking at anybody's rows."
+        )
+    sentences = {
+        "protected": f"Every {unit}, of every participant that follows the protocol.",
+        "against": f"The analyst and up to {helpers} who help{'s' if settings.n_colluders == 1 else ''} it, with all "
+        "that they "
+        "hold and whatever they do, and everybody who has the model, with any further knowledge.",
+        "guarantee": settings.state_guarantee(),
+        "sealing": f"Each contribution is split among {count_noun(n_combiners, 'combiner')}. Any {threshold} who follow "
+        "the "
+        f"protocol open the total of one list, of at least {scheme.quorum} contributions; {threshold} who together "
+        "break it "
+        f"can open every single contribution; fewer than {threshold} learn nothing of any. "
+        f"{settings.state_spare(n_combiners)}",
+        "assumptions": f"At most {helpers} help{'s' if settings.n_colluders == 1 else ''} the analyst; the others "
+        "follow the "
+        f"protocol, on rows that go out in no other way, and the combining keys of {threshold} combiners do not leak, "
+        "then or "
+        "later. The signing keys in the roster are the participants' own, which comparing fingerprints shows. The ciphers "
+        f"hold (X25519, ChaCha20, Ed25519, SHA-256).{public}",
+        "limits": f"What the same rows spend in several such studies adds up; the vault counts it. A {twice}. A "
+        "participant that "
+        "shares invented rows can falsify the model, and is not noticed.",
+    }
+    without_noise = ("guarantee", "sealing", "assumptions")
+    return sentences if settings.epsilon is not None else {name: sentences[name] for name in without_noise}
+
+
+def _state_terms(study: Study, said: dict[str, str]) -> Terms:
+    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    is_noisy, threshold = settings.epsilon is not None, scheme.threshold.threshold
+    promises: tuple[str, ...] = (said["guarantee"],)
+    if is_noisy:
+        promises = (
+            f"ε = {settings.epsilon:g}, δ = {settings.delta:g}, unit: one {settings.unit}.",
+            f"Who is protected: {said['protected']}",
+            f"Against whom: {said['against']}",
+            f"How much: {said['guarantee']}",
+            f"Assumed: {said['assumptions']}",
+            f"Not covered: {said['limits']}",
+        )
+    return Terms(
+        what_leaves=(
+            f"The method is secure sums. Every participant uploads one file (a bundle), once. It holds "
+            f"{scheme.layout.size:,} "
+            "sums over all its rows, of products of public features with each other and with the label; no row and no "
+            "single "
+            f"label is in it. How many rows there are is told by the {'noisy ' if is_noisy else ''}total of all alone.",
+            "Random noise is added to the sums before they leave." if is_noisy else "No noise is added to the sums.",
+            f"The sums are split and encrypted to the combiners. {said['sealing']}",
+        ),
+        who_sees=(
+            (
+                "the analyst",
+                f"sealed bundles, who takes part and when, the total of one list of at least {scheme.quorum} "
+                "contributions, "
+                f"{'with' if is_noisy else 'without'} noise; the model",
+            ),
+            ("every combiner", "its own encrypted share of every contribution"),
+            ("every participant", "its own result, the model"),
+            (
+                "whoever carries files",
+                "sealed bundles, the list of those that are in the total, shares of the total, of which enough open it",
+            ),
+        ),
+        not_colluding=f"{said['assumptions']} That these hold is for each party named above to confirm.",
+        promises=promises,
+        measures=(
+            "One contribution a participant and study. A ledger in each vault adds up what the same rows spend over "
+            "studies.",
+            "A combiner answers one list, once, and then destroys the key that opens its shares.",
+        ),
+        files=(
+            (
+                "bundles, confirmations, shares of the total",
+                "analyst's inbox, combiners, copies on the way",
+                f"opening the total. If the keys of {threshold} combiners leak, single contributions open: delete "
+                "bundles early",
+            ),
+            ("the opened total, records (analysis/)", "analyst", "training again"),
+            ("keys and ledger of the vault", "each participant", "counting what the same rows spend"),
+        ),
+        outputs=(
+            ("the bundle", "the analyst, and by it the combiners"),
+            ("confirmation and share of the total, of a combiner", "the analyst"),
+        ),
+        egress="sealed sums: nobody can read them before the total is opened",
+        recall="total, once it was opened",
+        model_goes_to="every participant on the roster",
+        deleted="one thing by itself: a combiner's key for this study, once the combiner has answered the list",
+        roles=dict.fromkeys(scheme.combiners, "combiner"),
+        local_columns={settings.person: "tells which rows belong to one person"} if settings.person else {},
+    )
