@@ -6,6 +6,8 @@ from types import ModuleType
 
 import pytest
 
+from mooring.protocol.steps import BUILT_IN, arrange_steps
+
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
@@ -31,3 +33,13 @@ def reference() -> ModuleType:
 )
 def test_what_a_page_would_fetch_is_found(reference: ModuleType, suffix: str, text: str, fetched: list[str]) -> None:
     assert reference.FETCHED[suffix].findall(text) == fetched
+
+
+def test_tables_of_steps_have_a_line_for_each_step(reference: ModuleType) -> None:
+    for name, added in BUILT_IN.items():
+        head, rule, *lines = reference.render_steps(name).splitlines()
+        steps = arrange_steps(*added)
+        assert [line.split(" | ")[2] for line in lines] == [f"`mooring {step.command}`" for step in steps]
+        assert {line.count(" | ") for line in (head, *lines)} == {4}
+        assert rule.count("|") == 6
+    assert len(reference.render_steps("desk").splitlines()) > 10

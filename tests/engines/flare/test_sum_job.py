@@ -250,7 +250,7 @@ def test_the_commands_know_studies_of_sums(job: Job) -> None:
     (job.kit / "resources.json.default").write_text(json.dumps(RESOURCES))
     folder, rest = job.given.folder, ("--study", job.given.folder / "study.toml", "--output", job.kit)
     said = commands.run("flare", "site", "--vault", folder / "v0", "--data", job.given.table(0), *rest)
-    assert "sums over" in commands.flat(said.output)
+    assert "combiner" in commands.flat(said.output)  # which v0 is in this study
     server = ("flare", "server", "--vault", folder / "va", *rest)
     commands.run(*server, "--learner", "linear", code=2)
     commands.run(*server, "--learner", "discriminant")
