@@ -353,24 +353,21 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
         raise np.linalg.LinAlgError("Singular matrix")
 
     def endless(view: Any, *, rng: Any) -> Any:
-        found = ATTACKS["procrustes"](view, rng=rng)
+        found: Any = ATTACKS["procrustes"](view, rng=rng)
         return replace(found, rows=np.full_like(found.rows, np.inf))
 
     def broken(found: Any, view: Any, *, rng: Any) -> Any:
         raise np.linalg.LinAlgError("SVD did not converge")
 
-    known = {name: ATTACKS[name] for name in ("procrustes", "known-anchor")}
-    monkeypatch.setattr("mooring.audit.leakage.ATTACKS", known | {"moments": failing, "lattice": endless})
-    monkeypatch.setattr("mooring.audit.leakage.DENOISERS", {"gaussian": broken})
+    for name, function in (("moments", failing), ("lattice", endless)):
+        monkeypatch.setitem(ATTACKS, name, replace(ATTACKS[name], function=function))
+    monkeypatch.setattr("mooring.audit.attempts.DENOISERS", {"gaussian": broken})
     simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
     columns = leakage(deployment, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
     reasons = json.loads(columns["attacks_not_run_because"])
-    assert reasons.pop("known-anchor").startswith("did not apply: The anchor representation carries noise")
-    broken_down = "failed: The arithmetic broke down: a matrix could not be factorised."
-    assert reasons == {
-        "moments": broken_down,
-        "lattice": "failed: The rebuilt rows are not finite.",
-        "procrustes+denoised": broken_down,
+    assert {name: reason.partition(":")[0] for name, reason in reasons.items()} == {
+        "known-anchor": "did not apply",
+        **dict.fromkeys(("moments", "lattice", "procrustes+denoised"), "failed"),
     }
     assert "error:procrustes" in columns
 
@@ -381,7 +378,7 @@ def test_any_other_error_ends_the_study(deployment: Deployment, monkeypatch: pyt
     def wrong(view: Any, *, rng: Any) -> Any:
         raise slip
 
-    monkeypatch.setattr("mooring.audit.leakage.ATTACKS", {"moments": wrong})
+    monkeypatch.setitem(ATTACKS, "moments", replace(ATTACKS["moments"], function=wrong))
     with pytest.raises(LookupError) as caught:
         leakage(deployment, played(deployment, "i-gdp"), attacks=["moments"], seed=0)
     assert caught.value is slip
