@@ -321,19 +321,22 @@ class Study:
 
     def _check_sums(self, settings: SumSettings) -> None:
         if self.format == 1 or self.n_anchor_rows or self.projection != "none" or self.dealer:
-            raise InputError(
-                "method", expected="without anchor, projection and dealer", got="some of these", cure="Take them out."
-            )
+            problem = "Secure sums use no anchor, projection or dealer, and need a study of the current format."
+            raise InputError("method", problem=problem, cure="Remove these settings from the study.")
         make_layout(settings, self.schema, make_features(settings, self.schema, self.image_shape))
         if len(self.participants) > 1:  # one by one they are enrolled
             scheme = self.sum_scheme if self.analyst is not None else None
-            if scheme is not None and not all(self.member(name).holds_combining_key for name in scheme.combiners):
-                expected = "a combining key a combiner, signed by it"
-                raise InputError("roster", expected=expected, got="one without", cure=CARD_CURE)
+            lacking = [name for name in scheme.combiners if not self.member(name).holds_combining_key] if scheme else []
+            if lacking:
+                problem = f"The combiner {lacking[0]!r} has no combining key that it signed."
+                raise InputError("roster", problem=problem, cure=CARD_CURE)
 
     def _check_method(self) -> None:
         if (self.method == SECURE_SUM) != (self.sums is not None):
-            raise InputError("method", expected="with its settings", got="others'", cure="Correct [method].")
+            problem = "[method] of secure-sum lacks its settings."
+            if self.sums is not None:
+                problem = f"[method] has settings of secure-sum, and its name is {self.method!r}."
+            raise InputError("method", problem=problem, cure="Correct [method].")
         if self.sums is not None:
             self._check_sums(self.sums)
             return
