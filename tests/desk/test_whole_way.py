@@ -23,6 +23,8 @@ ROLES = (*NAMES, "analyst")
 DRAFT = "study init columns.csv --name ward --label ill --classes no,yes"
 DRAFT += " --range age=0:120 --range pressure=50:250 --category smoker=no,yes"
 SUMS = " --method secure-sum --epsilon 2"
+LIMITS = '\n[limits]\nuploads = ["epsilon at most 1"]\nmodel = "membership at most 2 %"\n'
+REASON = "Dr. Ash: the ward's board agreed"
 
 
 @pytest.fixture
@@ -164,12 +166,14 @@ def members(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[st
         yield {role: Member(stack.enter_context(serving(place / role)), place / role, monkeypatch) for role in ROLES}
 
 
-def agree(place: Path, members: Mapping[str, Member], draft: str) -> None:
+def agree(place: Path, members: Mapping[str, Member], draft: str, limits: str = "") -> None:
     """Everybody joins, and the analyst, who keeps the study's file, enrols all."""
     for role, member in members.items():
         assert member.open_steps == ["join"]
         member.take("join", is_fresh=True, name=role, role="analyst" if role == "analyst" else "participant")
     commands.run(*shlex.split(draft), place=place / "post")
+    with (place / "post" / "study.toml").open("a") as file:
+        file.write(limits)
     copy(place, "post/study.toml", "analyst", "north")
     for name in NAMES:
         copy(place, f"{name}/*.card.toml", "analyst")
@@ -183,9 +187,9 @@ def agree(place: Path, members: Mapping[str, Member], draft: str) -> None:
     copy(place, "analyst/study.toml", *NAMES)
 
 
-def finish(place: Path, members: Mapping[str, Member]) -> None:
+def finish(place: Path, members: Mapping[str, Member], **release: str) -> None:
     """The analyst delivers, a participant predicts, both report; and every step of the study was taken."""
-    delivered = members["analyst"].take("deliver").result.delivered
+    delivered = members["analyst"].take("deliver", **release).result.delivered
     assert set(delivered) == set(NAMES)
     east = members["east"]
     assert east.waits("predict")
@@ -218,6 +222,7 @@ def test_every_step_of_rotation_does_on_the_desk_what_its_command_does(
     for name in NAMES:
         shared = members[name].take("share", data="patients.csv", anchor="ward.anchor", labels="yes")
         assert shared.result.n_rows == 40
+        assert ("The check of these rows: " in shared.notes[0]) == (name == "north")
     assert analyst.open_steps == ["align"]
     assert analyst.waits("align")
     copy(place, "*/*.bundle", "analyst/inbox")
@@ -225,12 +230,15 @@ def test_every_step_of_rotation_does_on_the_desk_what_its_command_does(
     analyst.take("align", mode="first")
     analyst.take("train", learner="linear")
     finish(place, members)
+    for mode in ("late", "again"):
+        analyst.take("align", mode=mode)
 
 
 def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
     place: Path, members: Mapping[str, Member]
 ) -> None:
-    agree(place, members, DRAFT + SUMS)
+    """In a study whose limits are not kept, so that somebody has to give a reason for sharing and for delivering."""
+    agree(place, members, DRAFT + SUMS, LIMITS)
     north, south, analyst = members["north"], members["south"], members["analyst"]
     assert north.take("fit", data="patients.csv").result.fits
     assert north.open_steps == ["check"]
@@ -244,11 +252,12 @@ def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
         advice = "of the table as it was then (mooring check patients.csv"
         assert all(advice in one.ask("GET", "/").text for one in (north.desk, restarted))
     north.desk.upload({"patients.csv": (place / "north" / "new.csv").read_bytes()}, replace=True)
-    south.take("check", data="patients.csv")
     for name in NAMES:
-        shared = members[name].take("share", is_fresh=True, data="patients.csv")
+        assert members[name].take("check", data="patients.csv").standing == "refused"
+        assert "--override" in members[name].desk.take("share", data="patients.csv")
+        shared = members[name].take("share", is_fresh=True, data="patients.csv", override=REASON)
+        assert shared.result.override == REASON
         assert shared.result.epsilon == 2
-        assert ("The check of these rows: " in shared.notes[0]) == (name == "south")
     assert south.open_steps == ["confirm"]  # nobody is sent to the report while a step waits
     copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
     (place / "analyst" / "inbox" / "x.bundle").write_text("none")
@@ -265,4 +274,4 @@ def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
         assert members[name].take("combine").result.is_whole
     copy(place, "*/*.share", "analyst/inbox")
     analyst.take("train", learner="auto")
-    finish(place, members)
+    finish(place, members, override=REASON)
