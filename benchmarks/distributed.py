@@ -181,6 +181,7 @@ def simulated(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _write_bundles(folder: Path, n_rows: int) -> None:
+    from mooring.mechanisms.rotation.settings import RotationSettings
     from mooring.protocol.crypto.keys import SealingKey, SigningKey
     from mooring.protocol.messages.card import Member
     from mooring.protocol.messages.study import Study, draw_nonce
@@ -189,17 +190,13 @@ def _write_bundles(folder: Path, n_rows: int) -> None:
 
     p = max(2, n_rows // ROWS_A_BUNDLE)
     keys = [SigningKey.generate() for _ in range(p)]
-    members = [Member(f"site-{k:03d}", key.public, SealingKey.generate().public) for k, key in enumerate(keys)]
+    members = [Member(f"site-{k:03d}", key.public, SealingKey.of(key).public) for k, key in enumerate(keys)]
     study = Study(
         "bench",
         draw_nonce(),
         tuple(Column(f"c{k}", "number", -1.0, 1.0) for k in range(N_COMPONENTS)),
         Label("label", "classes", ("a", "b")),
-        "aa-i-gdp-anchor-noise",
-        N_COMPONENTS,
-        N_ANCHOR_ROWS,
-        0.0,
-        NOISE,
+        RotationSettings("aa-i-gdp-anchor-noise", N_COMPONENTS, N_ANCHOR_ROWS, 0.0, NOISE),
         participants=tuple(members),
         analyst=Member("lab", SigningKey.generate().public),
     )

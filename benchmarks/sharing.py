@@ -86,6 +86,7 @@ def reading_alone(path: Path) -> float:
 
 def share_once(data: Path, noise: float) -> dict[str, float]:
     """Share a table in a fresh study; what the process behind `_in_a_process` does."""
+    from mooring.mechanisms.rotation.settings import RotationSettings
     from mooring.protocol.messages.card import Member
     from mooring.protocol.messages.study import Study, draw_nonce
     from mooring.protocol.participant.membership import make_member
@@ -103,11 +104,9 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
             draw_nonce(),
             tuple(Column(f"c{k}", "number", -5.0, 5.0) for k in range(N_COLUMNS)),
             Label("label", "classes", ("a", "b")),
-            "aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise",
-            N_COLUMNS,
-            4 * N_COLUMNS,
-            noise,
-            0.05,
+            RotationSettings(
+                "aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise", N_COLUMNS, 4 * N_COLUMNS, noise, 0.05
+            ),
         ).with_members(
             [make_member("one", vaults[0]), make_member("two", vaults[1])],
             Member("lab", vaults[2].signing_key.public),

@@ -177,7 +177,7 @@ def _draft_study(command: str) -> str:
         words = [str(data) if word == data.name else word for word in command.split()]
         CliRunner().invoke(app, [*words, "--output", str(output)], catch_exceptions=False)
         text = output.read_text(encoding="utf-8")
-    shown = text[text.index("[method]") :].partition("\n\n")[0] if "secure-sum" in words else text
+    shown = text[text.index("[mechanism]") :].partition("\n\n")[0] if "secure-sum" in words else text
     return f"\n\n```toml\n{shown}\n```"
 
 

@@ -16,6 +16,7 @@ from mooring.protocol.participant.membership import make_member
 from mooring.protocol.rotation.bundle import verify_bundle, write_bundle
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
+from tests.study_settings import make_study
 
 ANALYST = SigningKey.generate()
 KEYS = tuple(SigningKey.generate() for _ in range(12))
@@ -39,7 +40,7 @@ def numeric_study(
 ) -> Study:
     """p participants with h columns and r anchor rows; site-0 … with the keys of this module, unless others are given."""
     sites = [Member(f"site-{k}", KEYS[k].public, SEALING[k]) for k in range(p)]
-    return Study(
+    return make_study(
         name="trial",
         nonce="0" * 32,
         columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(h)),
@@ -63,8 +64,8 @@ def write_site(
     rng: np.random.Generator,
 ) -> RigidMap:
     """Write the bundle of these rows, and return the secret map, which is drawn."""
-    secret = RigidMap.sample(study.n_components, rng=rng)
-    noise = study.anchor_noise_scale * rng.standard_normal(anchor.shape)
+    secret = RigidMap.sample(study.mechanism.n_components, rng=rng)
+    noise = study.mechanism.anchor_noise_scale * rng.standard_normal(anchor.shape)
     write_bundle(
         path,
         study,
@@ -99,7 +100,7 @@ def vaulted_study(vaults: Mapping[str, Vault], analyst: Vault, m: int, r: int, *
         "anchor_noise_scale": 0.05,
     }
     members = [make_member(name, vault) for name, vault in vaults.items()]
-    return Study(**(settings | changes)).with_members(members, Member("lab", analyst.signing_key.public))
+    return make_study(**(settings | changes)).with_members(members, Member("lab", analyst.signing_key.public))
 
 
 def write_rows(path: Path, rows: np.ndarray, labels: Sequence[str]) -> None:

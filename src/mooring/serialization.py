@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -14,7 +15,17 @@ from mooring.errors import InputError, RefusedError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["Count", "FloatOrNaN", "OpenRecord", "Record", "Rows", "explain_validation", "read_record", "render_html"]
+__all__ = [
+    "Count",
+    "FloatOrNaN",
+    "OpenRecord",
+    "Record",
+    "Rows",
+    "explain_validation",
+    "read_entries",
+    "read_record",
+    "render_html",
+]
 
 Rows = Sequence[Sequence[str]]
 """Rows of a table as text; the first row holds the headings."""
@@ -230,6 +241,42 @@ def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: 
     except RefusedError as problem:
         raise InputError(what, expected="a record of mooring's", got=problem.reason, cure=cure) from None
     return kind.from_json(text, what=what, cure=cure)
+
+
+def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: str, within: str = "") -> R:
+    """Read what a person wrote, such as a table of a TOML file, as a record.
+
+    Raises
+    ------
+    InputError
+        If an entry is missing, unknown or of another kind. The error names the entry, never its value. An error that the
+        record itself raises is passed on.
+
+    Parameters
+    ----------
+    what, cure : str
+        How an error calls the table as a whole, and what it advises.
+    within : str, optional
+        What the entries are of, such as "column 'age'", for errors about single entries.
+    """
+    from pydantic import ValidationError
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        record: R = _adapter(kind).validate_json(to_json(entries))
+    except PydanticSerializationError:
+        raise InputError(what, expected="text, numbers, lists and tables", got="other values", cure=cure) from None
+    except ValidationError as problem:
+        inner = problem.errors(include_url=False)[0].get("ctx", {}).get("error")
+        if isinstance(inner, InputError):
+            raise inner from None
+        where, expected, got = explain_validation(problem)
+        if problem.errors()[0]["type"] == "json_invalid":
+            where, expected, got = "", "numbers of a usable size", "a whole number that is too large"
+        where = re.sub(r"(\.\d+)+$", "", where)
+        entry = f"{where} of {within}" if where and within else where or what
+        raise InputError(entry, expected=expected, got=got, cure=cure) from None
+    return record
 
 
 def explain_validation(problem: ValidationError) -> tuple[str, str, str]:

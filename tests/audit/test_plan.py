@@ -83,7 +83,12 @@ def test_a_plan_is_as_on_record(plan: Found) -> None:
     found = plan[0]
     points = [list(vars(one.point).values()) for one in found.tried.points]
     assert found.recommended is not None
-    best = [found.audit.chosen, found.answer, found.method, [found.tried.points.index(one) for one in found.frontier]]
+    best = [
+        found.audit.chosen,
+        found.answer,
+        found.mechanism,
+        [found.tried.points.index(one) for one in found.frontier],
+    ]
     record = Path(__file__).parent / "record.json"
     check_record(record, "plan", [points, best])
     for name, audit in {"searched": found.tried, "reported": found.audit}.items():
@@ -239,7 +244,7 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
         lambda *given, **options: replace(measured(*given, **options), gain=lost),
     )
     found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
-    assert found.recommended is found.answer is found.method is found.method_lines() is None
+    assert found.recommended is found.answer is found.mechanism is found.mechanism_lines() is None
     assert lost.sentence() in found.verdict
     assert found.limit.met_at(found.audit.headline_point)
     assert "recommended" not in dict(draw_audit(found)["frontier"].legend)

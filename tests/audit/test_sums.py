@@ -211,8 +211,8 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     assert plan.answer == "pays"
     for words in ("Recommended: secure sums, ε = 2", "odds by 7.40", "1 participant colluding", "false alarms"):
         assert words in plan.verdict
-    assert plan.method["name"] == "secure-sum"
-    assert plan.method_lines().startswith('[method]\nname = "secure-sum"\nepsilon = 2\n')
+    assert plan.mechanism["name"] == "secure-sum"
+    assert plan.mechanism_lines().startswith('[mechanism]\nname = "secure-sum"\nepsilon = 2\n')
     assert [one.point.epsilon for one in plan.audit.totals] == [None, 1.0, 2.0]
     assert plan.audit.headline_point is plan.recommended
     assert Plan.from_json(plan.to_json()).recommended == plan.recommended
@@ -238,7 +238,7 @@ def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) 
     """Three participants with many rows each: at ε = 0.05 noise is all there is."""
     rich = study(60, 30, n_participants=3)
     found = planned(rich, limit="epsilon at most 0.05", attacks=["procrustes", *NAMES], n_canary_runs=200)
-    assert (found.recommended, found.method, found.method_lines(), found.answer) == (None, None, None, None)
+    assert (found.recommended, found.mechanism, found.mechanism_lines(), found.answer) == (None, None, None, None)
     refused(lambda: planned(rich, limit="epsilon at most 0"), "limit", "above zero", "epsilon at most 0")
 
 

@@ -122,8 +122,8 @@ def test_a_limit_of_epsilon_is_planned_drafted_and_audited(csv: Path, tmp_path: 
     assert plain["recommended"]["point"]["epsilon"] == 3
     draft, columns = tmp_path / "sums.toml", ["--label", "ill", "--classes", "0,1", "--all-ranges=-30:30"]
     run("study", "init", csv, "--from-plan", tmp_path / "plan.json", *columns, "--output", draft)
-    drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["method"]
-    assert {name: drafted[name] for name in plain["method"]} == plain["method"]
+    drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["mechanism"]
+    assert {name: drafted[name] for name in plain["mechanism"]} == plain["mechanism"]
     words = ["audit", csv, "--study", draft, "--participants", 4, "--epsilon", "none", "--output", tmp_path / "out"]
     printed = flat(run(*words).stdout)
     for said in ("ε = 3", "odds by 20.1", "no guarantee"):
@@ -324,13 +324,14 @@ def test_columns_whose_names_look_like_markup(tmp_path: Path) -> None:
     assert "<img src=x>" not in page
 
 
-STUDY = """format = 2
+STUDY = """format = 3
 name = "patients"
 nonce = "00000000000000000000000000000001"
-[method]
-name = "aa-i-gdp-both-noise"
-components = {components}
-anchor_rows = 11
+[mechanism]
+name = "rotation"
+method = "aa-i-gdp-both-noise"
+n_components = {components}
+n_anchor_rows = 11
 data_noise_scale = 0.25
 anchor_noise_scale = 0.1
 projection = "{projection}"
@@ -406,11 +407,11 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     best = plain["recommended"]
     assert best["data_noise_scale"] > 0
     assert best["data_noise_scale"] != pytest.approx(best["point"]["data_noise_level"])
-    lines = printed[printed.index("[method]") :].splitlines()  # σ itself, not in units of the rows
-    pasted = tomllib.loads("\n".join(lines[:6]))["method"]
-    assert list(pasted) == list(plain["method"])
+    lines = printed[printed.index("[mechanism]") :].splitlines()  # σ itself, not in units of the rows
+    pasted = tomllib.loads("\n".join(lines[:7]))["mechanism"]
+    assert list(pasted) == list(plain["mechanism"])
     point = best["point"]
-    assert (pasted["name"], pasted["anchor_rows"], pasted["projection"]) == (point["method"], 11, "none")
+    assert (pasted["method"], pasted["n_anchor_rows"], pasted["projection"]) == (point["method"], 11, "none")
     assert pasted["data_noise_scale"] == pytest.approx(best["data_noise_scale"], rel=1e-5)
     assert pasted["anchor_noise_scale"] == point["anchor_noise_scale"]
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -419,11 +420,18 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     draft = tmp_path / "drafted.toml"
     words = ["study", "init", path, "--from-plan", out / "plan.json", "--all-ranges", "0:1", "--output", draft]
     run(*words)
-    drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["method"]
-    assert drafted == plain["method"]
+    drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["mechanism"]
+    assert drafted == plain["mechanism"]
     refused(*words, "--force", "--data-noise", "0.3", what="--from-plan")
-    for changed in ({"data_noise_scale": None}, {"anchor_rows": "many"}, {"projection": None}, {"name": "secure-sum"}):
-        (out / "other.json").write_text(json.dumps(plain | {"method": plain["method"] | changed}), encoding="utf-8")
+    for changed in (
+        {"data_noise_scale": None},
+        {"n_anchor_rows": "many"},
+        {"projection": None},
+        {"name": "secure-sum"},
+    ):
+        (out / "other.json").write_text(
+            json.dumps(plain | {"mechanism": plain["mechanism"] | changed}), encoding="utf-8"
+        )
         refused(*words[:4], out / "other.json", *words[5:], "--force", what="the plan")
 
 

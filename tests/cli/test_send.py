@@ -16,13 +16,13 @@ import pytest
 
 from mooring.cli import execution as running
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.transport import object_stores as stores
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.commands import flat
+from tests.study_settings import make_study
 
 NAMES = ("north", "south")
 SIGNED = "X-Amz-Credential=AKIAHIDDEN&X-Amz-Signature=5ec2e7"
@@ -40,7 +40,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two hospitals and an analyst with a closed study and a dealt anchor."""
     place = tmp_path_factory.mktemp("ward")
     vaults = {name: Participant.join(place / name) for name in (*NAMES, "analyst")}
-    study = Study(
+    study = make_study(
         "ward",
         "3" * 32,
         columns=(Column("age", "number", 0, 120), Column("smoker", "category", categories=("no", "yes"))),

@@ -83,7 +83,7 @@ def test_ids_dates_and_text_are_recognised_by_name_or_rows_and_declared_columns_
     assert "says" not in study.read_text()
 
 
-@pytest.mark.parametrize("method", [(), ("--method", "secure-sum")])
+@pytest.mark.parametrize("method", [(), ("--mechanism", "secure-sum")])
 def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(
     data: Path, tmp_path: Path, method: tuple[str, ...]
 ) -> None:
@@ -100,7 +100,7 @@ def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path:
     study = tmp_path / "study.toml"
     told = commands.record_of("study", "init", data, "-o", study, "--label", "ill")
     assert (told["open_entries"], told["fingerprint"]) == (3, None)
-    assert (told["method"]["projection"], told["method"]["data_noise_scale"]) == ("none", 0.5)
+    assert (told["mechanism"]["projection"], told["mechanism"]["data_noise_scale"]) == ("none", 0.5)
     run("show", "--study", study, code=BAD_INPUT, what="columns")
 
 

@@ -244,7 +244,10 @@ def test_predictions_come_out_for_numbers(number: Walk) -> None:
 
 def test_a_study_without_a_label_ends_in_an_export(unlabelled: Walk) -> None:
     table = pq.read_table(unlabelled.place / "analyst" / "collaboration.parquet")
-    assert table.column_names == ["participant", *(f"z{k}" for k in range(1, unlabelled.study.n_components + 1))]
+    assert table.column_names == [
+        "participant",
+        *(f"z{k}" for k in range(1, unlabelled.study.mechanism.n_components + 1)),
+    ]
     assert table.num_rows == 4 * N_ROWS
     assert sorted(path.name for path in (unlabelled.place / "south" / "result").iterdir()) == ["map.safetensors"]
     assert "label" in unlabelled.run("analyst", "train", "--study", STUDY, code=2).stderr

@@ -22,7 +22,7 @@ NAMES = ("north", "south", "east")
 ROLES = (*NAMES, "analyst")
 DRAFT = "study init columns.csv --name ward --label ill --classes no,yes"
 DRAFT += " --range age=0:120 --range pressure=50:250 --category smoker=no,yes"
-SUMS = " --method secure-sum --epsilon 2"
+SUMS = " --mechanism secure-sum --epsilon 2"
 LIMITS = '\n[limits]\nuploads = ["epsilon at most 1"]\nmodel = "membership at most 2 %"\n'
 REASON = "Dr. Ash: the ward's board agreed"
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.tables.schema import Column, Label
 from tests import commands
+from tests.study_settings import make_study
 
 NAMES = ("north", "south", "east")
 LABELS = {"classes": Label("ill", "classes", ("no", "yes")), "number": Label("days", "number", low=0, high=100)}
@@ -32,7 +32,7 @@ def founded(place: Path, *, kind: Literal["classes", "number"] = "classes") -> P
         if name != "analyst":
             (place / name / "patients.csv").write_text(table(rng, 60, kind))
             (place / name / "new-patients.csv").write_text(table(rng, 15, kind))
-    study = Study(
+    study = make_study(
         "ward",
         "7" * 32,
         columns=(

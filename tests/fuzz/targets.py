@@ -10,7 +10,6 @@ import hashlib
 import io
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -49,6 +48,7 @@ from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import H, World, build_world, parts
 from tests.sites import spec_of
+from tests.study_settings import change
 
 
 def build_targets(folder: Path) -> dict[str, Target]:
@@ -93,7 +93,7 @@ def _messages(world: World) -> list[Target]:
 
     def read_projection(data: bytes) -> object:
         digest = hashlib.sha256(data).hexdigest()
-        other = replace(study, n_components=2, projection="public-svd", projection_digest=digest, folder=projected)
+        other = change(study, n_components=2, projection="public-svd", projection_digest=digest, folder=projected)
         write_file(projected / public_file_name(other), data)
         return study_projection(other)
 

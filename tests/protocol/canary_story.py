@@ -18,6 +18,7 @@ from mooring.protocol.rotation.perturbation import Perturbation, open_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
 from mooring.tables.schema import Column, Label
+from tests.study_settings import make_study
 
 from . import canary_scan as scan
 
@@ -94,7 +95,9 @@ def play(home: Path) -> Played:
     columns = (*(Column(name, "number", -1000.0, 1000.0) for name in ("age", "weight", "pulse")),)
     columns += (Column("ward", "category", categories=("north", "south")),)
     label = Label("outcome", "classes", ("healthy", "ill"))
-    Study("birds", "5" * 32, columns, label, "aa-i-gdp-both-noise", 5, 20, 0.2, 0.05).write(home / "out/study.toml")
+    make_study("birds", "5" * 32, columns, label, "aa-i-gdp-both-noise", 5, 20, 0.2, 0.05).write(
+        home / "out/study.toml"
+    )
     played.run("study", "enrol", *(f"{name}.card.toml" for name in ("p0", "p1", "lab")), "--study", "study.toml")
     played.run("deal", "--vault", home / "vault-p0", "--output", "birds.anchor")
     played.run("check", played.table(1), "--vault", home / "vault-p1", "--anchor", "birds.anchor", code=3)

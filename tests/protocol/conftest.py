@@ -20,6 +20,7 @@ from mooring.protocol.rotation.perturbation import deal_anchor
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.vault import Vault
 from tests.sites import vaulted_study
+from tests.study_settings import change
 
 Record = tuple[float | str, ...]
 N_COLUMNS, N_ROWS, N_RECORDS = 4, 20, 80
@@ -55,7 +56,7 @@ class SmallStudy:
 
     def another(self, **changes: Any) -> "SmallStudy":
         """The same people and records in another study, whose anchor is dealt as well."""
-        study = replace(self.study, **changes)
+        study = change(self.study, **changes)
         anchor = self.folder / f"{study.digest[:16]}.anchor"
         deal_anchor(self.vaults[0], study, anchor)
         return replace(self, study=study, anchor=anchor)

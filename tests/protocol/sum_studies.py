@@ -52,7 +52,7 @@ class SumStudy:
         path = self.folder / f"table-{i}-{n}.csv"
         rows, labels = self.rows(i, n)
         words = [LABELS["classes"].classes[k] for k in labels] if self.kind == "classes" else labels.tolist()
-        if self.study.sums is not None and self.study.sums.person and not persons:
+        if self.study.mechanism.person and not persons:
             persons = [f"id {k}" for k in range(n)]
         named = [[word] for word in persons] or [[] for _ in words]
         lines = [
@@ -112,10 +112,7 @@ def make_sum_study(
         nonce="0123456789abcdef" * 2,
         columns=(Column("x0", "number", -100, 100), Column("x1", "number", -100, 100)),
         label=LABELS[kind],
-        method="secure-sum",
-        n_components=2,
-        n_anchor_rows=0,
-        sums=SumSettings(**({"n_hats": 0, "least_rows": 5} | settings)),
+        mechanism=SumSettings(**({"n_hats": 0, "least_rows": 5} | settings)),
         model_limit=model_limit,
         upload_limits=upload_limits,
     ).with_members(

@@ -9,11 +9,11 @@ import pytest
 from mooring.errors import InputError, MooringError
 from mooring.protocol.crypto.keys import SealingKey, SigningKey, sealing_key_of
 from mooring.protocol.messages.card import Member, write_card
-from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Column, Label
+from tests.study_settings import make_study
 
 KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
-AGREED = Study(
+AGREED = make_study(
     "heart",
     "0" * 32,
     (Column("age", "number", 0, 120), Column("weight", "number", 0, 120), Column("sex", "category", categories=("f",))),

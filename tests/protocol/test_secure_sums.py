@@ -51,6 +51,7 @@ from mooring.protocol.sums.answers import (
 from mooring.protocol.sums.bundle import open_share, sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
 from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, share_sums
 from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import open_total, read_list
 from mooring.protocol.sums.training import train_sums
 from mooring.report import StudyRecords, summarise
@@ -61,7 +62,7 @@ from tests.sites import spec_of, vaulted_study
 
 
 def exact_sums(given: SumStudy, people: range | list[int], n: int = 30) -> np.ndarray:
-    scheme = given.study.sum_scheme
+    scheme = sum_scheme(given.study)
     sums = SumAccumulator(scheme.layout)
     for i in people:
         rows, labels = given.rows(i, n)
@@ -86,7 +87,7 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     (given.inbox / "._p0.bundle").write_text("what a system leaves beside a copy")
     through(given, range(6))
     total = open_total(given.study, given.work, given.inbox)
-    S, T = given.study.sum_scheme.layout.unpack(exact_sums(given, range(6)))
+    S, T = sum_scheme(given.study).layout.unpack(exact_sums(given, range(6)))
     np.testing.assert_array_equal(total.sums.products, S)
     np.testing.assert_array_equal(total.sums.outcomes, T)
     assert (total.remarks, total.wrong, total.participants) == ((), (), tuple(f"p{i}" for i in range(6)))
@@ -98,8 +99,8 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     predicted = predict_rows(given.vaults[5], given.study, given.table(9, 40), result=folder / "results" / "p5")
     assert next(iter(predicted.as_table())) == ("who" if kind == "number" else "prediction")
     rows, labels = given.rows(9, 40)
-    phi = given.study.sum_scheme.features.apply(rows)
-    pooled = Sums(S, T, given.study.sum_scheme.features.constant_share, 3 if kind == "classes" else 0)
+    phi = sum_scheme(given.study).features.apply(rows)
+    pooled = Sums(S, T, sum_scheme(given.study).features.constant_share, 3 if kind == "classes" else 0)
     if kind == "classes":
         expected = np.array(list("abc"))[fit_discriminant(pooled).predict(phi)]
         assert (predicted.values == expected).all()
@@ -137,7 +138,7 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
 def test_boxes_have_the_size_of_the_format_and_a_bundle_is_within_its_limit(folder: Path) -> None:
     """A length, room for age's header and tag, the context, then a seed or a share: others refuse any other size."""
     given = make_sum_study(folder)
-    box, length = 4 + 1024 + 16 + 108, given.study.sum_scheme.layout.size + 1
+    box, length = 4 + 1024 + 16 + 108, sum_scheme(given.study).layout.size + 1
     shapes = {name: spec.shape for name, spec in sum_bundle_tensors(given.study).items()}
     assert shapes == {"seeds": (4, box + 32), "shares": (2, box + 8 * length)}
     size = given.share(0).stat().st_size
@@ -156,15 +157,15 @@ def write_pictures(path: Path, n: int, seed: int) -> np.ndarray:
 
 def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(folder: Path) -> None:
     given = make_sum_study(folder, 4, epsilon=None, least_rows=40)
-    settings = replace(given.study.sums, features="pictures", n_features=3)  # type: ignore[type-var]
+    settings = replace(given.study.mechanism, features="pictures", n_features=3)  # type: ignore[type-var]
     columns = tuple(Column(f"x{k}", "number", 0, 1) for k in range(16))
     label, members = Label("y", "classes", ("a", "b")), (given.study.participants, given.study.analyst)
-    drafted = replace(given.study, columns=columns, label=label, n_components=16, image_shape=(4, 4), sums=settings)
+    drafted = replace(given.study, columns=columns, label=label, image_shape=(4, 4), mechanism=settings)
     replace(drafted, participants=(), analyst=None).write(path := folder / "study.toml")
     public = write_pictures(folder / "public.csv", 50, 99)
     with raising(InputError, "public rows"):
         project_study(path, folder / "public.csv", components=51)
-    made = project_study(path, folder / "public.csv")
+    made = project_study(path, folder / "public.csv").study
     assert Study.read(path) == made
     given = replace(given, study=Study.read(path).with_members(*members))
     features = study_features(given.study)
@@ -193,11 +194,11 @@ def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(
     digest = hashlib.sha256(content[:-8] + np.array([np.inf]).tobytes()).hexdigest()
     file.write_bytes(content[:-8] + np.array([np.inf]).tobytes())
     with raising(RefusedError, "the public projection", reason="no matrix of"):
-        study_features(replace(given.study, sums=replace(settings, features_digest=digest)))
+        study_features(replace(given.study, mechanism=replace(settings, features_digest=digest)))
     file.unlink()
     with raising(StorageError, "the public projection"):
         given.share(0, data=folder / "new.csv")
-    replace(made, sums=replace(settings, features="columns"), image_shape=()).write(path)
+    replace(made, mechanism=replace(settings, features="columns"), image_shape=()).write(path)
     with raising(InputError, "features"):
         project_study(path, folder / "public.csv")
 
@@ -215,15 +216,15 @@ def test_the_total_carries_the_noise_of_each_and_rows_in_another_order_have_the_
         patch.setattr(contribution, "_draw_noise", seen)
         through(given, range(6))
     total = open_total(given.study, given.work, given.inbox)
-    layout = given.study.sum_scheme.layout
+    layout = sum_scheme(given.study).layout
     S, _ = layout.unpack(exact_sums(given, range(6)) + sum(drawn))
     np.testing.assert_array_equal(total.sums.products, S)
-    noise = given.study.sum_scheme.noise
+    noise = sum_scheme(given.study).noise
     assert noise is not None
     assert total.sums.noise_scales == noise.scales(layout, 6)
 
     # A noise key without vector or variance would repeat noise: the difference of two bundles would have none.
-    scheme, vault = given.study.sum_scheme, given.vaults[0]
+    scheme, vault = sum_scheme(given.study), given.vaults[0]
     vector = exact_sums(given, [0])
     first = actual(vault, given.study, scheme, noise, vector)
     others = [
@@ -279,7 +280,7 @@ def test_a_box_of_another_length_than_a_share_is_refused(folder: Path, monkeypat
     monkeypatch.setattr(bundles, "seal", lambda data, keys: seal(data[:-8], keys))
     write_sum_bundle(folder / "short.bundle", given.study, vector, given.vaults[0].signing_key)
     bundle = verify_sum_bundle(folder / "short.bundle", given.study)
-    for j, name in enumerate(given.study.sum_scheme.combiners, start=1):
+    for j, name in enumerate(sum_scheme(given.study).combiners, start=1):
         key = given.vaults[int(name[1:])].combining_key(given.study.member(name).combining_key)
         assert key is not None
         with raising(RefusedError, "the bundle", reason="a box of it holds something else than a share"):
@@ -374,7 +375,7 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
         given.share(i)
     given.close()
     for sums, n_warnings in ({}, 0), ({"epsilon": None, "least_rows": 500}, 4):  # beside noise, a class may be small
-        study = replace(given.study, sums=replace(given.study.sums, **sums), smallest_class=1000)
+        study = replace(given.study, mechanism=replace(given.study.mechanism, **sums), smallest_class=1000)
         fit, warnings = check_table_fit(study, given.table(0))
         assert (fit.fits, len(warnings)) == (True, n_warnings)
     with raising(InputError, "study", cure="Nobody's rows"):
@@ -446,7 +447,7 @@ def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
 @pytest.mark.parametrize("spare", [2, 1, 0])
 def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> None:
     given = make_sum_study(folder, p=8)
-    t = given.study.sum_scheme.threshold.threshold
+    t = sum_scheme(given.study).threshold.threshold
     assert t == 6
     through(given, range(8), combiners=range(t + spare))
     found = train_sums(given.study, given.work, given.inbox)
@@ -471,7 +472,7 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
 
 def test_a_dealer_cannot_frame_a_combiner_nor_a_combiner_a_dealer(folder: Path) -> None:
     given = make_sum_study(folder, p=9, quorum=8)
-    scheme = given.study.sum_scheme
+    scheme = sum_scheme(given.study)
     assert scheme.threshold.threshold == 7
     for i in range(8):
         given.share(i)
@@ -503,7 +504,7 @@ def test_a_dealer_cannot_frame_a_combiner_nor_a_combiner_a_dealer(folder: Path) 
 
 def test_absent_combiners_and_late_participants(folder: Path) -> None:
     given = make_sum_study(folder, p=7, quorum=5)
-    assert given.study.sum_scheme.threshold.threshold == 6
+    assert sum_scheme(given.study).threshold.threshold == 6
     through(given, range(5), combiners=range(5))
     with raising(InputError, "shares"):
         train_sums(given.study, given.work, given.inbox)
@@ -528,7 +529,7 @@ def test_what_spends_epsilon_is_counted_and_limited(folder: Path) -> None:
             given.study,
             nonce=nonce * 32,
             participants=(member, *given.study.participants[1:]),
-            sums=replace(given.study.sums or 0, **changes),
+            mechanism=replace(given.study.mechanism, **changes),
         )
 
     with raising(RefusedError, "the study"):  # the combining key of another study
@@ -581,10 +582,10 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contribution, "encode_signed", lambda vector: drawn.append(vector) or encode_signed(vector))
         mean.share(0, data=mean.table(0, persons=["one"] * 10 + [str(k) for k in range(20)]))
-    S, _ = mean.study.sum_scheme.layout.unpack(drawn[0])
-    assert S[-1, -1] / mean.study.sum_scheme.features.constant_share == pytest.approx(21, rel=0.01)  # persons
+    S, _ = sum_scheme(mean.study).layout.unpack(drawn[0])
+    assert S[-1, -1] / sum_scheme(mean.study).features.constant_share == pytest.approx(21, rel=0.01)  # persons
     wider = make_sum_study(folder / "wider", person="who", rows_per_person=3)
-    two, three = (one.study.sum_scheme.noise for one in (given, wider))
+    two, three = (sum_scheme(one.study).noise for one in (given, wider))
     assert two
     assert three
     assert three.on_products / two.on_products == pytest.approx(9 / 4, rel=1e-6)
@@ -600,7 +601,7 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         ({"combiners": ("p0", "nobody")}, "combiners"),
         ({"combiners": ("p0", "p0")}, "combiners"),
         ({"epsilon": None, "least_rows": 24}, "epsilon"),  # 15 numbers, 144 rows
-        ({"n_colluders": 0}, "colluders"),
+        ({"n_colluders": 0}, "n_colluders"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 0.01}, "delta"),

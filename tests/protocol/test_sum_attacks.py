@@ -25,6 +25,7 @@ from mooring.protocol.sums import contribution, inspection
 from mooring.protocol.sums.bundle import write_sum_bundle
 from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.inspection import _is_kept, _verdict
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.tables.schema import Column
 from tests.protocol.sum_studies import SumStudy, make_sum_study
 from tests.raising import raising
@@ -35,7 +36,7 @@ def another(given: SumStudy, columns: Sequence[Column] = ()) -> Study:
     """A second study of the same participants, with cards of their own for it."""
     members = [make_member(f"p{i}", vault, combines=True) for i, vault in enumerate(given.vaults)]
     columns = tuple(columns) or given.study.columns
-    return replace(given.study, nonce="1" * 32, participants=tuple(members), columns=columns, n_components=len(columns))
+    return replace(given.study, nonce="1" * 32, participants=tuple(members), columns=columns)
 
 
 @pytest.mark.parametrize("keeps_proof", [True, False])
@@ -67,7 +68,7 @@ def test_bundles_exchanged_after_they_were_verified_are_not_added(
         def sign(self, _: bytes) -> bytes:
             return bytes(64)
 
-    zeros: Any = np.zeros(given.study.sum_scheme.layout.size, dtype=np.uint64)
+    zeros: Any = np.zeros(sum_scheme(given.study).layout.size, dtype=np.uint64)
     write_sum_bundle(folder / "zeros", given.study, zeros, Forger())  # type: ignore[arg-type]
     actual = contribution.open_share
 
@@ -115,7 +116,7 @@ def test_rows_under_a_guarantee_do_not_go_into_sums_without_noise(folder: Path) 
     given = make_sum_study(folder, epsilon=1.0, least_rows=25)
     given.share(0)
     other = another(given)
-    other = replace(other, sums=replace(other.sums or 0, epsilon=None))
+    other = replace(other, mechanism=replace(other.mechanism, epsilon=None))
     with raising(RefusedError, "the upload"):
         share_sums(given.vaults[0], other, given.table(0), output=folder / "o")
     for study in (other, replace(other, name="again", participants=another(given).participants)):

@@ -28,6 +28,7 @@ from mooring.protocol.sums.training import SumTraining
 from mooring.report import StudyRecords
 from mooring.serialization import Record
 from mooring.tables.schema import Column, Label
+from tests.study_settings import make_study
 
 NAMES = ("north", "south", "west")
 COLUMNS = ("age", "weight", "height", "pressure")
@@ -35,7 +36,7 @@ SHARES = np.column_stack([1 - np.linspace(0.05, 0.95, 30), np.linspace(0.05, 0.9
 
 
 def example_study(names: Sequence[str] = NAMES) -> Study:
-    return Study(
+    return make_study(
         name="hearts",
         nonce="00112233445566778899aabbccddeeff",
         columns=tuple(Column(name, "number", 0, 1) for name in COLUMNS),

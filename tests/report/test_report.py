@@ -22,6 +22,7 @@ from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.report import (
     Report,
     StudyRecords,
@@ -51,6 +52,7 @@ from tests.report.example_records import (
     sum_records,
     write_records,
 )
+from tests.study_settings import change
 
 app = typer.Typer()
 app.command()(report)
@@ -133,7 +135,7 @@ def test_a_page_says_what_it_said(name: str, study: Study, sum_study: Study) -> 
 def test_the_analysts_report_finds_who_took_part_what_joining_gives_and_that_leakage_is_not_known(
     study: Study, tmp_path: Path
 ) -> None:
-    quiet = replace(study, method="aa-i-gdp-anchor-noise", data_noise_scale=0.0)
+    quiet = change(study, method="aa-i-gdp-anchor-noise", data_noise_scale=0.0)
     made = summarise(quiet, collect_records(write_records(tmp_path, analyst_records())))
     found = made.summary
     assert (found.study.name, found.study.fingerprint) == ("hearts", quiet.fingerprint)
@@ -188,7 +190,7 @@ def test_uploads_do_not_judge_joining(study: Study, value: float, noise: float) 
     records = analyst_records()
     records = replace(records, training=replace(records.training, gain=gain(value, 120)))
     method = "aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise"
-    found = summarise(replace(study, data_noise_scale=noise, method=method), records).summary
+    found = summarise(change(study, data_noise_scale=noise, method=method), records).summary
     assert [fact.answer for fact in found.joining] == [None, None]
     assert found.scores[0].name == ("joint model, noisy uploads" if noise else "joint model")
 
@@ -218,7 +220,7 @@ def test_a_report_of_sums_leads_with_the_guarantee_and_finds_what_combiners_did(
         ("implausible total", ()),
         ("unchecked shares", ()),
     ]
-    assert {member.name for member in made.summary.participants if member.role} == set(sum_study.sum_scheme.combiners)
+    assert {member.name for member in made.summary.participants if member.role} == set(sum_scheme(sum_study).combiners)
     assert made.records.share.epsilon_in_all == 1.5
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.inspection import inspect
 from mooring.tables.sampling import sample_rows
 from mooring.tables.schema import Column, Label
+from tests.study_settings import make_study
 
-STUDY = Study(
+STUDY = make_study(
     "some",
     "0" * 32,
     (Column("place", "number", 0.0, 1.0), Column("b", "number", 0.0, 1.0)),

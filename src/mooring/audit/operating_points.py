@@ -290,13 +290,13 @@ class SumPoint(OperatingPoint):
         rows = sorted(len(part) for part in simulation.features)[: self.quorum]
         return bool(simulation.layout.size <= MOST_NUMBERS_A_ROW * sum(rows))
 
-    def as_method(self) -> dict[str, Any]:
-        """These settings as the [method] table of a study, which has a quorum of its own number of participants."""
+    def as_entries(self) -> dict[str, Any]:
+        """These settings as the [mechanism] table of a study, which has a quorum of its own number of participants."""
         return {
             "name": self.mechanism,
             "epsilon": "none" if self.epsilon is None else self.epsilon,
             "delta": self.delta,
-            "colluders": self.n_colluders,
+            "n_colluders": self.n_colluders,
             "product_share": self.product_share,
         }
 

@@ -57,7 +57,7 @@ def audit(
     """
     from mooring.audit import OperatingPoint, PointGrid, run_audit
     from mooring.cli.audit_output import points_table, print_findings, write_page
-    from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study, sum_points
+    from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study
     from mooring.report import render_audit
 
     given = read_and_partition(data, options)
@@ -75,11 +75,13 @@ def audit(
         )
     else:
         refuse_beside_a_study({"anchor_rows": anchor_rows})
-        rows = points_of(
-            given, methods=method or (), anchor_noise_scales=anchor_noise or (), data_noise_scales=data_noise or ()
+        points = points_of(
+            given,
+            methods=method or (),
+            anchor_noise_scales=anchor_noise or (),
+            data_noise_scales=data_noise or (),
+            epsilons=epsilons,
         )
-        sums = sum_points(given, epsilons)
-        points = (*rows, *sums) if given.study.sums is None else (*sums, *rows)
         chosen = points[0]
     settings = given.settings(
         options,

@@ -6,21 +6,18 @@ With --study, rows are as the study encodes them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from mooring import EvaluationSpec, InputError, OperatingPoint, Projection, gaussian_projection
+from mooring import EvaluationSpec, InputError, OperatingPoint, Projection
 from mooring.audit import (
     AuditSettings,
     NoiseUnit,
-    PointGrid,
     ProjectionKind,
     SumPoint,
-    point_with_noise,
-    root_mean_square,
 )
 from mooring.cli.execution import read_study
 from mooring.cli.options import AuditOptions
@@ -41,14 +38,12 @@ _SETTLED_BY_A_STUDY = (
     "auditor",
 )
 Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands that run it
-_ANCHOR_NOISE, _DATA_NOISE = 0.1, 0.5  # for methods with a noise that the study itself does not have
 
 
 def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Projection, EvaluationSpec]:
     """Read a study and a table that fits it; nothing of the table's own statistics enters."""
-    from mooring.protocol.designer.draft import WIDEST_WITHOUT_PROJECTION
+    from mooring.protocol.exchange import exchange_of
     from mooring.protocol.rotation.inspection import evaluation_of
-    from mooring.protocol.rotation.projection import study_projection
 
     assert options.study is not None
     study = read_study(options.study)
@@ -60,11 +55,7 @@ def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Pr
         label_names=study.label.classes if encoded.labels is not None else (),
         image_shape=study.image_shape or None,
     )
-    projection = study_projection(study)
-    if study.sums is not None and study.n_features > WIDEST_WITHOUT_PROJECTION:
-        # uploads of rows, beside the sums, are those that a draft of the same columns would have
-        rng = np.random.default_rng(0)
-        projection = gaussian_projection(study.n_features, WIDEST_WITHOUT_PROJECTION, rng=rng)
+    projection = exchange_of(study).audit_projection(study)
     return study, records, projection, evaluation_of(study, n_examples=6 if options.examples else 0)
 
 
@@ -76,24 +67,15 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
             raise InputError(f"--{name.replace('_', '-')}", expected="left out with --study", got="given", cure=cure)
 
 
-def sum_points(given: AuditInputs, epsilons: Sequence[float | None]) -> tuple[SumPoint, ...]:
-    """The points of secure sums at each ε, a study's own first; None is without noise."""
-    settings = None if given.study is None else given.study.sums
-    if settings is None:
-        return tuple(SumPoint(epsilon) for epsilon in dict.fromkeys(epsilons))
-    quorum = settings.quorum if settings.n_colluders < settings.quorum <= given.parts.n_participants else None
-    own = SumPoint(settings.epsilon, settings.delta, quorum, settings.n_colluders, settings.product_share)
-    return tuple(replace(own, epsilon=epsilon) for epsilon in dict.fromkeys((own.epsilon, *epsilons)))
-
-
 def points_of(
     given: AuditInputs,
     *,
     methods: Sequence[str],
     anchor_noise_scales: Sequence[float],
     data_noise_scales: Sequence[float],
+    epsilons: Sequence[float | None],
 ) -> tuple[OperatingPoint, ...]:
-    """The study's own point first; then, for contrast, methods that were asked for, with its noise unless told otherwise.
+    """The study's own point first; then, for contrast, what was asked for, with the study's noise unless another is given.
 
     Parameters
     ----------
@@ -103,30 +85,18 @@ def points_of(
         For contrast.
     anchor_noise_scales, data_noise_scales : sequence of float
         v and σ of these methods; none are the study's own.
+    epsilons : sequence of float or None
+        Of secure sums, for contrast; None is without noise.
     """
-    from mooring.protocol.rotation.inspection import point_of
+    from mooring.protocol.exchange import AuditRequest, exchange_of
 
     if (anchor_noise_scales or data_noise_scales) and not methods:
         cure = "Without both, the study's own point is used."
         raise InputError("--method", expected="named beside a noise", got="left out", cure=cure)
-    study, projection = given.study, given.projection
-    assert isinstance(projection, Projection)
-    h = projection.n_components
-    n_anchor_rows = study.n_anchor_rows or 4 * h
-    if study.sums is not None and not methods:  # one upload of rows beside the sums
-        return (point_with_noise(0.0, _DATA_NOISE, n_components=h, n_anchor_rows=n_anchor_rows),)
-    rms = root_mean_square(given.parts.train, projection)
-    own = None if study.sums is not None else point_of(study, rms)
-    if rms == 0 or (own is None and study.sums is None):
+    asked = AuditRequest(methods, anchor_noise_scales, data_noise_scales, epsilons)
+    if not any(part.any() for part in given.parts.train):
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
-    others = PointGrid(
-        methods,
-        n_components=h,
-        n_anchor_rows=n_anchor_rows,
-        anchor_noise_scales=anchor_noise_scales or (study.anchor_noise_scale or _ANCHOR_NOISE,),
-        data_noise_scales=data_noise_scales or (study.data_noise_scale or _DATA_NOISE,),
-    ).points(h, lambda n_components: rms)
-    return tuple(dict.fromkeys((*([] if own is None else [own]), *others)))
+    return exchange_of(given.study).audit_points(given.study, given.parts, asked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +121,18 @@ class AuditInputs:
     @property
     def feature_map(self) -> FeatureMap | None:
         """The features that a study of these columns has, for secure sums; None without a study."""
-        from mooring.mechanisms.sums.settings import SumSettings, make_features
-        from mooring.protocol.sums.features import study_features
-
         if self.study is None:
             return None
-        if self.study.sums is not None:
-            return study_features(self.study)
-        settings = SumSettings(features="pictures" if self.study.image_shape else "columns")
-        return make_features(settings, self.study.schema, self.study.image_shape)
+        from mooring.protocol.exchange import exchange_of
+
+        return exchange_of(self.study).audit_features(self.study)
+
+    def sum_points(self, epsilons: Sequence[float | None]) -> tuple[SumPoint, ...]:
+        """Secure sums at each ε, for a plan; a study's own first."""
+        if self.study is None:
+            return tuple(SumPoint(epsilon) for epsilon in epsilons)
+        points = points_of(self, methods=(), anchor_noise_scales=(), data_noise_scales=(), epsilons=epsilons)
+        return tuple(point for point in points if isinstance(point, SumPoint))
 
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
         """What an audit is asked, but for its data and operating points; finished points are kept in the folder."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _ADDRESS = "MOORING_DASK_SCHEDULER"
-_PANELS = ("Data", "Study", "Attacker", "Secure sums (--method secure-sum)", "Other engines")
+_PANELS = ("Data", "Study", "Attacker", "Secure sums (--mechanism secure-sum)", "Other engines")
 data_option, study_option, attacker_option, sum_option, engine_option = (
     partial(typer.Option, rich_help_panel=panel) for panel in _PANELS
 )
@@ -90,22 +90,15 @@ class SumOptions:
         int | None, sum_option(min=1, help="Without noise, who has fewer rows does not share.", show_default="10")
     ] = None
 
-    def settings(self, *, pictures: bool) -> Any:
-        """As the study's settings, of `pictures` or columns; none given leaves all at their defaults."""
-        from mooring.mechanisms.sums.settings import settings_from
-
-        given = {
-            name: value
-            for name, value in (vars(self) | {"combiners": self.combiner}).items()
-            if value is not None and name not in ("combiner", "epsilon")
-        }
-        if pictures:
-            given["features"] = "pictures"
+    def entries(self) -> dict[str, Any]:
+        """The entries of [mechanism] that were asked for."""
+        names = {"combiner": "combiners", "colluders": "n_colluders", "hats": "n_hats"}
+        given = {names.get(name, name): value for name, value in vars(self).items() if value is not None}
         if self.rows_per_person is not None and self.rows_per_person.isdecimal():
             given["rows_per_person"] = int(self.rows_per_person)
         if self.epsilon is not None:
             given["epsilon"] = parse_epsilon(self.epsilon) or "none"
-        return settings_from(given)
+        return given
 
     @property
     def is_given(self) -> bool:

@@ -45,7 +45,7 @@ def plan(
     from mooring.audit import plan_study
     from mooring.audit.hazards import warn_of_linked_rows
     from mooring.cli.audit_output import points_table, print_findings, write_page
-    from mooring.cli.inputs import read_and_partition, sum_points
+    from mooring.cli.inputs import read_and_partition
     from mooring.report import render_plan
 
     if options.rows_each is not None:
@@ -56,8 +56,8 @@ def plan(
             given.parts,
             limit=limit,
             n_components=options.components,
-            n_anchor_rows=None if given.study is None else given.study.n_anchor_rows,
-            sums=sum_points(given, _EPSILONS),
+            n_anchor_rows=None if given.study is None else given.study.as_dict()["mechanism"].get("n_anchor_rows"),
+            sums=given.sum_points(_EPSILONS),
             settings=given.settings(options, output, feature_map=given.feature_map),
             progress=tell,
         )
@@ -69,11 +69,11 @@ def plan(
     if shown := [*found.frontier, *found.tried.totals]:
         console.print(points_table(found.tried, only=shown, title=title))
     print_findings(console, found.audit, notes=given.records.notes)
-    style = "bold red" if found.method is None else "bold green" if found.answer == "pays" else "bold yellow"
+    style = "bold red" if found.mechanism is None else "bold green" if found.answer == "pays" else "bold yellow"
     console.print(found.verdict, style=style, markup=False)
     if (against := warn_of_linked_rows(found.recommended)) is not None:
         console.print(against, style="bold red", markup=False)
-    lines = found.method_lines()
+    lines = found.mechanism_lines()
     if lines is not None:
         console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")
         console.print(lines, markup=False, highlight=False)

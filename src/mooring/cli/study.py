@@ -94,9 +94,13 @@ def init(
         Path | None,
         method_option(help="The plan.json of 'mooring plan --study': takes its method, noise, anchor and projection."),
     ] = None,
+    mechanism: Annotated[
+        str | None,
+        method_option(help="rotation, secure-sum, or one that another package defines.", show_default="rotation"),
+    ] = None,
     method: Annotated[
         str | None,
-        method_option(help="secure-sum, or a method that aligns by an anchor.", show_default="aa-i-gdp-data-noise"),
+        method_option(help="The method of rotation, which aligns by an anchor.", show_default="aa-i-gdp-data-noise"),
     ] = None,
     components: Annotated[
         int | None, method_option(min=1, help="Components to share.", show_default="all, up to 30")
@@ -122,34 +126,33 @@ def init(
 
     Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
 
-    Example: mooring study init patients.csv --method secure-sum --epsilon 1 --label ill --classes no,yes
+    Example: mooring study init patients.csv --mechanism secure-sum --epsilon 1 --label ill --classes no,yes
 
     Example: mooring study init patients.csv --from-plan plan-report/plan.json --label ill --classes no,yes
     """
     from mooring.atomic_io import write_atomically
+    from mooring.mechanisms.settings import MechanismSettings
     from mooring.protocol.designer import draft
+    from mooring.protocol.exchange import get_exchange
     from mooring.protocol.messages.study import Study
     from mooring.protocol.messages.study_file import parse_study
 
     require_absent(output, force=force)
-    if sums.is_given and method != "secure-sum":
-        raise InputError(
-            "options of secure sums", expected="given with --method secure-sum", got="without", cure="Add it."
-        )
     shape = parse_shape(image_shape)
-    chosen = _choose_method(
+    entries = _choose_mechanism(
         from_plan,
+        mechanism,
         method=method,
-        components=components,
-        anchor_rows=anchor_rows,
+        n_components=components,
+        n_anchor_rows=anchor_rows,
         data_noise_scale=data_noise,
         anchor_noise_scale=anchor_noise,
         projection=None if projection == "auto" else projection,
+        **sums.entries(),
     )
-    if method == "secure-sum":
-        chosen["sums"] = sums.settings(pictures=bool(shape))
-    elif "sums" in chosen and shape:
-        chosen["sums"] = replace(chosen["sums"], features="pictures")
+    exchange = get_exchange(MechanismSettings.get_kind(entries["name"]).name)
+    if shape:
+        entries = exchange.adapt_to_images(entries)
     words = [parse_pair("--missing-word", given) if "=" in given else ("", given) for given in missing_word or ()]
     known = draft.DeclaredColumns(
         ranges=dict(parse_named_range(given) for given in range or ()),
@@ -164,7 +167,7 @@ def init(
         kinds=draft.infer_kinds(data),
     )
     settings = draft.DraftSettings(
-        **chosen,
+        mechanism=entries,
         smallest_class=smallest_class,
         image_shape=shape,
         missing_words=[word for name, word in words if not name],
@@ -181,18 +184,22 @@ def init(
         {
             "study": str(output),
             "open_entries": left,
-            "method": plain["method"],
+            "mechanism": plain["mechanism"],
             "fingerprint": None if drafted is None else drafted.fingerprint,
             "recognised": recognised,
         },
         f"Wrote [bold]{escape(str(output))}[/bold]. No value of a row is in it.",
         *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
-        _describe_method(plain["method"]),
-        *filter(None, [chosen["sums"].state_spare(len(chosen["sums"].combiners))] if "sums" in chosen else []),
+        f"Its mechanism is {entries['name']}.",
         *(
-            ()
-            if from_plan is None or "sums" in chosen
-            else ("The plan's noise is for columns with the ranges of the study it was made with.",)
+            []
+            if drafted is None
+            else (f"{what}: {escape(sentence)}" for what, sentence in exchange.describe_study(drafted))
+        ),
+        *(
+            []
+            if from_plan is None
+            else ["The plan's noise is for columns with the ranges of the study it was made with."]
         ),
         f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."
         if left
@@ -227,17 +234,13 @@ def project(
 
     with show_progress("Reading public rows") as told:
         found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
-    file = study.parent / public_file_name(found)
-    if found.sums is not None:
-        digest, made = found.sums.features_digest, f"{found.sums.n_features} features fitted to public pictures"
-    else:
-        digest, made = found.projection_digest, f"{found.n_features} by {found.n_components}"
+    file = study.parent / public_file_name(found.study)
 
     console.show(
-        {"projection": str(file), "digest": digest, "fingerprint": found.fingerprint},
-        f"Wrote [bold]{escape(str(file))}[/bold], {made}, and its digest into "
+        {"projection": str(file), "digest": found.digest, "fingerprint": found.study.fingerprint},
+        f"Wrote [bold]{escape(str(file))}[/bold], {found.description}, and its digest into "
         f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
-        f"The study's fingerprint is now [bold]{found.fingerprint}[/bold].",
+        f"The study's fingerprint is now [bold]{found.study.fingerprint}[/bold].",
     )
 
 
@@ -269,47 +272,23 @@ def show(console: Output, study: StudyPath = DEFAULT_STUDY) -> None:
     console.show(agreed.as_dict() | facts, *_describe_study(agreed))
 
 
-def _choose_method(plan: Path | None, **given: Any) -> dict[str, Any]:
-    """The settings of a draft that make up its [method]: those that were given, or a plan's; not both."""
+def _choose_mechanism(plan: Path | None, mechanism: str | None, **given: Any) -> dict[str, Any]:
+    """The entries of a draft's [mechanism]: those that were given, or a plan's; not both."""
     asked = {name: value for name, value in given.items() if value is not None}
     if plan is None:
-        return asked
-    if asked:
-        expected, got = "the only option about the method", f"{', '.join(asked)} beside it"
-        raise InputError("--from-plan", expected=expected, got=got, cure="Leave them out, or draft without the plan.")
-    from mooring.report.records import read_plan_method
+        return {"name": mechanism or "rotation", **asked}
+    if asked or mechanism:
+        got = f"{', '.join([*asked, *(['mechanism'] if mechanism else [])])} beside it"
+        cure = "Leave them out, or draft without the plan."
+        raise InputError("--from-plan", expected="the only option about the mechanism", got=got, cure=cure)
+    from mooring.report.records import read_plan_mechanism
 
-    return read_plan_method(plan)
-
-
-_PROJECTIONS = {
-    "none": "no projection",
-    "gaussian": "a random projection that follows from the nonce",
-    "public-svd": "a projection from public rows, in a file beside the study",
-}
-
-
-def _describe_method(method: dict[str, Any]) -> str:
-    """What a draft shares and how, in a sentence."""
-    if method["name"] == "secure-sum":
-        noise = (
-            "no noise and no guarantee" if method["epsilon"] == "none" else f"noise for epsilon = {method['epsilon']:g}"
-        )
-        return f"Its method is secure-sum: it shares sums over {method['features']}, sealed, with {noise}."
-    noises = _name_noises(method["data_noise_scale"], method["anchor_noise_scale"])
-    shared = f"{method['components']} components" if "components" in method else "every encoded number"
-    return (
-        f"Its method is {method['name']}: it shares {shared}, by {_PROJECTIONS[method['projection']]}, with "
-        f"{' and '.join(noises) or 'no noise at all'}."
-    )
-
-
-def _name_noises(data_noise_scale: float, anchor_noise_scale: float) -> list[str]:
-    scales = ("private-data", data_noise_scale), ("anchor", anchor_noise_scale)
-    return [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
+    return read_plan_mechanism(plan)
 
 
 def _describe_study(study: Study) -> Iterator[str]:
+    from mooring.protocol.exchange import exchange_of
+
     label = study.label
     predicted = {
         "none": "nothing: no label",
@@ -319,7 +298,8 @@ def _describe_study(study: Study) -> Iterator[str]:
     lines = [
         ("Study", study.name),
         ("Predicts", predicted),
-        *(_describe_rows(study) if study.sums is None else _describe_sums(study)),
+        ("Mechanism", study.mechanism.name),
+        *exchange_of(study).describe_study(study),
         *([("At home", f"{', '.join(study.ids)}: never shared, back beside predictions")] if study.ids else []),
         *([("Limits", "; ".join(limits))] if (limits := _describe_limits(study)) else []),
         ("Columns", f"{len(study.columns)}"),
@@ -342,31 +322,10 @@ def _describe_limits(study: Study) -> list[str]:
     return [*(f"an upload: {words}" for words in study.upload_limits), *of_model]
 
 
-def _describe_rows(study: Study) -> list[tuple[str, str]]:
-    noises = _name_noises(study.data_noise_scale, study.anchor_noise_scale)
-    return [
-        ("Method", f"{study.method_described.title}, {', '.join(noises) or 'no noise at all'}"),
-        ("Shares", f"{study.n_components} components of {study.n_features}, by {_PROJECTIONS[study.projection]}"),
-        ("Anchor", f"{study.n_anchor_rows} rows"),
-        ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
-    ]
-
-
-def _describe_sums(study: Study) -> list[tuple[str, str]]:
-    from mooring.protocol.sums.description import state_guarantee
-
-    method = ("Method", _describe_method(study.as_dict()["method"]))
-    if len(study.participants) < 2 or study.analyst is None:
-        return [method]
-    return [method, *((word.capitalize(), said) for word, said in state_guarantee(study).items())]
-
-
 def _describe_roster(study: Study) -> Iterator[str]:
     roster = _list_roster(study)
     yield f"{'Members:':<11} {', '.join(roster['participants']) or 'nobody yet'}"
     yield f"{'Analyst:':<11} {roster['analyst'] or 'nobody yet'}"
-    if study.participants and study.sums is None:
-        yield f"{'Dealer:':<11} {roster['dealer']}"
 
 
 def _list_roster(study: Study) -> dict[str, Any]:
@@ -374,5 +333,4 @@ def _list_roster(study: Study) -> dict[str, Any]:
     return {
         "participants": names,
         "analyst": study.analyst and study.analyst.name,
-        "dealer": study.dealer or (names[0] if names else None),
     }

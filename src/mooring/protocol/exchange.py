@@ -7,7 +7,7 @@ calls `exchange_of(study)` and never asks which mechanism it is. A mechanism fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
 from mooring.learners.models import Model, ModelSpec, Predicted
+from mooring.mechanisms.rotation.settings import RotationSettings
+from mooring.mechanisms.settings import MechanismSettings
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import Bundle
@@ -29,10 +32,13 @@ from mooring.serialization import Rows
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Matrix, Progress, TableSource
 
-if TYPE_CHECKING:
-    from mooring.audit import AuditResult, PointResult
+if TYPE_CHECKING:  # attacks take a second to load, which sharing need not wait for
+    from mooring.audit import AuditResult, OperatingPoint, PointResult
+    from mooring.mechanisms.rotation.projection import Projection
+    from mooring.mechanisms.sums.feature_map import FeatureMap
     from mooring.protocol.description import Description
     from mooring.protocol.inspection import Inspection
+    from mooring.tables import Partition
 
 AlignMode = Literal["first", "late", "again"]
 
@@ -54,12 +60,48 @@ class GatherOptions:
     progress: Progress | None = None
 
 
+@dataclass(frozen=True)
+class MechanismDraft:
+    """The table [mechanism] of a draft."""
+
+    entries: dict[str, Any]
+    above: str = ""
+    below: str = ""
+    """Comments around the entries."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicFile:
+    """What is made of public rows: the arrays of the file beside a study, and how the study names it."""
+
+    arrays: Mapping[str, Matrix]
+    name_in: Callable[[str], MechanismSettings]
+    """The study's settings with the SHA-256 of the file."""
+    description: str
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """What an audit of a study shows for contrast."""
+
+    methods: Sequence[str] = ()
+    anchor_noise_scales: Sequence[float] = ()
+    data_noise_scales: Sequence[float] = ()
+    """v and σ of these methods; none are the study's own."""
+    epsilons: Sequence[float | None] = ()
+    """Of secure sums; None is without noise."""
+
+
 class Gathered(Protocol):
     """What gathering bundles gives back."""
 
     @property
     def is_whole(self) -> bool:
         """Whether nobody's bundle was left out."""
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Participants whose bundle was left out, and why."""
 
     def as_dict(self) -> dict[str, Any]:
         """The record in plain values, for JSON."""
@@ -196,6 +238,27 @@ class Exchange(Protocol):
     def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
         """The audited point that has the study's own settings, if there is one."""
 
+    def draft(self, entries: Mapping[str, Any], width: int) -> MechanismDraft:
+        """The entries of [mechanism] in a draft of columns that encode to so many numbers, from those that were given."""
+
+    def adapt_to_images(self, entries: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of a draft whose rows are images."""
+
+    def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
+        """The entries of a study that waits for its public file, as those of one that needs none."""
+
+    def fit_public_file(self, study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
+        """Make the arrays of the file beside a study from public rows."""
+
+    def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+        """The operating points of an audit of a study: its own first, then those that were asked for, for contrast."""
+
+    def audit_projection(self, study: Study) -> Projection:
+        """The projection of uploads of rows in such an audit."""
+
+    def audit_features(self, study: Study) -> FeatureMap:
+        """The features of secure sums in such an audit."""
+
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""
 
@@ -263,6 +326,9 @@ class Exchange(Protocol):
     def verify_bundle(self, path: Path, study: Study) -> Bundle:
         """Read a bundle from somebody who is not trusted, or refuse it with a reason."""
 
+    def most_bundle_bytes(self, study: Study) -> int:
+        """How large a bundle of a study can be."""
+
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Gathered:
         """Make what is trained on of verified bundles, one for each participant."""
 
@@ -291,7 +357,10 @@ class Exchange(Protocol):
         """Read a participant's delivered result, or refuse it with a reason."""
 
 
-_BUILT_IN = {"rotation": "mooring.protocol.rotation.exchange", "secure-sum": "mooring.protocol.sums.exchange"}
+_BUILT_IN = {
+    RotationSettings.name: "mooring.protocol.rotation.exchange",
+    SumSettings.name: "mooring.protocol.sums.exchange",
+}
 _EXCHANGES: dict[str, Exchange] = {}
 
 
@@ -305,7 +374,7 @@ def register_exchange(exchange: Exchange) -> None:
 
 def exchange_of(study: Study) -> Exchange:
     """The exchange of the mechanism that a study names."""
-    return get_exchange(study.mechanism_name)
+    return get_exchange(study.mechanism.name)
 
 
 def get_exchange(name: str) -> Exchange:

@@ -129,44 +129,19 @@ def _without_examples(result: AuditResult) -> AuditResult:
     return replace(result, points=tuple(replace(point, examples=None) for point in result.points))
 
 
-@dataclass(frozen=True)
-class _PlannedRotation(Record):
-    name: str
-    anchor_rows: int
-    anchor_noise_scale: float
-    projection: str
-    data_noise_scale: float | None = None
-    components: int | None = None
-
-
-@dataclass(frozen=True)
-class _PlannedSums(Record):
-    name: str
-    epsilon: float | str
-    delta: float
-    colluders: int
-    product_share: float
-
-
-def read_plan_method(path: Path) -> dict[str, Any]:
-    """Read the method that `mooring plan` recommends, as the settings of a draft: name, sizes, noise, projection."""
+def read_plan_mechanism(path: Path) -> dict[str, Any]:
+    """Read the mechanism that `mooring plan` recommends, as entries of a draft's [mechanism]."""
     what, cure = "the plan", "Give the plan.json that 'mooring plan --study' wrote."
     plan = read_record(Plan, path, what=what, cure=cure)
-    if plan.method is None:
+    if plan.mechanism is None:
         raise InputError(
             what, expected="one that recommends a setting", got="one that recommends none", cure=plan.verdict
         )
-    if plan.method.get("name") == "secure-sum":
-        from mooring.mechanisms.sums.settings import settings_from
-
-        plain = _PlannedSums.from_dict(plan.method).as_dict()
-        return {"method": plain.pop("name"), "sums": settings_from(plain)}
-    plain = _PlannedRotation.from_dict(plan.method).as_dict()
-    if plain["data_noise_scale"] is None:
+    if "data_noise_scale" in plan.mechanism and plan.mechanism["data_noise_scale"] is None:
         raise InputError(
             what,
             expected="one whose rows a study encoded, so that noise is in a study's unit",
             got="one of rows in another unit",
             cure="Draft the study first, and plan with --study.",
         )
-    return {"method": plain.pop("name"), **{name: value for name, value in plain.items() if value is not None}}
+    return {name: value for name, value in plan.mechanism.items() if value is not None}

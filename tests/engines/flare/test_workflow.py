@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from mooring.atomic_io import hash_file
 from mooring.engines.flare import chunks as pieces
-from mooring.engines.flare import server_workflow
 from mooring.engines.flare.chunks import FileExchange, IncomingFile, fetch_file, send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
 from mooring.engines.flare.configuration import (
@@ -44,6 +43,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
+from mooring.protocol.rotation import alignment
 from mooring.protocol.rotation.alignment import Aligned, align_bundles
 from mooring.protocol.rotation.perturbation import deal_anchor
 from mooring.protocol.rotation.result import read_result
@@ -52,6 +52,7 @@ from tests import commands
 from tests.permissions import has_mode
 from tests.raising import raising
 from tests.sites import label_by_sum, vaulted_study, write_rows
+from tests.study_settings import change
 
 SITES = ("north", "south", "east")
 SUM_OF_X = hashlib.sha256(b"x").hexdigest()
@@ -139,7 +140,7 @@ def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_th
         found = align_bundles(study, [one for one in bundles if one.member.name != aside], folder, **options)
         return replace(found, set_aside=(aside,) if aside else ())
 
-    monkeypatch.setattr(server_workflow, "align_bundles", align)
+    monkeypatch.setattr(alignment, "align_bundles", align)
 
     def ask(task: str, told: Any, answers: Any) -> None:
         for name in told:
@@ -205,7 +206,7 @@ def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
 def test_only_the_dealers_anchor_is_carried(world: World) -> None:
     with raising(InputError, "dealer"):
         world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.counter.answer)
-    another = replace(world.study, dealer="south")
+    another = change(world.study, dealer="south")
     forged = world.place / "forged.anchor"
     deal_anchor(Vault.open(world.place / "south" / "vault"), another, forged)
     with raising(StorageError, "the server", reason="the dealer did not sign"):

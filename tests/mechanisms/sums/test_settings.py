@@ -10,11 +10,12 @@ import pytest
 
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
+from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy, bound_odds, calibrate_sums, state_odds
 from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.mechanisms.sums.secret_sharing import Threshold
-from mooring.mechanisms.sums.settings import SumScheme, SumSettings, make_layout, make_scheme, settings_from
+from mooring.mechanisms.sums.settings import SumScheme, SumSettings, make_layout, make_scheme
 from mooring.mechanisms.sums.sums import Outcome, PersonCounts, SumAccumulator, SumLayout
 from mooring.tables.schema import Column, Label, Schema
 from tests.raising import raising
@@ -42,7 +43,7 @@ def noise_at(n_classes: int, quorum: int) -> object:
 @pytest.mark.parametrize(
     ("what", "make", "last", "beyond"),
     [
-        ("colluders", lambda c: SumSettings(n_colluders=c), 1, 0),
+        ("n_colluders", lambda c: SumSettings(n_colluders=c), 1, 0),
         ("least_rows", lambda n: SumSettings(least_rows=n), 1, 0),
         ("delta", lambda delta: SumSettings(delta=delta), 1e-3, math.nextafter(1e-3, 1)),
         ("features_digest", lambda n: SumSettings(features="pictures", features_digest=n * "a"), 64, 65),
@@ -99,7 +100,7 @@ def test_as_few_combiners_open_a_total_as_the_threshold_allows(n_colluders: int)
 
 def test_what_a_study_does_not_state_follows_from_its_roster() -> None:
     """The first fifteen combine; a total takes nine tenths of the participants, rounded up."""
-    assert settings_from({}) == settings_from({"name": "secure-sum"}) == SumSettings()
+    assert MechanismSettings.read({"name": "secure-sum"}, NUMBERS) == SumSettings()
     for p, quorum, threshold in ((3, 3, 3), (9, 9, 7), (10, 9, 8), (19, 18, 11), (20, 18, 11)):
         found = scheme(p)
         assert (found.quorum, found.threshold) == (quorum, Threshold(min(p, 15), threshold, 1))
@@ -112,21 +113,21 @@ def test_what_a_study_does_not_state_follows_from_its_roster() -> None:
 
 
 def test_settings_are_written_as_they_are_read() -> None:
-    common = {"colluders": 1, "combiners": [], "threshold": 0, "quorum": 0, "least_rows": 10, "product_share": 0.4}
+    common = {"n_colluders": 1, "combiners": [], "threshold": 0, "quorum": 0, "least_rows": 10, "product_share": 0.4}
     for options, own in (
-        ({"epsilon": None}, {"epsilon": "none", "delta": 1e-5, "features": "columns", "hats": 5}),
+        ({"epsilon": None}, {"epsilon": "none", "delta": 1e-5, "features": "columns", "n_hats": 5}),
         (
             {"epsilon": 2, "features": "fourier", "log_scaled": ("a",)},
             {"epsilon": 2.0, "delta": 1e-5, "features": "fourier", "n_features": 200, "log_scaled": ["a"]},
         ),
         (
             {"person": "who", "rows_per_person": 3, "delta": 1e-6},
-            {"epsilon": 1.0, "delta": 1e-6, "features": "columns", "hats": 5, "person": "who", "rows_per_person": 3},
+            {"epsilon": 1.0, "delta": 1e-6, "features": "columns", "n_hats": 5, "person": "who", "rows_per_person": 3},
         ),
     ):
         settings = SumSettings(**options)  # type: ignore[arg-type]
         assert settings.as_dict() == {"name": "secure-sum", **common, **own}
-        assert settings_from(settings.as_dict()) == settings
+        assert MechanismSettings.read(settings.as_dict(), NUMBERS) == settings
     for options in ({"person": "who", "rows_per_person": "means"}, {"rows_per_person": 2}, {"rows_per_person": "mean"}):
         with raising(InputError, "rows_per_person"):
             SumSettings(**options)

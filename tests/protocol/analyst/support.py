@@ -28,8 +28,8 @@ class Site:
 
 def sites_of(study: Study, *, n: int = 60, seed: int = 0) -> list[Site]:
     rng = np.random.default_rng([seed, 7])
-    h, v = study.n_components, study.anchor_noise_scale
-    anchor = make_anchor(study.n_anchor_rows, h, rng=rng)
+    h, v = study.mechanism.n_components, study.mechanism.anchor_noise_scale
+    anchor = make_anchor(study.mechanism.n_anchor_rows, h, rng=rng)
     sites = []
     for _ in study.participants:
         rows = rng.uniform(-1, 1, (n, h))
@@ -69,7 +69,7 @@ def bundles_of(study: Study, folder: Path) -> list[RowBundle]:
 
 def with_garbage(study: Study, site: Site, seed: int = 0) -> Site:
     """A site whose anchor representation is made as an honest one is, but of an anchor that nobody else has."""
-    r, h, v = study.n_anchor_rows, study.n_components, study.anchor_noise_scale
+    r, h, v = study.mechanism.n_anchor_rows, study.mechanism.n_components, study.mechanism.anchor_noise_scale
     rng = np.random.default_rng([seed, 99])
     noisy = site.secret.apply(make_anchor(r, h, rng=rng)) + v * rng.standard_normal((r, h))
     return replace(site, anchor_representation=noisy)

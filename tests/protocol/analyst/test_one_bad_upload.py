@@ -46,7 +46,7 @@ def sites_and_test(method: str) -> tuple[Study, tuple[Site, ...], np.ndarray, np
     for _ in range(P):
         rows, labels = draw_rows(N, rng)
         secret = RigidMap.sample(H, rng=rng)
-        noisy = np.asarray(secret.apply(anchor)) + study.anchor_noise_scale * rng.standard_normal((R, H))
+        noisy = np.asarray(secret.apply(anchor)) + study.mechanism.anchor_noise_scale * rng.standard_normal((R, H))
         sites.append(Site(rows, labels, secret, noisy))
     return study, tuple(sites), *draw_rows(4000, rng)
 

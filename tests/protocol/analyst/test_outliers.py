@@ -89,7 +89,7 @@ def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
 
     here = LocalAnchors()
     bundles = [
-        RowBundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.n_components, "none")
+        RowBundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.mechanism.n_components, "none")
         for member, site in zip(study.participants, sites, strict=True)
     ]
     left, _ = _set_outliers_aside(study, bundles, here.solve(bundles), here)

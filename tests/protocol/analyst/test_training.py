@@ -25,6 +25,7 @@ from mooring.protocol.rotation.training import _can_learn_alone, convert_model, 
 from mooring.tables import Partition
 from tests.raising import raising
 from tests.sites import KEYS, numeric_study, write_site
+from tests.study_settings import change
 
 P, R, V = 5, 40, 0.02
 POINT = "aa-i-gdp-anchor-noise"
@@ -35,7 +36,7 @@ def uploaded(folder: Path, rows: np.ndarray, labels: np.ndarray, *, noise: float
     h, rng = rows.shape[1], np.random.default_rng(1)
     study = numeric_study(P, h, R, V, kind="number" if labels.dtype.kind == "f" else "classes")
     if noise:
-        study = replace(study, method="aa-i-gdp-both-noise", data_noise_scale=noise)
+        study = change(study, method="aa-i-gdp-both-noise", data_noise_scale=noise)
     anchor, paths = make_anchor(R, h, rng=rng), [folder / f"{k}.bundle" for k in range(P)]
     for k, path in enumerate(paths):
         write_site(path, study, KEYS[k], rows[k::P], labels[k::P], anchor, rng)

@@ -16,13 +16,14 @@ from scipy import stats
 
 from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.rotation.kernel import represent_rows
-from mooring.protocol.crypto.derivation import SecretMap, Stream, _paired_normals, derive
+from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.anchor import Anchor
 from mooring.protocol.rotation.perturbation import Perturbation
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.schema import Column, Label
+from tests.study_settings import change, make_study
 
 H, N_ROWS = 4, 5000
 DIGEST = "d" * 64
@@ -35,7 +36,7 @@ def secret(k: int) -> Secret:
 def draft(k: int = 0, **changes: object) -> Study:
     columns = tuple(Column(f"c{c}", "number", -5, 5) for c in range(H))
     plain = {"data_noise_scale": 0.3, "anchor_noise_scale": 0.05, "n_anchor_rows": 5000} | changes
-    return Study("draft", f"{k:032x}", columns, Label(), "aa-i-gdp-both-noise", n_components=H, **plain)
+    return make_study("draft", f"{k:032x}", columns, Label(), "aa-i-gdp-both-noise", n_components=H, **plain)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def data_noise(perturbation: Perturbation, n_rows: int = N_ROWS, digest: str = D
 def anchor_noise(perturbation: Perturbation) -> np.ndarray:
     """W of the anchor's noise, from what is uploaded: in float32, so to about six digits."""
     clean = perturbation.map.apply(perturbation.anchor.matrix)
-    return ((perturbation.anchor_representation() - clean) / perturbation.study.anchor_noise_scale).ravel()
+    return ((perturbation.anchor_representation() - clean) / perturbation.study.mechanism.anchor_noise_scale).ravel()
 
 
 def correlation(first: np.ndarray, second: np.ndarray) -> float:
@@ -72,7 +73,7 @@ def other_circumstances(perturbation: Perturbation) -> dict[str, Perturbation]:
     return {
         "nonce": replace(perturbation, study=draft(1)),
         "name": replace(perturbation, study=replace(study, name="other")),
-        "scales": replace(perturbation, study=draft(data_noise_scale=0.6, anchor_noise_scale=0.1)),
+        "scales": change(perturbation, study=draft(data_noise_scale=0.6, anchor_noise_scale=0.1)),
         "a column's range": replace(
             perturbation, study=replace(study, columns=(*study.columns[1:], Column("x", "number", 0, 1)))
         ),
@@ -131,19 +132,17 @@ def test_keys_depend_on_everything_they_are_derived_from():
         derive(secret(1), "purpose", {"a": "1", "b": "x"}),
         derive(secret(1), "purpose", {"a": 1}),
         derive(secret(1), "purpose", {"a": 1, "b": "x", "c": None}),
-        derive(secret(1), "purpose", {"a": 1, "b": "x"}, version=1),
     ]
-    assert len({one.reveal() for one in (base, *others)}) == 8
+    assert len({one.reveal() for one in (base, *others)}) == 7
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_normal_numbers_are_normal(version):
+def test_normal_numbers_are_normal():
     """n = 400,000. Kolmogorov and Smirnov's p > 1e-4; the distribution function would be found wrong by 0.4 %.
 
     Moments within 4.5 standard errors: a mean off by 0.01, a standard deviation by 0.7 %, tails by a tenth are found.
     """
     n = 400_000
-    numbers = Stream(secret(11), version).normals(0, n)
+    numbers = Stream(secret(11)).normals(0, n)
     assert stats.kstest(numbers, "norm").pvalue > 1e-4
     for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
         assert abs((numbers**power).mean() - mean) < 4.5 * np.sqrt(variance / n)
@@ -177,21 +176,20 @@ def angle_classes(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.floor(16 * (place - np.floor(place))).astype(np.int64)
 
 
-@pytest.mark.parametrize(("sigma", "version", "least", "most"), [
-    (1.0, 1, 0.999, 1.0), (7.46, 1, 0.999, 1.0), (1.0, 2, 0.98, 0.998), (7.46, 2, 0.58, 0.68),
-])  # fmt: skip
-def test_a_guessed_pair_of_rows_is_told_by_ideal_noises_likelihood_and_no_better(sigma, version, least, most):
+@pytest.mark.parametrize(("sigma", "least", "most"), [(1.0, 0.98, 0.998), (7.46, 0.58, 0.68)])
+def test_a_guessed_pair_of_rows_is_told_by_ideal_noises_likelihood_and_no_better(sigma, least, most):
     """The analyst has the map (an anchor from a colluder, no anchor noise) and holds two guesses of a pair of rows.
 
     Rows 256 apart have numbers half a chunk apart. The attack adds to the likelihood ratio how many of the supposed noise's
-    angles are close to one of version 1's 2²⁴. Ideal noise gives an AUC of Φ(Δ/(σ√2)): 0.99 at σ = 1, and 0.62 at σ = 7.46
+    angles are close to one of 2²⁴ values, as Box–Muller pairs of few bits would have. Ideal noise gives an AUC of
+    Φ(Δ/(σ√2)): 0.99 at σ = 1, and 0.62 at σ = 7.46
     (1,024 pairs, standard error 0.015; an attack that reaches 0.72 is always found).
     """
     h, n, rng = 128, 1024, np.random.default_rng(0)
     rows = 0.15 * rng.standard_normal((2 * n, h))
     other = rows + 3.32 / np.sqrt(2 * h) * np.sign(rng.standard_normal(rows.shape))
     secret_map = SecretMap.derive(secret(21), n_components=h)
-    uploaded = represent_rows(rows, secret_map, sigma, Stream(secret(22), version), precision="float32")
+    uploaded = represent_rows(rows, secret_map, sigma, Stream(secret(22)), precision="float32")
 
     def score(guess: np.ndarray) -> np.ndarray:
         noise = (uploaded - secret_map.apply(guess)).reshape(4, 2, n // 4, h) / sigma
@@ -205,7 +203,7 @@ def test_a_guessed_pair_of_rows_is_told_by_ideal_noises_likelihood_and_no_better
 
 
 def off_the_angles(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """How far the angles of pairs are from the closest angle that version 1 can draw."""
+    """How far the angles of pairs are from the closest of 2²⁴ angles."""
     step = np.float32(2 * np.pi * 2.0**-24)
     closest = np.rint(np.mod(np.arctan2(second, first), 2 * np.pi) / (2 * np.pi) * 2**24)
     candidates = (closest[..., None] + np.arange(-2, 3)).astype(np.float32) * step
@@ -268,10 +266,3 @@ def test_secret_maps_are_rigid_and_haar():
     assert abs(np.mean(traces)) < 4.5 / np.sqrt(n)
     assert abs(np.var(traces) - 1) < 5.5 * np.sqrt(2 / n)
     assert stats.binomtest(int(np.sum(signs)), n).pvalue > 1e-4
-
-
-def test_the_least_and_the_largest_words_give_finite_numbers_in_version_1():
-    """√(−2 log 2⁻⁵³) is the farthest, at an angle of zero; the largest word is the middle of the law."""
-    least, largest = (_paired_normals(np.full(4, word, dtype=np.uint64)) for word in (0, 2**64 - 1))
-    assert least == pytest.approx([np.sqrt(106 * np.log(2))] * 2 + [0, 0])
-    assert largest.tolist() == [0, 0, 0, 0]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,11 @@ HEADER = "age,sex,ill\n"
 ALL_KNOWN = DeclaredColumns(ranges={"age": (0, 120)}, categories={"sex": ("female", "male")}, classes=("no", "yes"))
 
 
+def rotation(**entries: Any) -> dict[str, Any]:
+    """Entries of [mechanism]."""
+    return {"name": "rotation", **entries}
+
+
 def test_a_draft_depends_on_the_header_and_never_on_the_rows(tmp_path: Path) -> None:
     nonce = draw_nonce()
     rows = [b"", b"1,male,no\n", b"99,female,yes\n" * 50, bytes(range(128, 256)) * 99, b"\0\0,\0"]
@@ -42,10 +48,10 @@ def test_a_draft_depends_on_the_header_and_never_on_the_rows(tmp_path: Path) -> 
 
 
 def test_a_draft_says_what_it_projects(tmp_path: Path) -> None:
-    for width, method in ((30, {"projection": "none"}), (31, {"projection": "gaussian", "components": 30})):
+    for width, method in ((30, {"projection": "none"}), (31, {"projection": "gaussian", "n_components": 30})):
         (tmp_path / "t.csv").write_text(",".join(f"c{k}" for k in range(width)) + "\n")
         text = draft_study(tmp_path / "t.csv")
-        assert method.items() <= parse_study(text)["method"].items()
+        assert method.items() <= parse_study(text)["mechanism"].items()
         assert ("# projection:" in text) == (width > 30)
 
 
@@ -72,7 +78,7 @@ def test_open_entries_are_refused_by_column_until_they_are_filled_in(tmp_path: P
     assert "classes of label" in message(lambda: Study.read(study))
     study.write_text(study.read_text().replace("classes = []", 'classes = ["no", "yes"]'))
     read = Study.read(study)
-    assert (read.n_features, read.n_components, read.n_anchor_rows) == (3, 3, 12)
+    assert (read.n_features, read.mechanism.n_components, read.mechanism.n_anchor_rows) == (3, 3, 12)
     assert read.label == Label("ill", "classes", ("no", "yes"))
 
 
@@ -94,7 +100,13 @@ def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: P
     path = tmp_path / "t.csv"
     path.write_text(",".join(f"x{k}" for k in range(64)) + "\n")
     wide = Study.from_dict(parse_study(draft_study(path, known=DeclaredColumns(all_ranges=(0, 16)))))
-    assert (wide.projection, wide.n_components, wide.n_anchor_rows, wide.data_noise_scale) == ("gaussian", 30, 120, 0.5)
+    settings: Any = wide.mechanism
+    assert (settings.projection, settings.n_components, settings.n_anchor_rows, settings.data_noise_scale) == (
+        "gaussian",
+        30,
+        120,
+        0.5,
+    )
     given = Study.from_dict(
         parse_study(
             draft_study(
@@ -102,11 +114,13 @@ def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: P
                 name="digits",
                 known=DeclaredColumns(all_ranges=(0, 16)),
                 settings=DraftSettings(
-                    method="aa-i-gdp-both-noise",
-                    components=10,
-                    anchor_rows=50,
-                    data_noise_scale=0.3,
-                    anchor_noise_scale=0.2,
+                    mechanism=rotation(
+                        method="aa-i-gdp-both-noise",
+                        n_components=10,
+                        n_anchor_rows=50,
+                        data_noise_scale=0.3,
+                        anchor_noise_scale=0.2,
+                    ),
                     smallest_class=5,
                     image_shape=(8, 8),
                     missing_words=("-9",),
@@ -114,7 +128,8 @@ def test_wide_tables_get_a_projection_and_every_setting_can_be_given(tmp_path: P
             )
         )
     )
-    assert (given.n_components, given.n_anchor_rows, given.data_noise_scale, given.anchor_noise_scale) == (
+    settings = given.mechanism
+    assert (settings.n_components, settings.n_anchor_rows, settings.data_noise_scale, settings.anchor_noise_scale) == (
         10,
         50,
         0.3,
@@ -144,17 +159,17 @@ def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: 
     draft = draft_study(
         tmp_path / "public.parquet",
         known=DeclaredColumns(all_ranges=(0, 1)),
-        settings=DraftSettings(projection="public-svd", components=3),
+        settings=DraftSettings(mechanism=rotation(projection="public-svd", n_components=3)),
         name="svd",
     )
     study.write_text(draft)
-    made = project_study(study, tmp_path / "public.parquet")
+    made = project_study(study, tmp_path / "public.parquet").study
     assert Study.read(study) == made
     assert study_projection(Study.read(study)).matrix.shape == (6, 3)
     (tmp_path / "svd.projection.safetensors").write_bytes(b"x")
     message(lambda: study_projection(Study.read(study)), RefusedError)
-    other = project_study(study, tmp_path / "public.parquet", components=2)
-    assert (other.n_components, other.n_anchor_rows) == (2, 8)
+    other = project_study(study, tmp_path / "public.parquet", components=2).study
+    assert (other.mechanism.n_components, other.mechanism.n_anchor_rows) == (2, 8)
     write_roster(other.with_members([KEYLESS]), study)
     assert "roster" in message(lambda: project_study(study, tmp_path / "public.parquet"))
 
@@ -188,21 +203,46 @@ def columns_of(n: int) -> DeclaredColumns:
     ("name", "n", "known", "settings"),
     [
         ("open", 3, DeclaredColumns(), DraftSettings()),
-        ("open words", 1, DeclaredColumns(categories={"c0": ()}), DraftSettings(projection="gaussian")),
-        ("ranges", 3, columns_of(3), DraftSettings(method="aa-i-gdp-both-noise")),
+        (
+            "open words",
+            1,
+            DeclaredColumns(categories={"c0": ()}),
+            DraftSettings(mechanism=rotation(projection="gaussian")),
+        ),
+        ("ranges", 3, columns_of(3), DraftSettings(mechanism=rotation(method="aa-i-gdp-both-noise"))),
         ("all ranges", 3, DeclaredColumns(all_ranges=(0, 1), categories={"c1": ("a", "b")}), DraftSettings()),
-        ("30 columns", 30, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(anchor_rows=200)),
+        (
+            "30 columns",
+            30,
+            DeclaredColumns(all_ranges=(0, 1)),
+            DraftSettings(mechanism=rotation(n_anchor_rows=200)),
+        ),
         (
             "31 columns",
             31,
             DeclaredColumns(all_ranges=(0, 1)),
-            DraftSettings(method="aa-i-gdp-anchor-noise", smallest_class=1),
+            DraftSettings(mechanism=rotation(method="aa-i-gdp-anchor-noise"), smallest_class=1),
         ),
         ("indicated", 16, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(missing="indicate", missing_words=("-9",))),
-        ("components", 4, columns_of(4), DraftSettings(components=4)),
-        ("fewer components", 4, columns_of(4), DraftSettings(components=3, image_shape=(2, 2))),
-        ("public", 31, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(projection="public-svd")),
-        ("none", 31, DeclaredColumns(all_ranges=(0, 1)), DraftSettings(projection="none", method="aa-i-gdp")),
+        ("components", 4, columns_of(4), DraftSettings(mechanism=rotation(n_components=4))),
+        (
+            "fewer components",
+            4,
+            columns_of(4),
+            DraftSettings(mechanism=rotation(n_components=3), image_shape=(2, 2)),
+        ),
+        (
+            "public",
+            31,
+            DeclaredColumns(all_ranges=(0, 1)),
+            DraftSettings(mechanism=rotation(projection="public-svd")),
+        ),
+        (
+            "none",
+            31,
+            DeclaredColumns(all_ranges=(0, 1)),
+            DraftSettings(mechanism=rotation(projection="none", method="aa-i-gdp")),
+        ),
     ],
 )
 def test_a_draft_is_as_on_record(

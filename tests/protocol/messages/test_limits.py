@@ -13,6 +13,7 @@ import pytest
 from mooring import RigidMap, make_anchor
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.learners.models import MOST_TREES, ModelSpec
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.analyst.delivery import _require_release
 from mooring.protocol.exchange import result_files
 from mooring.protocol.messages import model
@@ -24,6 +25,7 @@ from mooring.protocol.messages.study_file import parse_study, read_plain, render
 from mooring.protocol.rotation import bundle
 from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
+from mooring.protocol.sums import answers
 from mooring.protocol.sums import bundle as sum_bundle
 from mooring.protocol.sums.answers import CONFIRMATION, LIST, SHARE, _counted, most_answer_bytes
 from mooring.tables.schema import Column, Label
@@ -31,28 +33,29 @@ from tests.protocol.support import write_member_card
 from tests.raising import raising
 from tests.record import check_record
 from tests.sites import KEYS, numeric_study
+from tests.study_settings import change
 
 RECORD = Path(__file__).parent / "record.json"
 STUDY = numeric_study()
-WIDE = replace(
+WIDE = change(
     STUDY,
     columns=tuple(Column(f"x{k}", "number", low=-1, high=1) for k in range(10_001)),
     projection="gaussian",
     n_anchor_rows=10_001,
 )
-BROAD = replace(WIDE, n_components=2048)
+BROAD = change(WIDE, n_components=2048)
 PUBLIC = {"projection": "public-svd", "projection_digest": "a" * 64}
 
 
 @pytest.mark.parametrize(
     ("name", "study", "last", "beyond"),
     [
-        ("anchor_rows", STUDY, {"n_anchor_rows": 7}, {"n_anchor_rows": 6}),
-        ("anchor_rows", STUDY, {"n_anchor_rows": 200_000}, {"n_anchor_rows": 200_001}),
-        ("components", WIDE, {"n_components": 10_000}, {"n_components": 10_001, "n_anchor_rows": 10_002}),
-        ("components", BROAD, {"n_anchor_rows": 2**17}, {"n_anchor_rows": 2**17 + 1}),
-        ("components", WIDE, {"n_components": 1}, {"n_components": 0}),
-        ("components", STUDY, {"n_components": 6}, {"n_components": 5}),
+        ("n_anchor_rows", STUDY, {"n_anchor_rows": 7}, {"n_anchor_rows": 6}),
+        ("n_anchor_rows", STUDY, {"n_anchor_rows": 200_000}, {"n_anchor_rows": 200_001}),
+        ("n_components", WIDE, {"n_components": 10_000}, {"n_components": 10_001, "n_anchor_rows": 10_002}),
+        ("n_components", BROAD, {"n_anchor_rows": 2**17}, {"n_anchor_rows": 2**17 + 1}),
+        ("n_components", WIDE, {"n_components": 1}, {"n_components": 0}),
+        ("n_components", STUDY, {"n_components": 6}, {"n_components": 5}),
         ("smallest_class", STUDY, {"smallest_class": 1}, {"smallest_class": 0}),
         ("image_shape", STUDY, {"image_shape": (2, 3)}, {"image_shape": (2, 2)}),
         ("projection_digest", WIDE, PUBLIC, {"projection_digest": "a" * 64}),
@@ -61,9 +64,9 @@ PUBLIC = {"projection": "public-svd", "projection_digest": "a" * 64}
     ],
 )  # fmt: skip
 def test_a_study_is_taken_up_to_its_limits(name: str, study: Study, last: dict, beyond: dict) -> None:
-    replace(study, **last)
+    change(study, **last)
     with raising(InputError, name):
-        replace(study, **beyond)
+        change(study, **beyond)
 
 
 def test_a_roster_is_two_participants_and_an_analyst_at_least() -> None:
@@ -100,9 +103,9 @@ def test_a_studys_file_is_read_up_to_a_megabyte_and_90_000_entries(tmp_path: Pat
 @pytest.mark.parametrize(
     ("table", "entry", "fine", "refused"),
     [
-        ("method", "components", 6, 2**63 + 1), ("method", "components", 6, True),
-        ("method", "anchor_noise_scale", 0.05, 10**309), ("rows", "image_shape", [1, 2, 3], [1, 1, 2, 3]),
-        ("rows", "missing_words", ["x"], ["x", 3]), ("method", "anchor_rows", 24, 24.0),
+        ("mechanism", "n_components", 6, 2**63 + 1), ("mechanism", "n_components", 6, True),
+        ("mechanism", "anchor_noise_scale", 0.05, 10**309), ("rows", "image_shape", [1, 2, 3], [1, 1, 2, 3]),
+        ("rows", "missing_words", ["x"], ["x", 3]), ("mechanism", "n_anchor_rows", 24, 24.0),
     ],
 )  # fmt: skip
 def test_an_entry_of_another_kind_is_refused(table: str, entry: str, fine: Any, refused: Any) -> None:
@@ -116,10 +119,14 @@ def test_what_a_studys_file_leaves_out_has_the_customary_value() -> None:
     """Four anchor rows a component, no noise, no projection, and no class of fewer than three rows."""
     plain = STUDY.as_dict()
     short = {key: plain[key] for key in ("format", "name", "nonce", "columns", "label")}
-    study = Study.from_dict(short | {"method": {"name": "aa-i-gdp"}})
-    assert (study.n_components, study.n_anchor_rows, study.smallest_class) == (6, 24, 3)
-    assert (study.data_noise_scale, study.anchor_noise_scale, study.projection) == (0.0, 0.0, "none")
-    for format in (0, 3, "2", None):
+    study = Study.from_dict(short | {"mechanism": {"name": "rotation", "method": "aa-i-gdp"}})
+    assert (study.mechanism.n_components, study.mechanism.n_anchor_rows, study.smallest_class) == (6, 24, 3)
+    assert (study.mechanism.data_noise_scale, study.mechanism.anchor_noise_scale, study.mechanism.projection) == (
+        0.0,
+        0.0,
+        "none",
+    )
+    for format in (0, 2, "3", None):
         assert not taken(lambda format=format: Study.from_dict({**plain, "format": format}))
 
 
@@ -145,10 +152,8 @@ def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.
     study, header = numeric_study(p=5, h=7, r=30), 2**16 + 8
     assert most_anchor_bytes(study) == 9 * 30 * 7 + 2**16 + 512 * 5 + header
     assert result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.safetensors": 128 * 2**20}
-    layout = SimpleNamespace(layout=SimpleNamespace(size=11))
-    sums: Any = SimpleNamespace(
-        mechanism_name="secure-sum", sum_scheme=layout, participants=study.participants, n_components=7
-    )
+    sums: Any = SimpleNamespace(mechanism=SumSettings(), participants=study.participants)
+    monkeypatch.setattr(answers, "sum_scheme", lambda _: SimpleNamespace(layout=SimpleNamespace(size=11)))
     assert result_files(sums) == {"model.safetensors": 128 * 2**20}
     monkeypatch.setattr(sum_bundle, "sum_bundle_tensors", lambda _: {"a": TensorSpec("U8", (3, 5))})
     assert sum_bundle.most_sum_bundle_bytes(sums) == 15 + header
@@ -181,9 +186,9 @@ def test_a_header_is_read_up_to_64_kb(tmp_path: Path) -> None:
 
 def written(path: Path, study: Study, n_rows: int, labels: np.ndarray | None, *, scale: float = 0.5) -> Path:
     rng = np.random.default_rng(0)
-    secret = RigidMap.sample(study.n_components, rng=rng)
-    rows = scale * np.ones((n_rows, study.n_components))
-    anchor = np.asarray(secret.apply(make_anchor(study.n_anchor_rows, study.n_components, rng=rng)))
+    secret = RigidMap.sample(study.mechanism.n_components, rng=rng)
+    rows = scale * np.ones((n_rows, study.mechanism.n_components))
+    anchor = np.asarray(secret.apply(make_anchor(study.mechanism.n_anchor_rows, study.mechanism.n_components, rng=rng)))
     parts = {"representation": np.asarray(secret.apply(rows)), "anchor_representation": anchor, "labels": labels}
     write_bundle(path, study, **parts, signer=KEYS[0])
     return path
@@ -231,13 +236,13 @@ def test_rows_are_taken_as_far_as_the_corner_of_the_encoded_box(tmp_path: Path) 
 
 def test_bounds_of_uploads_are_as_on_record() -> None:
     """Their false refusals and their width are tested against the exact laws in test_bundle."""
-    noisy = replace(STUDY, method="aa-i-gdp-both-noise", data_noise_scale=0.3)
-    projected = replace(noisy, columns=WIDE.columns[:9], projection="gaussian")
+    noisy = change(STUDY, method="aa-i-gdp-both-noise", data_noise_scale=0.3)
+    projected = change(noisy, columns=WIDE.columns[:9], projection="gaussian")
     found = {
         f"{r}, {h}, {v}": [*bound_norm(r, h, v), *bound_singular_values(r, h, v)]
         for r, h, v in [(24, 3, 0.01), (52, 13, 0.1), (31, 30, 0.3), (80, 20, 0.0), (10, 2, 1.0)]
     }
-    rows = [bound_row(study, n) for study in (noisy, projected, replace(projected, format=1)) for n in (1, 1000)]
+    rows = [bound_row(study, n) for study in (noisy, projected) for n in (1, 1000)]
     check_record(RECORD, "bounds", [found, rows])
 
 

@@ -13,19 +13,22 @@ from mooring.mechanisms.rotation.projection import public_svd_projection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.projection import study_projection
 from mooring.tables.schema import Column, Label
+from tests.study_settings import change, make_study
 
 
 def study_of(*columns: Column, **changes: Any) -> Study:
     width = len(columns)
-    plain = Study("heart", "0" * 32, columns, Label(), "aa-i-gdp-data-noise", width, 4 * width, data_noise_scale=0.5)
-    return replace(plain, **changes)
+    plain = make_study(
+        "heart", "0" * 32, columns, Label(), "aa-i-gdp-data-noise", width, 4 * width, data_noise_scale=0.5
+    )
+    return change(plain, **changes)
 
 
 def test_the_projection_follows_from_the_study() -> None:
     columns = [Column(f"x{k}", "number", 0, 1) for k in range(6)]
     study = study_of(*columns)
     assert np.array_equal(study_projection(study).matrix, np.eye(6))
-    gaussian = replace(study, projection="gaussian", n_components=3)
+    gaussian = change(study, projection="gaussian", n_components=3)
     assert np.array_equal(study_projection(gaussian).matrix, study_projection(gaussian).matrix)
     other = replace(gaussian, nonce="1" * 32)
     assert not np.array_equal(study_projection(gaussian).matrix, study_projection(other).matrix)

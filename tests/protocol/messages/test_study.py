@@ -22,6 +22,7 @@ from mooring.tables.files import require_different
 from mooring.tables.schema import Column, Label, can_be_shown
 from tests.protocol.support import AGREED, KEYLESS, message
 from tests.raising import raising
+from tests.study_settings import change, make_study
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(
     lambda word: word == word.strip() and can_be_shown(word)
@@ -63,7 +64,7 @@ def studies(draw: Callable[..., Any]) -> Study:
     keys = draw(st.lists(HEX, min_size=0, max_size=4, unique=True))
     members = [Member(f"m{k}", key, sealing_key_of(key)) for k, key in enumerate(keys)]
     width = sum(len(column.feature_names) for column in declared)
-    return Study(
+    return make_study(
         draw(NAMES),
         draw(HEX)[:32],
         declared,
@@ -96,9 +97,7 @@ def test_a_written_study_reads_as_the_same_study_with_the_same_digest(
 
 
 def test_a_roster_cannot_put_one_members_sealing_key_beside_anothers_signing_key() -> None:
-    """In format 1 the two keys were drawn apart, and an old study is still read."""
     swapped = replace(KEYLESS, sealing_key=sealing_key_of("1" * 64))
-    assert replace(AGREED, format=1).with_members([swapped]).participants == (swapped,)
     with raising(InputError, "roster", expected="other form of their signing keys"):
         Study.from_dict(AGREED.as_dict() | {"participants": [swapped.as_dict()]})
 
@@ -131,7 +130,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
     )
     for other in (
         replace(AGREED, nonce="1" * 32),
-        replace(AGREED, data_noise_scale=0.25),
+        change(AGREED, data_noise_scale=0.25),
         replace(AGREED, missing_words=("-9",)),
         replace(AGREED, columns=(replace(AGREED.columns[0], missing_words=("-9",)), *AGREED.columns[1:])),
         replace(AGREED, ids=("patient",)),
@@ -143,9 +142,9 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("format = 2", "format = 3", "format"),
-        ("format = 2", "format = true", "format"),
-        ("format = 2", "format = 1.0", "format"),
+        ("format = 3", "format = 2", "format"),
+        ("format = 3", "format = true", "format"),
+        ("format = 3", "format = 3.0", "format"),
         ('kind = "number"', 'kind = "numbers"', "column 'age'"),
         ("range = [0, 120]", "range = [120, 0]", "range of column 'age'"),
         ("range = [0, 120]", "range = []", "range of column 'age'"),
@@ -162,7 +161,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         ("range = [0, 120]", 'range = [0, 120]\nat = "2026-01-01"', "at"),
         ("range = [0, 120]", 'range = [0, 120]\nmissing_words = ["\\u0007"]', "missing_words"),
         ('kind = "number"', 'kind = "age"\nat = "2026-02-30"', "day of column 'age'"),
-        ('kind = "number"', 'kind = "age"\nat = 3', "day of column 'age'"),
+        ('kind = "number"', 'kind = "age"\nat = 3', "at of column 'age'"),
         ('kind = "number"\nrange = [0, 120]', 'kind = "date"\nrange = ["2026-01-01", 3]', "range of column 'age'"),
         (
             'kind = "number"\nrange = [0, 120]',
@@ -173,8 +172,8 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         ("[label]", '[limits]\nuploads = ["safe"]\n[label]', "limit"),
         ("[label]", '[limits]\nmodel = "linkage at most 20 %"\n[label]', "limits"),
         ("[label]", '[limits]\nmodels = ""\n[label]', "models"),
-        ("components = 3", "components = 4", "components"),
-        ("anchor_rows = 12", "anchor_rows = 3", "anchor_rows"),
+        ("n_components = 3", "n_components = 4", "n_components"),
+        ("n_anchor_rows = 12", "n_anchor_rows = 3", "n_anchor_rows"),
         ("data_noise_scale = 0.5", "data_noise_scale = nan", "data_noise_scale"),
         ('projection = "none"', 'projection = "public-svd"', "projection_digest"),
         ('projection = "none"', "projection = 3", "projection"),
@@ -183,7 +182,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         *(('name = "sex"', other, "got neither") for other in ("", "names = []", 'names = ["a", ""]', 'name = " a"')),
         ('name = "sex"', 'names = "sex"', "got neither"),
         ('name = "sex"', 'name = "ill"', "columns"),
-        ("[method]", "[method", "TOML"),
+        ("[mechanism]", "[mechanism", "TOML"),
     ],
 )
 def test_a_mistake_in_a_study_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
@@ -194,7 +193,7 @@ def test_a_mistake_in_a_study_is_named(tmp_path: Path, old: str, new: str, named
 
 
 def test_components_and_anchor_rows_follow_where_they_are_left_out() -> None:
-    text = render_study(AGREED.as_dict()).replace("components = 3\n", "").replace("anchor_rows = 12\n", "")
+    text = render_study(AGREED.as_dict()).replace("n_components = 3\n", "").replace("n_anchor_rows = 12\n", "")
     assert Study.from_dict(parse_study(text)) == AGREED
 
 
@@ -207,7 +206,7 @@ def test_files_that_cannot_be_read_or_written_are_told_as_such(tmp_path: Path) -
         AGREED.write(tmp_path / "no folder" / "study.toml")
 
 
-PLAIN = 'format = 2\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "aa-i-gdp"\n'
+PLAIN = 'format = 3\nname = "x"\nnonce = "' + "0" * 32 + '"\n[mechanism]\nname = "rotation"\nmethod = "aa-i-gdp"\n'
 
 
 @pytest.mark.parametrize(
@@ -216,9 +215,9 @@ PLAIN = 'format = 2\nname = "x"\nnonce = "' + "0" * 32 + '"\n[method]\nname = "a
         (PLAIN + '[[columns]]\nname = "a\\u001b[2J"\nrange = [0, 1]\n', "control characters"),
         (PLAIN + '[[columns]]\nname = "a"\nkind = "category"\ncategories = ["b\\u202ec"]\n', "cannot be printed"),
         (PLAIN + '[[columns]]\nname = "a"\nrange = [0, 1' + "0" * 400 + "]\n", "too large"),
-        (PLAIN + "components = " + "9" * 5000 + "\n", "too large"),
-        (PLAIN + "components = 0x" + "f" * 5000 + "\n", "whole number"),
-        (PLAIN + "data_noise_scale = 1" + "0" * 400 + "\n", "a number"),
+        (PLAIN + "n_components = " + "9" * 5000 + "\n", "too large"),
+        (PLAIN + "n_components = 0x" + "f" * 5000 + "\n", "usable size"),
+        (PLAIN + "data_noise_scale = 1" + "0" * 400 + "\n", "a finite number"),
         (PLAIN + "a." * 40_000 + "a = 1\n", "keys of many parts"),
         (
             PLAIN
@@ -278,7 +277,7 @@ def test_ten_thousand_pixels_and_nine_thousand_columns_of_their_own_ranges_are_w
     pixels = tuple(Column(f"pixel.{k // 100}.{k % 100}", "number", 0, 255) for k in range(10_000))
     others = tuple(Column(f"feature_{k}", "number", 0, k + 0.5) for k in range(7500))
     for columns in (pixels, others):
-        study = replace(AGREED, columns=columns, projection="gaussian")
+        study = change(AGREED, columns=columns, projection="gaussian")
         study.write(tmp_path / "study.toml")
         assert Study.read(tmp_path / "study.toml") == study
 
@@ -286,7 +285,7 @@ def test_ten_thousand_pixels_and_nine_thousand_columns_of_their_own_ranges_are_w
 def test_a_study_too_large_to_be_read_is_not_written(tmp_path: Path) -> None:
     columns = tuple(Column(f"{k:030}", "number", 0, 1) for k in range(40_000))
     with raising(InputError, "study", expected="1 MB"):
-        replace(AGREED, columns=columns, projection="gaussian").write(tmp_path / "study.toml")
+        change(AGREED, columns=columns, projection="gaussian").write(tmp_path / "study.toml")
     assert not (tmp_path / "study.toml").exists()
 
 

@@ -21,6 +21,7 @@ from mooring.report import draw_audit
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
 from tests.record import check_record
+from tests.study_settings import make_study
 
 ON_ROWS = [attack.name for attack in attacks_on(CollusionView)]
 
@@ -50,7 +51,7 @@ def study(m: int = 5, h: int | None = None, *, method: str = "aa-i-gdp-anchor-no
         "anchor_noise_scale": v,
         "projection": "none" if h == m else "gaussian",
     }
-    return Study(**(plain | changes))
+    return make_study(**(plain | changes))
 
 
 def encoded(rows: np.ndarray, labels: np.ndarray | None = None) -> EncodedRows:

@@ -78,16 +78,6 @@ def test_everybody_opens_the_same_anchor_and_dealing_again_deals_the_same(small_
     assert len(found) == 1
 
 
-def test_an_anchor_is_sealed_to_sealing_keys_only(small_study, good):
-    """A key with a wrong letter has the form of one; studies of format 1 hold keys that follow from nothing."""
-    study = small_study.study
-    *others, last = study.participants
-    wrong = last.sealing_key[:-1] + ("q" if last.sealing_key[-1] != "q" else "p")
-    study = replace(study, format=1, participants=(*others, replace(last, sealing_key=wrong)))
-    with raising(InputError, "roster", got=last.name):
-        write_anchor(small_study.folder / "x.anchor", study, good, small_study.vaults[0].signing_key)
-
-
 def test_dealing_from_a_restored_backup_deals_the_same_matrix(small_study):
     """The seal is random, so the file differs; what is sealed does not."""
     backup = Vault.open(small_study.vaults[0].folder)
@@ -168,10 +158,8 @@ def test_nothing_is_predicted_before_rows_are_shared(small_study, monkeypatch):
 
 def test_limits_on_sums_hold_up_to_the_limit_itself():
     settings, persons = SumSettings(2.0, person="who", rows_per_person=3), PersonCounts()
-    study = SimpleNamespace(sum_settings=settings, smallest_class=3, mechanism_name="secure-sum")
-    plain = SimpleNamespace(
-        sum_settings=SumSettings(None, least_rows=40), smallest_class=3, mechanism_name="secure-sum"
-    )
+    study = SimpleNamespace(mechanism=settings, smallest_class=3)
+    plain = SimpleNamespace(mechanism=SumSettings(None, least_rows=40), smallest_class=3)
     exchange_of(study).require_floors(study, Floors(most_epsilon=2.0))
     for floors, one in ((Floors(most_epsilon=1.99), study), (Floors(), plain)):
         with raising(RefusedError, "the study"):

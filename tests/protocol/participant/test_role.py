@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mooring import Analyst, Participant, Study
+from mooring import Analyst, Participant
 from mooring.cli.execution import REFUSED
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
@@ -33,6 +33,7 @@ from tests.protocol.conftest import SmallStudy
 from tests.protocol.sum_studies import make_sum_study
 from tests.raising import raising
 from tests.sites import numeric_study
+from tests.study_settings import make_study
 
 NAMES = ("north", "south")
 AT = "memory://mooring-participant"
@@ -52,7 +53,7 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
     rng = np.random.default_rng(0)
     vaults = {name: Participant.join(tmp_path / name) for name in NAMES}
     analysts = Participant.join(tmp_path / "analyst")
-    study = Study(
+    study = make_study(
         "trial",
         "0" * 32,
         columns=tuple(Column(name, "number", -1, 1) for name in "abc"),
@@ -230,7 +231,7 @@ def test_predictions_without_labels_do_not_replace_a_score_that_was_kept(tmp_pat
 
 def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:
     noisy = make_sum_study(tmp_path, p=3, epsilon=2.0, least_rows=200).study
-    plain = replace(noisy, sums=replace(noisy.sums, epsilon=None))  # type: ignore[type-var]
+    plain = replace(noisy, mechanism=replace(noisy.mechanism, epsilon=None))  # type: ignore[type-var]
     shared = ShareResult(1, "", False, epsilon=2.0)
     sums, noise = "sums over 1 row, sealed to 3 combiners, ", "with noise for epsilon = 2, delta = 1e-05 a row"
     assert exchange_of(plain).describe_share(plain, shared)[0] == f"{sums}without noise and without a guarantee"

@@ -53,7 +53,7 @@ class Sent:
 def played(request: pytest.FixtureRequest, small_study: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The study, what everybody sent, and the same collaboration simulated."""
     given = small_study.another(**STUDIES[request.param])
-    study, h = given.study, given.study.n_components
+    study, h = given.study, given.study.mechanism.n_components
     monkeypatch.setattr(
         upload, "_STRETCH_BYTES", 4 * h * 7
     )  # 20 rows in three stretches, each with its part of the noise
@@ -61,9 +61,9 @@ def played(request: pytest.FixtureRequest, small_study: Any, monkeypatch: pytest
     sent = [send(given, i) for i in range(N_PARTICIPANTS)]
     simulation = simulate(
         [one.records for one in sent],
-        method=study.method,
-        anchor_noise_scale=study.anchor_noise_scale,
-        data_noise_scale=study.data_noise_scale,
+        method=study.mechanism.method,
+        anchor_noise_scale=study.mechanism.anchor_noise_scale,
+        data_noise_scale=study.mechanism.data_noise_scale,
         rng=np.random.default_rng(0),
         settings=SimulationSettings(
             projection=study_projection(study),
@@ -104,8 +104,8 @@ def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sen
     for one in sent:
         X, O, psi = one.records @ study_projection(study).matrix, one.secret.orthogonal, one.secret.translation
         for values, scale, stream, found in (
-            (X, study.data_noise_scale, one.noise.data, one.bundle.representation()),
-            (simulation.anchor, study.anchor_noise_scale, one.noise.anchor, one.bundle.anchor_representation),
+            (X, study.mechanism.data_noise_scale, one.noise.data, one.bundle.representation()),
+            (simulation.anchor, study.mechanism.anchor_noise_scale, one.noise.anchor, one.bundle.anchor_representation),
         ):
             W = stream.normals(0, values.size).reshape(values.shape)
             np.testing.assert_allclose(found, values @ O + psi + scale * W, rtol=0, atol=2e-6)

@@ -24,8 +24,8 @@ class Plan(Record):
     shown to be better, `answer` says."""
     verdict: str
     """The same in words."""
-    method: dict[str, Any] | None = None
-    """What is recommended, as the [method] table of a study. `data_noise_scale` is None where the rows were not encoded
+    mechanism: dict[str, Any] | None = None
+    """What is recommended, as the [mechanism] table of a study. `data_noise_scale` is None where the rows were not encoded
     by a study, and do not tell its unit."""
     search: AuditResult | None = None
     """Every point that was tried, on the other half; None where the limit is of ε."""
@@ -41,17 +41,17 @@ class Plan(Record):
         gain = None if self.recommended is None else self.recommended.gain
         return None if gain is None else gain.answer
 
-    def method_lines(self) -> str | None:
-        """The [method] table as lines to paste into a study's file; None where nothing is recommended."""
-        if self.method is None:
+    def mechanism_lines(self) -> str | None:
+        """The [mechanism] table as lines to paste into a study's file; None where nothing is recommended."""
+        if self.mechanism is None:
             return None
         entries = {
             name: f'"{value}"' if isinstance(value, str) else f"{value:.6g}"
-            for name, value in self.method.items()
+            for name, value in self.mechanism.items()
             if value is not None
         }
-        lines = ["[method]", *(f"{name} = {value}" for name, value in entries.items())]
-        if self.recommended is not None and self.method.get("data_noise_scale", 0.0) is None:
+        lines = ["[mechanism]", *(f"{name} = {value}" for name, value in entries.items())]
+        if self.recommended is not None and self.mechanism.get("data_noise_scale", 0.0) is None:
             scale = self.recommended.data_noise_scale
             lines.append(f"# data_noise_scale: {scale:.3g} here. {self.audit.noise_unit.words}")
         return "\n".join(lines)
@@ -75,7 +75,7 @@ class Plan(Record):
         """What a notebook shows: the verdict, and the points among which it chose."""
         shown = [*self.frontier, *self.tried.totals]
         tables = [self.tried.list_points(shown)] if shown else []
-        return render_html(self.verdict, self.method_lines() or "", tables=tables)
+        return render_html(self.verdict, self.mechanism_lines() or "", tables=tables)
 
 
 def find_safety(one: PointResult, limit: LeakageLimit) -> float:

@@ -139,7 +139,7 @@ def _plan_sums(
     words = f"{named.get(answer or '', 'Within the limit')}: secure sums, {chosen.state_guarantee()}"
     verdict = f"{words} At ε = {limit.bound:g} {state_total(best)} {HALVES}"
     pays = answer != "does not pay"
-    return Plan(limit, audit, best if pays else None, verdict, chosen.as_method() if pays else None)
+    return Plan(limit, audit, best if pays else None, verdict, chosen.as_entries() if pays else None)
 
 
 def split_budget(auditor: Auditor, point: SumPoint) -> SumPoint:
@@ -177,14 +177,15 @@ def _try_sums(
 
 
 def _tabulate(recommended: PointResult, auditor: Auditor) -> dict[str, Any]:
-    """Return a point as the [method] table of a study."""
+    """Return a point as the [mechanism] table of a study."""
     point = recommended.point
     assert isinstance(point, RotationPoint)
     projection = auditor.deployment.projection_onto(point.n_components).kind
     return {
-        "name": point.described.name,
-        **({} if projection == "none" else {"components": point.n_components}),
-        "anchor_rows": point.n_anchor_rows,
+        "name": point.mechanism,
+        "method": point.described.name,
+        **({} if projection == "none" else {"n_components": point.n_components}),
+        "n_anchor_rows": point.n_anchor_rows,
         "data_noise_scale": auditor.settings.noise_unit.in_study(recommended.data_noise_scale),
         "anchor_noise_scale": point.anchor_noise_scale,
         "projection": projection,

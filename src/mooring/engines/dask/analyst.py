@@ -19,6 +19,7 @@ from mooring.protocol.exchange import GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment import Aligned, Backend, align_bundles
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.rotation.training import Training
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.typing import Progress
@@ -65,7 +66,7 @@ class DaskEngine:
     ) -> Intake:
         """Verify the bundles at `source` and accept the valid ones. Every worker must see `source` and `folder`."""
         folder = Path(folder).absolute()
-        study.require_rows()
+        rotation_of(study)
         study.require_roster()
         make_folder(folder, mode=0o700, what="the work folder")
         places = list_bundles(source)
@@ -74,7 +75,7 @@ class DaskEngine:
             if not is_url(source):
                 cure = f"{SHARED_CURE[:-1]}, or give the bundles' address in an object store."
                 require_seen(self.client, local_path(source).absolute(), what="the folder of bundles", cure=cure)
-            anchors = 8 * len(places) * study.n_anchor_rows * study.n_components
+            anchors = 8 * len(places) * rotation_of(study).n_anchor_rows * rotation_of(study).n_components
             requested = self.reduce_over_workers
             reduced = anchors > MOST_ANCHOR_BYTES if requested is None else requested
             self._intake, self._stacks = collect_on_workers(

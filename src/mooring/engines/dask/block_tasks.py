@@ -19,6 +19,7 @@ from mooring.learners.registry import LEARNERS, EstimatorLearner, LinearSettings
 from mooring.learners.ridge import solve_ridge
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.collaboration_matrix import decode_block, read_row_groups
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Indices, Matrix
 
 _AT_ONCE = 8192
@@ -58,7 +59,7 @@ class Moments:
     def none(cls, study: Study) -> Moments:
         """Return the sums over no rows."""
         classes = len(study.label.classes)
-        return cls(0, np.zeros(study.n_components), 0.0, np.zeros(classes, dtype=np.int64), np.zeros(2))
+        return cls(0, np.zeros(rotation_of(study).n_components), 0.0, np.zeros(classes, dtype=np.int64), np.zeros(2))
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
@@ -170,7 +171,7 @@ def picked_rows(
     """Return the rows and labels at the given positions (in ascending order) of each part."""
     picked = []
     for piece, wanted in zip(pieces, positions, strict=True):
-        first, rows, labels = 0, [np.zeros((0, study.n_components))], [np.zeros(0, dtype=np.int8)]
+        first, rows, labels = 0, [np.zeros((0, rotation_of(study).n_components))], [np.zeros(0, dtype=np.int8)]
         for block, block_labels in blocks_of(study, piece) if wanted.size else ():
             picks = wanted[(wanted >= first) & (wanted < first + len(block))] - first
             rows.append(block[picks])

@@ -21,6 +21,7 @@ from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.anchor_source import centre_anchors, has_full_rank
 from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.transport.addresses import is_url, local_path, make_printable
 from mooring.protocol.transport.inbox import Copy, hash_name, list_files, list_objects, listed_size
 from mooring.protocol.transport.object_stores import download, open_file_system
@@ -195,7 +196,7 @@ def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[s
 
 def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[BundleLocation]]:
     """Return groups of files, limited in number and total size, for one task each. They are the same in every run."""
-    anchor_bytes = 8 * study.n_anchor_rows * study.n_components
+    anchor_bytes = 8 * rotation_of(study).n_anchor_rows * rotation_of(study).n_components
     most = max(1, min(MOST_IN_GROUP, GROUP_BYTES // anchor_bytes))
     groups: list[list[BundleLocation]] = []
     size = 0
@@ -221,12 +222,12 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
                 [] if place.kept else [RejectedBundle(place.shown, bundle)]
             )  # the object counts, not a broken copy
             continue
-        elsewhere = {"anchor_representation": np.empty((0, study.n_components)), "path": Path(place.path)}
+        elsewhere = {"anchor_representation": np.empty((0, rotation_of(study).n_components)), "path": Path(place.path)}
         fields = vars(bundle) | elsewhere
         whole = has_full_rank(bundle.anchor_representation)
         verdicts.append(RemoteBundle(**fields, place=place, has_full_rank=whole, row=len(anchors)))
         anchors.append(bundle.anchor_representation)
-    shape = (0, study.n_anchor_rows, study.n_components)
+    shape = (0, rotation_of(study).n_anchor_rows, rotation_of(study).n_components)
     return verdicts, np.stack(anchors) if anchors else np.empty(shape)
 
 

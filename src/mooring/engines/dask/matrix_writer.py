@@ -37,6 +37,7 @@ from mooring.protocol.rotation.collaboration_matrix import (
     read_tables,
     require_unchanged,
 )
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Progress
 
 _BLOCKS_A_PART = 16
@@ -103,11 +104,11 @@ class PartsOnWorkers:
         make_folder(folder / PARTS_FOLDER, mode=0o700, what=WHAT)
         clear_partial_files(folder / PARTS_FOLDER)
         at_work = self._client.submit(replace, study, pure=False)
-        block = self._rows_at_once or choose_block_rows(study.n_components)
+        block = self._rows_at_once or choose_block_rows(rotation_of(study).n_components)
         rows = space.rows
         done, total = sum(rows[name] for name in stay), sum(rows.values())
         counts: dict[str, int] = {}
-        works = _batches(_works(folder, space, bundles, block=block, counts=counts), study.n_components)
+        works = _batches(_works(folder, space, bundles, block=block, counts=counts), rotation_of(study).n_components)
         self.kept = 0
         for batch, kept in run_throttled(self._client, ((batch, write_all, (at_work, batch)) for batch in works)):
             done += sum(work.n_rows for work in batch)

@@ -90,7 +90,7 @@ class ClientWorkflow:
     def _share(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         study, path = participant.study, self.settings.folder / f"{self.name}{SUFFIX}"
         anchor = self.settings.anchor
-        if study.sums is None:
+        if any(step.name == "deal" for step in exchange_of(study).steps):
             require_label_consent(study, self.settings.labels)  # before the anchor is requested from the server
             anchor = anchor or self._fetched_anchor(study, message, ask)
         shared = participant.share(
@@ -109,7 +109,7 @@ class ClientWorkflow:
         send_file(path, _ticket(message), ask, progress=_in_tenths("sent", self.tell))
         answer = {"digest": shared.bundle_digest, "reissued": int(shared.reissued)}
         # Beside noisy sums, the exact number of rows would reveal whether one record is present.
-        return answer | ({"rows": shared.n_rows} if study.sums is None else {})
+        return answer | ({"rows": shared.n_rows} if study.mechanism.shows_labels else {})
 
     def _confirm(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{self.name}{SUFFIXES[CONFIRMATION]}"

@@ -21,18 +21,15 @@ from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFI
 from mooring.engines.flare.settings import ServerSettings, opened_vault
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.analyst.intake import MOST_BYTES, Intake, collect, try_verify
+from mooring.protocol.analyst.intake import Intake, collect, try_verify
 from mooring.protocol.analyst.trained_model import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import result_files
+from mooring.protocol.exchange import Exchange, GatherOptions, TrainOptions, exchange_of, result_files
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import STATE_FILE
 from mooring.protocol.rotation.anchor import FIELDS, KIND, most_anchor_bytes
-from mooring.protocol.rotation.bundle import RowBundle
-from mooring.protocol.rotation.training import train
+from mooring.protocol.rotation.scheme import dealing_member
 from mooring.protocol.sums.answers import (
     CONFIRMATION,
     LIST_FILE,
@@ -43,7 +40,8 @@ from mooring.protocol.sums.answers import (
     read_combined_share,
     read_confirmation,
 )
-from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes
+from mooring.protocol.sums.bundle import SumBundle
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import close_list
 from mooring.protocol.sums.training import train_sums
 from mooring.protocol.transport.addresses import make_printable
@@ -117,6 +115,15 @@ class ServerWorkflow:
         self.lock.close()
 
     @property
+    def exchange(self) -> Exchange:
+        """The exchange of the study's mechanism."""
+        return exchange_of(self.study)
+
+    def _has_step(self, name: str) -> bool:
+        """Whether the study's mechanism has a step of its own with this name."""
+        return any(step.name == name for step in self.exchange.steps)
+
+    @property
     def anchor(self) -> Path:
         """The path of the sealed anchor."""
         return self.settings.folder / f"{self.study.name}.anchor"
@@ -139,7 +146,7 @@ class ServerWorkflow:
         self.tell(f"connected sites of the study: {', '.join(sites) or 'none'}")
         self.record("running")
         try:
-            delivered = self._run_rows(sites, ask) if self.study.sums is None else self._run_sums(sites, ask)
+            delivered = self._run_sums(sites, ask) if self._has_step("combine") else self._run_rows(sites, ask)
             for name in (name for name in sites if name not in delivered):
                 self.left_out.setdefault(name, "it has no valid bundle")
             self._ask(RESULT_TASK, [name for name in sites if name in delivered], self.for_result, ask)
@@ -160,11 +167,11 @@ class ServerWorkflow:
         return tuple(name for name in names if outcomes.get(name) != {"done"} or name in self.left_out)
 
     def _run_rows(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
-        dealer = self.study.dealing_member.name
-        if not self.anchor.exists():
+        if self._has_step("deal") and not self.anchor.exists():
+            dealer = dealing_member(self.study).name
             self._ask(ANCHOR_TASK, [name for name in sites if name == dealer], lambda _: self.for_dealer(), ask)
-        if not self.anchor.exists():
-            self.tell(f"{dealer} has not sent the anchor: only sites that already have it can share")
+            if not self.anchor.exists():
+                self.tell(f"{dealer} has not sent the anchor: only sites that have one of their own can share")
         self._ask(SHARE_TASK, sites, self.for_participant, ask)
         return self.analysed()
 
@@ -174,11 +181,11 @@ class ServerWorkflow:
         A list is closed once. After that nobody is asked to share, which would spend privacy budget for nothing.
         """
         study, folder, inbox = self.study, self.settings.folder, self.settings.folder / INBOX
-        combiners = [name for name in study.sum_scheme.combiners if name in sites]
+        combiners = [name for name in sum_scheme(study).combiners if name in sites]
         is_closed = (folder / LIST_FILE).exists()
         if not is_closed:
             self._ask(SHARE_TASK, sites, self.for_participant, ask)
-        intake = self._collect(0 if is_closed else max(self.settings.least_sites, study.sum_scheme.quorum))
+        intake = self._collect(0 if is_closed else max(self.settings.least_sites, sum_scheme(study).quorum))
         if not is_closed:
             self._confirm(combiners, cast(Sequence[SumBundle], intake.bundles), ask)
             closing = close_list(
@@ -210,13 +217,13 @@ class ServerWorkflow:
 
     def _confirm(self, combiners: Sequence[str], bundles: Sequence[SumBundle], ask: AskSites) -> None:
         """Ask combiners to confirm the bundles. Closing the study's only list needs a threshold of confirmations."""
-        for name in self.study.sum_scheme.combiners:
+        for name in sum_scheme(self.study).combiners:
             self.answer(name, CONFIRMATION).unlink(
                 missing_ok=True
             )  # an earlier job's confirmation covers fewer bundles
         self._ask_combiners(CONFIRM_TASK, combiners, CONFIRMATION, _by_sender(bundles), ask)
         n_confirmed = sum(self.answer(name, CONFIRMATION).exists() for name in combiners)
-        if n_confirmed < (least := self.study.sum_scheme.threshold.threshold):
+        if n_confirmed < (least := sum_scheme(self.study).threshold.threshold):
             problem = f"{count_noun(n_confirmed, 'combiner has', 'combiners have')} confirmed, and {least} are needed."
             raise InputError("confirmations", problem=problem, cure=_SUBMIT_AGAIN)
 
@@ -253,7 +260,7 @@ class ServerWorkflow:
 
         If the server has no anchor, sites that already have it can still share; the others report that they have none.
         """
-        most = MOST_BYTES if self.study.sums is None else most_sum_bundle_bytes(self.study)
+        most = self.exchange.most_bundle_bytes(self.study)
         arrival = IncomingFile(self.bundle(name), most, lambda path: self._accept_bundle(name, path))
         files = {"anchor": self.anchor} if self.anchor.exists() else {}
         return self._hand_ticket(files, arrival) | _described(files)
@@ -276,19 +283,16 @@ class ServerWorkflow:
         """
         study, folder, settings = self.study, self.settings.folder, self.settings
         intake = self._collect(settings.least_sites)
-        late = settings.late and (folder / STATE_FILE).is_file()
-        aligned = align_bundles(
-            study, cast(Sequence[RowBundle], intake.bundles), folder, mode="late" if late else "again", command=_COMMAND
-        )
-        self.left_out.update(dict.fromkeys(aligned.set_aside, _MISFIT))
-        if late:
-            self.tell(f"admitted late: {', '.join(aligned.newcomers) or 'nobody'}")
-        self.tell(
-            f"aligned {len(aligned.space.names)} participants; set aside: {', '.join(aligned.set_aside) or 'none'}"
-        )
+        exchange = self.exchange
+        late = settings.late and (folder / f"{exchange.gather_record}.json").is_file()
+        options = GatherOptions("late" if late else "again", signing_key=self.signing_key, command=_COMMAND)
+        gathered = exchange.gather(study, intake.bundles, folder, options)
+        self.left_out.update(gathered.left_out)
+        for sentence in gathered.describe():
+            self.tell(sentence)
         if study.label.kind != "none" and not (late and (folder / TRAINING_FILE).is_file()):
-            trained = train(study, folder, learner=settings.learner, seed=settings.seed, command=_COMMAND)
-            self.tell(f"trained {trained.learner} on {trained.rows_used} rows")
+            trained = exchange.train(study, folder, TrainOptions(settings.learner, settings.seed, command=_COMMAND))
+            self.tell(str(trained))
         return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
 
     def _collect(self, least: int) -> Intake:
@@ -327,7 +331,7 @@ class ServerWorkflow:
         with open_plain_file(path, what="the anchor file") as file:
             _, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what="the anchor file")
             check_parcel(path, file)  # an accepted file is kept, and damaged arrays would stop everybody
-        if fields["signer"] != self.study.dealing_member.signing_key:
+        if fields["signer"] != dealing_member(self.study).signing_key:
             raise RefusedError("the anchor file", reason="the dealer did not sign it", cure="Ask the dealer.")
         self.study.require_same(fields, what="the anchor file")
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from mooring.errors import InputError
+from mooring.mechanisms.settings import MechanismSettings, RosterEntry
 from mooring.mechanisms.sums.feature_map import FeatureMap, TableFeatures
 from mooring.mechanisms.sums.guarantee import (
     MOST_NUMBERS_A_ROW,
@@ -27,6 +28,7 @@ from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatur
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.mechanisms.sums.secret_sharing import Threshold
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
+from mooring.serialization import Count
 from mooring.tables.schema import Schema
 
 SECURE_SUM = "secure-sum"
@@ -36,39 +38,69 @@ MOST_BY_DEFAULT = 15
 """Maximum number of combiners of a study that names none, which are then the first in its roster."""
 MOST_DELTA = 1e-3
 """Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
+_REMARK = """\
+# Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. n_colluders: how many participants may help
+# the analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
+# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and stays at home;
+# rows_per_person = "mean" adds the mean of each person's rows. Features of pictures may be fitted to public ones:
+# mooring study project PUBLIC
+"""
+
+
+class _NoneAsWord:
+    """Writes None as "none", which TOML can hold, and reads it back."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, validate: None if value == "none" else validate(value),
+            core_schema.float_schema(allow_inf_nan=False, strict=True),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value: "none" if value is None else value
+            ),
+        )
+
+
+Epsilon = Annotated[float | None, _NoneAsWord()]
+"""ε of a guarantee; None, written as "none", is no noise and no guarantee."""
 
 
 @dataclass(frozen=True)
-class SumSettings:
-    """The entries of [method] in a study of secure sums."""
+class SumSettings(MechanismSettings):
+    """The entries of [mechanism] in a study of secure sums."""
 
-    epsilon: float | None = 1.0
+    name: ClassVar[str] = SECURE_SUM
+    remark: ClassVar[str] = _REMARK
+    shows_labels: ClassVar[bool] = False
+
+    epsilon: Epsilon = 1.0
     """ε for adding or removing one unit; None means no noise and no guarantee."""
     delta: float = 1e-5
     """δ for adding or removing one unit."""
-    n_colluders: int = 1
+    n_colluders: Count = 1
     """c, the number of participants who may collude with the analyst."""
     combiners: tuple[str, ...] = ()
     """Participants who hold shares; by default the first 15 in the roster."""
-    threshold: int = 0
+    threshold: Count = 0
     """t; 0 means the minimum for the number of combiners."""
-    quorum: int = 0
+    quorum: Count = 0
     """Minimum number of contributions; 0 means nine tenths of the participants, rounded up."""
     features: FeatureName = "columns"
     """The public feature map; pictures need the study's image_shape."""
-    n_features: int = N_COMPONENTS
+    n_features: Count = N_COMPONENTS
     """Number of features of pictures, or of random Fourier features."""
     features_digest: str = ""
     """SHA-256 digest of the file with features fitted to public pictures; empty if there is none."""
-    n_hats: int = 5
+    n_hats: Count = 5
     """Hat functions per number; with 0, each column is one feature."""
     log_scaled: tuple[str, ...] = ()
     """Columns of numbers on a logarithmic scale."""
     person: str = ""
     """Column that identifies persons and is not shared; empty if the unit is a row."""
-    rows_per_person: int | Literal["mean"] = 1
+    rows_per_person: Count | Literal["mean"] = 1
     """Maximum number of rows of a person at one participant, or "mean" to add the mean over each person's rows."""
-    least_rows: int = 10
+    least_rows: Count = 10
     """Without noise, a participant with fewer rows does not share. With noise there is no such limit, because not sharing
     would reveal the number of rows."""
     product_share: float = PRODUCT_SHARE
@@ -97,7 +129,7 @@ class SumSettings:
             raise InputError("rows_per_person", problem=problem, cure=cure)
         if self.n_colluders < 1:
             cure = "Assume that at least one participant may collude with the analyst."
-            raise InputError("colluders", expected="1 or more", got=str(self.n_colluders), cure=cure)
+            raise InputError("n_colluders", expected="1 or more", got=str(self.n_colluders), cure=cure)
         if self.least_rows < 1:
             raise InputError("least_rows", expected="1 or more", got=str(self.least_rows), cure="10 is the default.")
         if len(set(self.combiners)) < len(self.combiners):
@@ -152,25 +184,27 @@ class SumSettings:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the entries of [method] as plain values in a fixed order, without unused ones."""
-        plain: dict[str, Any] = {
-            "name": SECURE_SUM,
-            "epsilon": "none" if self.epsilon is None else float(self.epsilon),
-            "delta": float(self.delta),
-            "colluders": self.n_colluders,
-            "combiners": list(self.combiners),
-            "threshold": self.threshold,
-            "quorum": self.quorum,
-            "features": self.features,
-        }
-        specific = {"hats": self.n_hats} if self.features == "columns" else {"n_features": self.n_features}
-        if self.features_digest:
-            specific["features_digest"] = self.features_digest  # type: ignore[assignment]
-        if self.log_scaled:
-            specific["log_scaled"] = list(self.log_scaled)  # type: ignore[assignment]
-        if self.person:
-            specific |= {"person": self.person, "rows_per_person": self.rows_per_person}  # type: ignore[dict-item]
-        return plain | specific | {"least_rows": self.least_rows, "product_share": float(self.product_share)}
+        """The entries in a fixed order; what is empty, and what the feature map does not use, is left out."""
+        unused = "n_features" if self.features == "columns" else "n_hats"
+        kept = ("epsilon", "combiners")
+        plain = {key: value for key, value in super().as_dict().items() if key in kept or value not in ("", [])}
+        plain.pop(unused)
+        if not self.person:
+            plain.pop("rows_per_person")
+        return plain
+
+    def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:
+        """Raise an `InputError` where features or sums cannot be made of the columns."""
+        make_layout(self, schema, make_features(self, schema, image_shape))
+
+    def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
+        """Raise an `InputError` where thresholds do not hold, or a combiner has no combining key."""
+        features = make_features(self, schema, image_shape)
+        scheme = make_scheme(self, make_layout(self, schema, features), features, [member.name for member in roster])
+        unable = [one.name for one in roster if one.name in scheme.combiners and not one.holds_combining_key]
+        if unable:
+            problem = f"The combiner {unable[0]!r} has no combining key that it signed."
+            raise InputError("roster", problem=problem, cure="Use the card that 'mooring join' wrote.")
 
 
 @dataclass(frozen=True)
@@ -255,16 +289,3 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
             "fewer features.",
         )
     return SumScheme(settings, features, layout, combiners, threshold, quorum, p)
-
-
-def settings_from(method: Mapping[str, Any]) -> SumSettings:
-    """Return the settings from the entries of [method], whose types were checked before."""
-    names = {"colluders": "n_colluders", "hats": "n_hats"}
-    plain = {names.get(key, key): value for key, value in method.items() if key != "name"}
-    for key in ("combiners", "log_scaled"):
-        if key in plain:
-            plain[key] = tuple(plain[key])
-    for key in ("epsilon", "delta", "product_share"):
-        if key in plain:
-            plain[key] = None if plain[key] == "none" else float(plain[key])
-    return SumSettings(**plain)

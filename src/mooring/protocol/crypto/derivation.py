@@ -5,9 +5,7 @@ matrix they are added to, format), and ChaCha20 turns the key into a stream. The
 after a crash or from a restored backup. A different context gives unrelated numbers.
 
 A normal number is the inverse distribution function of one 64-bit word of the stream: 63 bits of magnitude and a sign, up to
-9.2 standard deviations. No word is used twice. Version 1 used Box–Muller pairs with a radius of 53 bits and an angle of 24
-bits. The few values of the angle let an analyst verify a guess of two rows, whatever the noise scale. Version 1 remains only
-to derive the maps of studies of format 1, in which nothing new is shared.
+9.2 standard deviations. No word is used twice.
 """
 
 from __future__ import annotations
@@ -30,13 +28,14 @@ from mooring.geometry.rigid import RigidMap
 from mooring.protocol.crypto.keys import Secret
 from mooring.typing import Matrix
 
+_VERSION = 2
 _CHUNK, _AT_ONCE = 2**16, 2**14  # numbers per chunk, and numbers that fit into the processor's cache
 
 
-def derive(secret: Secret, purpose: str, context: Mapping[str, Any], *, version: int = 2) -> Secret:
+def derive(secret: Secret, purpose: str, context: Mapping[str, Any]) -> Secret:
     """Return the key for one purpose in a context of plain values that JSON can hold."""
     info = json.dumps(
-        {"mooring": version, "purpose": purpose, **context},
+        {"mooring": _VERSION, "purpose": purpose, **context},
         sort_keys=True,
         separators=(",", ":"),
         allow_nan=False,
@@ -56,7 +55,6 @@ class Stream:
     """
 
     key: Secret
-    version: int = 2
 
     def words(self, chunk: int, count: int, *, start: int = 0) -> npt.NDArray[np.uint64]:
         """Return the 64-bit words `start` (a multiple of 8) to `start + count` of a chunk. Chunks are independent."""
@@ -68,7 +66,7 @@ class Stream:
 
     def normals(self, start: int, count: int) -> Matrix:
         """Return the standard normal numbers `start` to `start + count` of the stream."""
-        numbers, step = np.empty(count), _CHUNK if self.version == 1 else _AT_ONCE
+        numbers, step = np.empty(count), _AT_ONCE
         for first in range(start - start % step, start + count, step):
             begin, end, before = max(start, first), min(start + count, first + step), first - first % _CHUNK
             numbers[begin - start : end - start] = self._part(before // _CHUNK, begin - before, end - before)
@@ -83,8 +81,6 @@ class Stream:
         return np.argsort(words)
 
     def _part(self, chunk: int, begin: int, end: int) -> Matrix:
-        if self.version == 1:  # the numbers of a pair are half a chunk apart
-            return _paired_normals(self.words(chunk, _CHUNK))[begin:end]
         skipped = begin % 8
         return _normals(self.words(chunk, end - begin + skipped, start=begin - skipped))[skipped:]
 
@@ -97,14 +93,6 @@ def _normals(words: npt.NDArray[np.uint64]) -> Matrix:
     ndtri(tail, out=tail)  # zero or less
     signs = (words << np.uint64(63)) ^ tail.view(np.uint64)
     return signs.view(np.float64)
-
-
-def _paired_normals(words: npt.NDArray[np.uint64]) -> Matrix:
-    """Return the Box–Muller pairs of version 1, half a chunk apart."""
-    half = words.size // 2
-    radius = np.sqrt(-2.0 * np.log(((words[:half] >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53))
-    angle = (words[half:] >> np.uint64(40)).astype(np.float32) * np.float32(2 * np.pi * 2.0**-24)
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
 
 
 class SecretMap:
@@ -122,9 +110,9 @@ class SecretMap:
         self.__map = map
 
     @classmethod
-    def derive(cls, key: Secret, *, n_components: int, version: int = 2) -> SecretMap:
+    def derive(cls, key: Secret, *, n_components: int) -> SecretMap:
         """Return the map of a key: O from the Haar measure and Ψ from the standard normal distribution."""
-        numbers = Stream(key, version).normals(0, n_components * (n_components + 1))
+        numbers = Stream(key).normals(0, n_components * (n_components + 1))
         gaussian = numbers[: n_components**2].reshape(n_components, n_components)
         return cls(RigidMap(orthogonal_from_gaussian(gaussian), numbers[n_components**2 :]))
 

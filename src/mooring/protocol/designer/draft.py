@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from mooring.errors import InputError
-from mooring.mechanisms.rotation.methods import get_method
-from mooring.mechanisms.sums.settings import SumSettings
+from mooring.mechanisms.settings import MechanismSettings
+from mooring.protocol.exchange import get_exchange
 from mooring.protocol.messages.card import require_name
-from mooring.protocol.messages.study import ProjectionName, draw_nonce
+from mooring.protocol.messages.study import draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
 from mooring.tables.cells import describe_type, holds_words, is_number
 from mooring.tables.files import OpenTable, open_table, require_column
@@ -29,9 +29,6 @@ from mooring.tables.problems import RaggedLines
 from mooring.tables.reader import table_batches
 from mooring.tables.schema import MissingRule
 from mooring.typing import TableSource
-
-WIDEST_WITHOUT_PROJECTION = 30
-"""Encoded rows that are wider are projected, unless a draft is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +64,9 @@ class DeclaredColumns:
 class DraftSettings:
     """What a draft declares besides its columns."""
 
-    method: str = "aa-i-gdp-data-noise"
-    components: int | None = None
-    anchor_rows: int | None = None
-    """Default: the width of the encoded rows, or 30 and a Gaussian projection if they are wider; four times that."""
-    data_noise_scale: float = 0.5
-    anchor_noise_scale: float = 0.1
-    """Each counts only if the method has such noise."""
-    projection: ProjectionName | None = None
+    mechanism: MechanismSettings | Mapping[str, Any] = field(default_factory=lambda: {"name": "rotation"})
+    """Settings, or entries of [mechanism] with the mechanism's name. What is left out is as the mechanism usually has it;
+    rotation takes the width of the encoded rows, or 30 components and a Gaussian projection if they are wider."""
     smallest_class: int = 3
     image_shape: Sequence[int] = ()
     missing_words: Sequence[str] = ()
@@ -83,8 +75,11 @@ class DraftSettings:
     """What a missing value is, in every column; people change it for single ones."""
     nonce: str | None = None
     """Default: from the system's entropy."""
-    sums: SumSettings | None = None
-    """Of the method "secure-sum", which uses none of components, anchor, noise and projection."""
+
+    @property
+    def entries(self) -> Mapping[str, Any]:
+        """The entries of [mechanism] that were asked for."""
+        return self.mechanism.as_dict() if isinstance(self.mechanism, MechanismSettings) else self.mechanism
 
 
 def draft_study(
@@ -117,7 +112,7 @@ def draft_study(
     for one in (*drop, *known.names, *known.missing_words, *([label] if label is not None else [])):
         require_column(f"column {one!r}", one, table.names)
     require_header(table, drop)
-    person = settings.sums.person if settings.sums is not None else ""  # stays at home, as ids do
+    person = str(settings.entries.get("person", ""))  # stays at home, as ids do
     apart = {*drop, *([label] if label is not None else []), *([person] if person else [])}
     kinds = recognise_columns(table, known, apart)
     ids = [one for one in table.names if one in known.ids or kinds.get(one) == "id"]
@@ -154,48 +149,21 @@ def render_draft(
         rows["ids"] = list(ids)
     if settings.image_shape:
         rows["image_shape"] = list(settings.image_shape)
-    method, above, below = _describe_method(columns, settings)
+    width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
+    width += len(columns) if settings.missing == "indicate" else 0
+    exchange = get_exchange(MechanismSettings.get_kind(settings.entries.get("name")).name)
+    mechanism = exchange.draft(settings.entries, width)
     plain = {
         "format": FORMAT,
         "name": name,
         "nonce": settings.nonce or draw_nonce(),
-        "method": method,
+        "mechanism": mechanism.entries,
         "rows": rows,
         "label": label,
         "columns": columns,
         "participants": [],
     }
-    return render_study(plain, above_method=above, below_method=below)
-
-
-def _describe_method(columns: Sequence[Mapping[str, Any]], settings: DraftSettings) -> tuple[dict[str, Any], str, str]:
-    """The entries of [method], and comments above and below them."""
-    if settings.sums is not None:
-        return settings.sums.as_dict(), "", ""
-    described, components = get_method(settings.method), settings.components
-    width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
-    width += len(columns) if settings.missing == "indicate" else 0
-    needs_projection = width > WIDEST_WITHOUT_PROJECTION or components not in (None, width)
-    projection = settings.projection or ("gaussian" if needs_projection else "none")
-    if components is None and projection != "none":
-        components = min(WIDEST_WITHOUT_PROJECTION, max(1, width))
-    optional = {"components": components, "anchor_rows": settings.anchor_rows}
-    method: dict[str, Any] = {"name": settings.method}
-    method |= {key: value for key, value in optional.items() if value is not None}
-    method["data_noise_scale"] = float(settings.data_noise_scale if described.data_noise else 0.0)
-    method["anchor_noise_scale"] = float(settings.anchor_noise_scale if described.anchor_noise else 0.0)
-    method["projection"] = projection
-    remarks = {
-        "components": "# components: as many as the encoded rows are wide, without a projection.\n",
-        "anchor_rows": "# anchor_rows: four times the components.\n",
-    }
-    above = "".join(remarks[key] for key, value in optional.items() if value is None)
-    if projection == "gaussian" and settings.projection is None:
-        above += f'# projection: rows this wide go onto {components} random directions, for speed; "none" shares all.\n'
-    below = (
-        f"# projection_digest comes from: mooring study project  {TODO} run it\n" if projection == "public-svd" else ""
-    )
-    return method, above, below
+    return render_study(plain, above=mechanism.above, below=mechanism.below)
 
 
 def count_open_entries(text: str) -> int:

@@ -6,11 +6,12 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from mooring.atomic_io import read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, sealing_key_of, verify
+from mooring.serialization import Record, read_entries
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "analyst"]
@@ -19,13 +20,11 @@ HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _AGE = re.compile(r"age1[0-9a-z]{58}")
 _MOST_BYTES = 4096
 _FORMAT = 1
-_MEMBER = ("name", "signing_key", "sealing_key", "combining_key", "combining_proof")
-_ENTRIES = {"format", "role", "proof", *_MEMBER}
 _SIGNATURE = re.compile(r"[0-9a-f]{128}")
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(Record):
     """A member of a study, by its public keys."""
 
     name: str
@@ -64,9 +63,28 @@ class Member:
         proof, text = bytes.fromhex(self.combining_proof), combining_text(self.combining_key)
         return bool(self.combining_key) and verify(self.signing_key, proof, text)
 
-    def as_dict(self) -> dict[str, str]:
-        """Plain values in a fixed order."""
-        return {what: value for what in _MEMBER if (value := getattr(self, what))}
+    def as_dict(self) -> dict[str, Any]:
+        """The keys in a fixed order; what is empty is left out."""
+        return {name: value for name, value in super().as_dict().items() if value}
+
+
+@dataclass(frozen=True)
+class _Card(Record):
+    """A card's file."""
+
+    format: Literal[1]
+    role: Role
+    name: str
+    signing_key: str
+    proof: str
+    sealing_key: str = ""
+    combining_key: str = ""
+    combining_proof: str = ""
+
+    @property
+    def member(self) -> Member:
+        """Whose card it is."""
+        return Member(self.name, self.signing_key, self.sealing_key, self.combining_key, self.combining_proof)
 
 
 def combining_text(combining_key: str) -> bytes:
@@ -119,17 +137,11 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
         plain = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         plain = {}
-    words = {key: value for key, value in plain.items() if isinstance(value, str)}
-    if plain.get("format") != _FORMAT or not set(plain) <= _ENTRIES or len(words) != len(plain) - 1:
-        raise _not_on_a_card(f"card {Path(path).name!r}", "The file is not a card that 'mooring join' wrote.")
-    member = Member(*(words.get(key, "") for key in _MEMBER))
-    role: Role = "analyst" if words.get("role") == "analyst" else "participant"
-    if words.get("role") != role:
-        raise _not_on_a_card("role of the card", "The role on a card must be participant or analyst.")
+    card = read_entries(_Card, plain, what=f"card {Path(path).name!r}", cure=CARD_CURE)
+    role, member = card.role, card.member
     _require_role(role, member)
-    proof = words.get("proof", "")
-    is_well_formed = _SIGNATURE.fullmatch(proof) is not None
-    if not (is_well_formed and verify(member.signing_key, bytes.fromhex(proof), _signed_text(role, member))):
+    is_well_formed = _SIGNATURE.fullmatch(card.proof) is not None
+    if not (is_well_formed and verify(member.signing_key, bytes.fromhex(card.proof), _signed_text(role, member))):
         raise RefusedError(
             f"the card of {member.name!r}",
             reason="its proof is not by the key that it names, so it was changed or is not its writer's",

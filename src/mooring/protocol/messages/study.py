@@ -12,28 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError, require_choice
-from mooring.mechanisms.rotation.methods import Method, get_method
-from mooring.mechanisms.sums.settings import (
-    SECURE_SUM,
-    SumScheme,
-    SumSettings,
-    make_features,
-    make_layout,
-    make_scheme,
-)
-from mooring.protocol.messages.card import CARD_CURE, HEX_KEY, Member, require_name
+from mooring.mechanisms.rotation import settings as _rotation  # noqa: F401  (studies may name this mechanism)
+from mooring.mechanisms.settings import MechanismSettings
+from mooring.mechanisms.sums import settings as _sums  # noqa: F401  (and this one)
+from mooring.protocol.messages.card import CARD_CURE, Member, require_name
 from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
 from mooring.tables.schema import Column, Label, Schema, find_repeated
-
-_MOST_COMPONENTS = 10_000
-_MOST_ANCHOR_ROWS = 200_000
-_MOST_NUMBERS = 2**28  # in the projection or the anchor: 2 GB
-
-ProjectionName = Literal["none", "gaussian", "public-svd"]
 
 
 @dataclass(frozen=True)
@@ -44,16 +32,8 @@ class Study:
     ----------
     name, nonce : str
         The nonce makes two studies of one name different.
-    method : str
-        An anchor-aligned method of `mooring.METHODS`, or "secure-sum".
-    n_components, n_anchor_rows : int
-        Of secure sums, the width of the encoded rows and 0.
-    data_noise_scale, anchor_noise_scale : float
-        σ and v; σ is the noise of an encoded number, which lies between −1 and 1, once map and projection are undone.
-    projection : {"none", "gaussian", "public-svd"}
-        A Gaussian one follows from the nonce; a public SVD lies in a file beside the study. Both have orthonormal columns.
-    projection_digest : str
-        SHA-256 of that file.
+    mechanism : MechanismSettings
+        What leaves, and how: `RotationSettings`, `SumSettings`, or those of a mechanism from outside.
     missing_words : tuple of str
         What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all.
     ids : tuple of str
@@ -62,41 +42,25 @@ class Study:
         A participant with fewer rows of a class (but some) does not share: such rows stand out.
     image_shape : tuple of int
         If rows are images, for pictures; else empty.
-    sums : SumSettings or None
-        Of secure sums.
     upload_limits : tuple of str
         What attacks on an upload may find, such as "linkage at most 20 %": `mooring check` holds to them.
     model_limit : str
         What may be told of the rows behind the model, such as "membership at most 5 %": `mooring deliver` holds to it.
-    dealer : str
-        The participant that deals the anchor; the first of the roster where left out.
-    format : {1, 2}
-        In format 1 noise has too few bits and its scale depends on the projection: bundles that were made are still
-        aligned, delivered and used, and no more are made.
     """
 
     name: str
     nonce: str
     columns: tuple[Column, ...]
     label: Label
-    method: str
-    n_components: int
-    n_anchor_rows: int
-    data_noise_scale: float = 0.0
-    anchor_noise_scale: float = 0.0
-    projection: ProjectionName = "none"
-    projection_digest: str = ""
+    mechanism: MechanismSettings
     missing_words: tuple[str, ...] = ()
     smallest_class: int = 3
     image_shape: tuple[int, ...] = ()
     participants: tuple[Member, ...] = ()
     analyst: Member | None = None
-    dealer: str = ""
-    sums: SumSettings | None = None
     ids: tuple[str, ...] = ()
     upload_limits: tuple[str, ...] = ()
     model_limit: str = ""
-    format: int = FORMAT
     folder: Path | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -109,7 +73,7 @@ class Study:
                 cure="'mooring study init' draws one.",
             )
         self._check_columns()
-        self._check_method()
+        self.mechanism.require_fit(self.schema, self.image_shape)
         self._check_roster()
 
     @property
@@ -126,43 +90,6 @@ class Study:
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of the encoded matrix."""
         return self.schema.feature_names
-
-    @property
-    def method_described(self) -> Method:
-        """The method as data; not of secure sums, which have neither map nor anchor."""
-        return get_method(self.method)
-
-    @property
-    def mechanism_name(self) -> str:
-        """The name of the mechanism."""
-        return "rotation" if self.sums is None else SECURE_SUM
-
-    @property
-    def sum_settings(self) -> SumSettings:
-        """The settings of secure sums; a study of another mechanism is refused."""
-        if self.sums is None:
-            got = f"one of the method {self.method}"
-            raise InputError("study", expected="one of secure sums", got=got, cure="Check --study.")
-        return self.sums
-
-    @cached_property
-    def sum_scheme(self) -> SumScheme:
-        """What the settings of secure sums mean for these columns and this roster."""
-        settings = self.sum_settings
-        self.require_roster()
-        features = make_features(settings, self.schema, self.image_shape)
-        layout = make_layout(settings, self.schema, features)
-        return make_scheme(settings, layout, features, [member.name for member in self.participants])
-
-    def require_rows(self) -> None:
-        """Refuse a study of secure sums, where a step needs everybody's rows."""
-        if self.sums is not None:
-            raise InputError(
-                "study",
-                expected="one that shares rows",
-                got="one of secure sums, in which there is no anchor, no map and no matrix of rows",
-                cure="Its steps are share, align, combine, train, deliver and predict.",
-            )
 
     @cached_property
     def digest(self) -> str:
@@ -215,12 +142,6 @@ class Study:
         return {member.signing_key: member for member in self.participants}
 
     @property
-    def dealing_member(self) -> Member:
-        """Who deals the anchor."""
-        self.require_roster()
-        return self.member(self.dealer) if self.dealer else self.participants[0]
-
-    @property
     def is_complete(self) -> bool:
         """Whether there are two participants or more, and an analyst."""
         return len(self.participants) >= 2 and self.analyst is not None
@@ -257,28 +178,14 @@ class Study:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything the study says, in plain values and a fixed order."""
-        method: dict[str, Any] = (
-            self.sums.as_dict()
-            if self.sums is not None
-            else {
-                "name": self.method,
-                "components": self.n_components,
-                "anchor_rows": self.n_anchor_rows,
-                "data_noise_scale": float(self.data_noise_scale),
-                "anchor_noise_scale": float(self.anchor_noise_scale),
-                "projection": self.projection,
-            }
-        )
-        if self.projection_digest:
-            method["projection_digest"] = self.projection_digest
         rows: dict[str, Any] = {"missing_words": list(self.missing_words), "smallest_class": self.smallest_class}
         rows |= {"ids": list(self.ids)} if self.ids else {}
         rows |= {"image_shape": list(self.image_shape)} if self.image_shape else {}
         plain = {
-            "format": self.format,
+            "format": FORMAT,
             "name": self.name,
             "nonce": self.nonce,
-            "method": method,
+            "mechanism": self.mechanism.as_dict(),
             "rows": rows,
             "label": self.label.as_dict(),
             "columns": [column.as_dict() for column in self.columns],
@@ -286,8 +193,6 @@ class Study:
         }
         if self.upload_limits or self.model_limit:
             plain["limits"] = {"uploads": list(self.upload_limits), "model": self.model_limit}
-        if self.dealer:
-            plain["dealer"] = self.dealer
         if self.analyst is not None:
             plain["analyst"] = self.analyst.as_dict()
         return plain
@@ -319,76 +224,6 @@ class Study:
         if self.smallest_class < 1:
             raise InputError("smallest_class", expected="1 or more", got=str(self.smallest_class), cure="3 is usual.")
 
-    def _check_sums(self, settings: SumSettings) -> None:
-        if self.format == 1 or self.n_anchor_rows or self.projection != "none" or self.dealer:
-            problem = "Secure sums use no anchor, projection or dealer, and need a study of the current format."
-            raise InputError("method", problem=problem, cure="Remove these settings from the study.")
-        make_layout(settings, self.schema, make_features(settings, self.schema, self.image_shape))
-        if len(self.participants) > 1:  # one by one they are enrolled
-            scheme = self.sum_scheme if self.analyst is not None else None
-            lacking = [name for name in scheme.combiners if not self.member(name).holds_combining_key] if scheme else []
-            if lacking:
-                problem = f"The combiner {lacking[0]!r} has no combining key that it signed."
-                raise InputError("roster", problem=problem, cure=CARD_CURE)
-
-    def _check_method(self) -> None:
-        if (self.method == SECURE_SUM) != (self.sums is not None):
-            problem = "[method] of secure-sum lacks its settings."
-            if self.sums is not None:
-                problem = f"[method] has settings of secure-sum, and its name is {self.method!r}."
-            raise InputError("method", problem=problem, cure="Correct [method].")
-        if self.sums is not None:
-            self._check_sums(self.sums)
-            return
-        method = self.method_described
-        if not method.uses_anchor:
-            raise InputError(
-                "method",
-                expected="one that aligns by an anchor",
-                got=repr(self.method),
-                cure="With a common transform every participant could undo every other's; without an anchor nothing can "
-                "be aligned. Choose among the aa-i-gdp methods.",
-            )
-        for name, scale, used in (
-            ("data_noise_scale", self.data_noise_scale, method.data_noise),
-            ("anchor_noise_scale", self.anchor_noise_scale, method.anchor_noise),
-        ):
-            method.require_scale(name, scale, used=used)
-            if used and scale == 0:
-                cure = "The methods' names say which noise each has."
-                raise InputError(name, expected=f"above 0 for {self.method}", got=str(scale), cure=cure)
-        m = self.n_features
-        if not 1 <= self.n_components <= min(m, _MOST_COMPONENTS):
-            expected, got = f"1 to {min(m, _MOST_COMPONENTS)}, the width of the encoded rows", str(self.n_components)
-            raise InputError("components", expected=expected, got=got, cure="A projection cannot add directions.")
-        if not self.n_components + 1 <= self.n_anchor_rows <= _MOST_ANCHOR_ROWS:
-            expected, got = f"{self.n_components + 1} to {_MOST_ANCHOR_ROWS}", str(self.n_anchor_rows)
-            raise InputError("anchor_rows", expected=expected, got=got, cure="Four times the components is customary.")
-        if self.n_components * max(self.n_anchor_rows, m) > _MOST_NUMBERS:
-            raise InputError(
-                "components",
-                expected=f"at most {_MOST_NUMBERS // max(self.n_anchor_rows, m)} with so many anchor rows or columns",
-                got=str(self.n_components),
-                cure="Share fewer components, or deal a shorter anchor.",
-            )
-        self._check_projection()
-
-    def _check_projection(self) -> None:
-        m = self.n_features
-        require_choice("projection", self.projection, ("none", "gaussian", "public-svd"), cure="Correct it.")
-        if self.projection == "none" and self.n_components != m:
-            raise InputError(
-                "components", expected=f"{m} without a projection", got=str(self.n_components), cure="Or choose one."
-            )
-        has_digest = bool(HEX_KEY.fullmatch(self.projection_digest))
-        if has_digest != (self.projection == "public-svd") or bool(self.projection_digest) != has_digest:
-            raise InputError(
-                "projection_digest",
-                expected="given with a public-svd projection, and only then",
-                got="given" if self.projection_digest else "none",
-                cure="'mooring study project' makes the projection and writes its digest.",
-            )
-
     def _check_roster(self) -> None:
         everybody = [*self.participants, *([self.analyst] if self.analyst else [])]
         for what, values in (
@@ -405,11 +240,11 @@ class Study:
                 raise InputError("roster", expected=f"different {what}", got=f"those of {names} alike", cure=cure)
         if any(not member.sealing_key for member in self.participants):
             raise InputError("roster", expected="a sealing key a participant", got="one without", cure=CARD_CURE)
-        if self.format > 1 and (other := [one.name for one in self.participants if not one.holds_sealing_key]):
+        if other := [one.name for one in self.participants if not one.holds_sealing_key]:
             expected = "sealing keys that are the other form of their signing keys"
             raise InputError("roster", expected=expected, got=f"another key for {other[0]}", cure=CARD_CURE)
-        if self.dealer and self.participants:
-            self.member(self.dealer)
+        if self.is_complete:
+            self.mechanism.require_roster(self.schema, self.image_shape, self.participants)
 
 
 def draw_nonce() -> str:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
-from mooring.mechanisms.sums.settings import SECURE_SUM, settings_from
+from mooring.mechanisms.settings import MechanismSettings
 from mooring.protocol.messages.card import Member
-from mooring.serialization import count_noun
-from mooring.tables.schema import Column, Label, count_days, require_day, require_known, require_width
+from mooring.serialization import Count, Record, read_entries
+from mooring.tables.schema import Column, Label, LabelKind, Schema, count_days, require_day, require_width
 
-FORMAT, FORMATS = 2, (1, 2)
+FORMAT = 3
+_CURE = "Correct the study's file."
 
 _MOST_BYTES = 2**20
 _MOST_ENTRIES = 90_000  # by signs that begin or end one
-_LARGEST_WHOLE = 2**63
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 TODO = "# TODO:"
 """Marks the lines of a draft that are still open."""
@@ -36,16 +36,6 @@ _OPEN = {
 _HEAD = """\
 # A study of mooring: everybody who takes part holds this file, and nothing in it is secret.
 # Compare its fingerprint by telephone before you share: mooring study show --study FILE
-"""
-_SUMS = """\
-# Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. colluders: how many participants may help the
-# analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
-# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and is not shared;
-# rows_per_person = "mean" adds the mean of each person's rows. Features of pictures may be fitted to public ones:
-# mooring study project PUBLIC
-"""
-_METHOD = """\
-# data_noise_scale is per encoded number, which lies between -1 and 1, once map and projection are undone.
 """
 _ROWS = """\
 # missing_words stand for a missing value in every column, besides "?", "NA", "NaN", "null" and nothing at all.
@@ -107,25 +97,25 @@ def require_size(text: str) -> None:
         raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more", cure=cure)
 
 
-def render_study(plain: Mapping[str, Any], *, above_method: str = "", below_method: str = "") -> str:
+def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") -> str:
     """What `Study.as_dict` gave, as commented TOML that `Study.read` reads as the same study.
 
     Parameters
     ----------
     plain : mapping
         Of a draft, a range, categories or classes that are still open are an empty list.
-    above_method, below_method : str
-        Comments around the entries of [method].
+    above, below : str
+        Comments around the entries of [mechanism].
     """
-    uses_sums = plain["method"]["name"] == SECURE_SUM
+    mechanism = MechanismSettings.get_kind(plain["mechanism"]["name"])
     parts = [
         _HEAD,
-        render_table({key: plain[key] for key in ("format", "name", "nonce", "dealer") if key in plain}),
-        f"\n[method]\n{_SUMS if uses_sums else _METHOD}{above_method}",
-        render_table(plain["method"]) + below_method,
+        render_table({key: plain[key] for key in ("format", "name", "nonce")}),
+        f"\n[mechanism]\n{mechanism.remark}{above}",
+        render_table(plain["mechanism"]) + below,
         f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
-        "\n[label]\n" + _LABEL.format("It is not shared" if uses_sums else "The analyst sees it"),
+        "\n[label]\n" + _LABEL.format("The analyst sees it" if mechanism.shows_labels else "It is not shared"),
         render_declaration(plain["label"]),
         *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else [_NO_LIMITS]),
         f"\n{_COLUMNS}",
@@ -202,70 +192,124 @@ def _wrap(words: Sequence[str]) -> list[str]:
     return [*lines, line]
 
 
+@dataclass(frozen=True)
+class _Rows(Record):
+    """The table [rows]."""
+
+    missing_words: tuple[str, ...] = ()
+    smallest_class: Count = 3
+    ids: tuple[str, ...] = ()
+    image_shape: tuple[Count, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Limits(Record):
+    """The table [limits]."""
+
+    uploads: tuple[str, ...] = ()
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class _Label(Record):
+    """The table [label]."""
+
+    column: str = ""
+    kind: str = "none"
+    classes: tuple[str, ...] = ()
+    range: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class _Column(Record):
+    """A table of [[columns]]; `names` instead of `name` declares many columns alike."""
+
+    name: str | None = None
+    names: tuple[str, ...] | None = None
+    kind: str = "number"
+    range: tuple[Any, ...] | None = None
+    categories: tuple[str, ...] = ()
+    missing: str = "refuse"
+    outside: str = "refuse"
+    missing_words: tuple[str, ...] = ()
+    at: str = ""
+
+
+@dataclass(frozen=True)
+class _StudyFile(Record):
+    """A study's file, its tables not read yet."""
+
+    format: int
+    name: str
+    nonce: str
+    mechanism: dict[str, Any]
+    rows: dict[str, Any] = field(default_factory=dict)
+    label: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
+    columns: tuple[dict[str, Any], ...] = ()
+    participants: tuple[Member, ...] = ()
+    analyst: Member | None = None
+
+
 def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     """What a study is made of, from what `Study.as_dict` gave or the tables of a study's file."""
-    known = {"format", "name", "nonce", "method", "rows", "label", "columns", "participants", "analyst", "dealer"}
-    require_known("study", plain, known | {"limits"})
-    if type(plain.get("format")) is not int or plain["format"] not in FORMATS:
-        got, cure = repr(plain.get("format")), "This mooring reads no other; use the version the study was made with."
-        raise InputError("format of the study", expected=" or ".join(map(str, FORMATS)), got=got, cure=cure)
-    method, rows = _take(plain, "method", _TABLE, {}), _take(plain, "rows", _TABLE, {})
-    uses_sums = method.get("name") == SECURE_SUM
-    known_method = {"name", "components", "anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection"}
-    require_known("method", method, {"name", *_SUM_ENTRIES} if uses_sums else known_method | {"projection_digest"})
-    require_known("rows", rows, {"missing_words", "smallest_class", "image_shape", "ids"})
-    limits = _limits_from(_take(plain, "limits", _TABLE)) if "limits" in plain else {}
-    columns = declared_columns(plain)
-    width = sum(column.width for column in columns)
-    projection: Any = _take(method, "projection", _WORD, "none")
-    n_components = _take(method, "components", _WHOLE, width if projection == "none" else None)
-    if uses_sums:
-        for key in set(method) - {"name"}:
-            _take(method, key, _SUM_ENTRIES[key])
+    if type(plain.get("format")) is not int or plain["format"] != FORMAT:
+        got = "another whole number" if type(plain.get("format")) is int else "none"
+        cure = "This mooring reads no other; use the version that the study was made with."
+        raise InputError("format of the study", expected=str(FORMAT), got=got, cure=cure)
+    file = read_entries(_StudyFile, plain, what="study", cure=_CURE)
+    rows = read_entries(_Rows, file.rows, what="rows", cure=_CURE)
+    columns = _read_columns(file.columns)
+    label = _read_label(read_entries(_Label, file.label, what="label", within="the label", cure=_CURE))
+    limits = read_entries(_Limits, file.limits, what="limits", cure=_CURE)
+    _check_limits(limits)
+    if len(rows.image_shape) > 3:
+        raise InputError("image_shape", expected="up to three whole numbers", got="more", cure=_CURE)
+    schema = Schema(columns, label, rows.missing_words, rows.ids)
     return {
-        "sums": settings_from(method) if uses_sums else None,
-        "format": plain["format"],
-        "name": _take(plain, "name", _WORD),
-        "nonce": _take(plain, "nonce", _WORD),
+        "name": file.name,
+        "nonce": file.nonce,
         "columns": columns,
-        "label": _label_from(_take(plain, "label", _TABLE, {})),
-        "method": _take(method, "name", _WORD),
-        "n_components": n_components,
-        "n_anchor_rows": _take(method, "anchor_rows", _WHOLE, 0 if uses_sums else 4 * n_components),
-        "data_noise_scale": float(_take(method, "data_noise_scale", _NUMBER, 0.0)),
-        "anchor_noise_scale": float(_take(method, "anchor_noise_scale", _NUMBER, 0.0)),
-        "projection": projection,
-        "projection_digest": _take(method, "projection_digest", _WORD, ""),
-        "missing_words": tuple(_take(rows, "missing_words", _WORDS, [])),
-        "ids": tuple(_take(rows, "ids", _WORDS, [])),
-        **limits,
-        "smallest_class": _take(rows, "smallest_class", _WHOLE, 3),
-        "image_shape": tuple(_take(rows, "image_shape", _SIDES, [])),
-        "participants": tuple(_member(entry) for entry in _take(plain, "participants", _TABLES, [])),
-        "analyst": _member(_take(plain, "analyst", _TABLE)) if "analyst" in plain else None,
-        "dealer": _take(plain, "dealer", _WORD, ""),
+        "label": label,
+        "mechanism": MechanismSettings.read(file.mechanism, schema),
+        "missing_words": rows.missing_words,
+        "smallest_class": rows.smallest_class,
+        "image_shape": rows.image_shape,
+        "participants": file.participants,
+        "analyst": file.analyst,
+        "ids": rows.ids,
+        "upload_limits": limits.uploads,
+        "model_limit": limits.model,
     }
 
 
-def _limits_from(plain: Mapping[str, Any]) -> dict[str, Any]:
+def _check_limits(limits: _Limits) -> None:
+    if not (limits.uploads or limits.model):
+        return
     from mooring.audit import LeakageLimit  # which a study without limits does not load
 
-    require_known("limits", plain, {"uploads", "model"})
-    uploads, model = tuple(_take(plain, "uploads", _WORDS, [])), _take(plain, "model", _WORD, "")
-    parsed = [LeakageLimit.parse(words) for words in (*uploads, *([model] if model else []))]
-    if model and not parsed[-1].measure.startswith("membership_at"):
-        problem = f"The limit of the model must be one of membership, and it is one of {parsed[-1].measure}."
-        raise InputError("limits", problem=problem, cure="Correct 'model' in [limits].")
-    return {"upload_limits": uploads, "model_limit": model}
+    for words in limits.uploads:
+        LeakageLimit.parse(words)
+    if limits.model and not LeakageLimit.parse(limits.model).measure.startswith("membership_at"):
+        got, cure = "a limit on another measure", "Correct [limits]."
+        raise InputError("limits", expected="of the model, one on membership", got=got, cure=cure)
 
 
 def declared_columns(plain: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Read the [[columns]] of a study or a header, within bounds."""
+    """Read the [[columns]] of a header, within bounds."""
+    entries = plain.get("columns", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(
+            "columns", expected="tables, [[columns]]", got="a list of other values", cure="Correct the header."
+        )
+    return _read_columns(entries)
+
+
+def _read_columns(entries: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     columns: list[Column] = []
     width, n_letters = 0, 0
-    entries = _take(plain, "columns", _TABLES, [])
-    unfilled = [one for one in entries if [] in (one.get("range"), one.get("categories"))]
-    if still_open := [repr(one["name"]) for one in unfilled if "name" in one]:  # a draft's, which share no entry
+    unfilled = [entry for entry in entries if [] in (entry.get("range"), entry.get("categories"))]
+    if still_open := [repr(entry["name"]) for entry in unfilled if "name" in entry]:  # a draft's, which share no entry
         raise InputError(
             "columns",
             expected="filled in",
@@ -281,132 +325,60 @@ def declared_columns(plain: Mapping[str, Any]) -> tuple[Column, ...]:
 
 
 def _columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Read one [[columns]] table; `names` in place of `name` declares many columns alike."""
     names: Any = plain["names"] if "names" in plain else [plain.get("name")]
     fine = isinstance(names, list) and names and all(isinstance(name, str) and name.strip() == name for name in names)
     if not fine or "" in names or ("name" in plain and "names" in plain):
         got = "both" if "name" in plain and "names" in plain else "neither, or an empty or padded one"
         raise InputError("a column", expected='name = "…" or names = ["…", …]', got=got, cure="Name every column.")
-    where, kind = f"column {names[0]!r}", plain.get("kind", "number")
-    known = {"name", "names", "kind", "range", "categories", "missing", "outside", "missing_words"}
-    require_known(where, plain, known | ({"at"} if kind == "age" else set()))
-    low, high, day = 0.0, 0.0, plain.get("at", "")
-    if kind == "date":
-        day, high = _days_of(where, plain)
-    elif kind != "category":
-        low, high = _range_of(where, plain)
-    categories = _words_in(where, plain, "categories")
-    require_width(len(names) * max(1, len(categories)), len(names) * sum(len(str(word)) for word in categories))
-    shared = {
-        "kind": kind,
+    where = f"column {names[0]!r}"
+    table = read_entries(_Column, plain, what=where, within=where, cure=_CURE)
+    if table.at and table.kind != "age":
+        raise InputError(f"at of {where}", expected='given with kind = "age" only', got="given", cure=_CURE)
+    low, high, day = 0.0, 0.0, table.at
+    if table.kind == "date":
+        day, high = _days_of(where, table.range)
+    elif table.kind != "category":
+        low, high = _range_of(where, table.range)
+    require_width(len(names) * max(1, len(table.categories)), len(names) * sum(map(len, table.categories)))
+    shared: dict[str, Any] = {
+        "kind": table.kind,
         "low": low,
         "high": high,
-        "categories": categories,
-        "missing": plain.get("missing", "refuse"),
-        "outside": plain.get("outside", "refuse"),
-        "missing_words": _words_in(where, plain, "missing_words"),
+        "categories": table.categories,
+        "missing": table.missing,
+        "outside": table.outside,
+        "missing_words": table.missing_words,
         "day": day,
     }
     return tuple(Column(name, **shared) for name in names)
 
 
-def _label_from(plain: Mapping[str, Any]) -> Label:
-    require_known("label", plain, {"column", "kind", "classes", "range"})
-    kind = plain.get("kind", "none")
-    low, high = _range_of("label", plain) if kind == "number" else (0.0, 0.0)
-    column = plain.get("column", "")
-    if not isinstance(column, str) or column != column.strip():
-        got = "text with spaces around it" if isinstance(column, str) else _describe_value(column)
-        raise InputError("column of the label", expected="a word in quotes", got=got, cure="Correct the study.")
-    return Label(column, kind, _words_in("the label", plain, "classes"), low, high)
+def _read_label(table: _Label) -> Label:
+    if table.column != table.column.strip():
+        got = "one with spaces around it"
+        raise InputError("column of the label", expected="a column's name", got=got, cure=_CURE)
+    low, high = _range_of("label", table.range) if table.kind == "number" else (0.0, 0.0)
+    return Label(table.column, cast(LabelKind, table.kind), table.classes, low, high)
 
 
-def _words_in(where: str, plain: Mapping[str, Any], what: str) -> tuple[Any, ...]:
-    words = plain.get(what, [])
-    if not isinstance(words, list):
-        expected = 'a list of words, ["…", "…"]'
-        got = _describe_value(words)
-        raise InputError(f"{what} of {where}", expected=expected, got=got, cure="Correct the study.")
-    return tuple(words)
-
-
-def _range_of(where: str, plain: Mapping[str, Any]) -> tuple[float, float]:
-    ends = plain.get("range")
-    if not (isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
+def _range_of(where: str, ends: Sequence[Any] | None) -> tuple[float, float]:
+    if ends is None or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
         raise InputError(
             f"range of {where}",
             expected="two numbers, [lowest, highest]",
-            got=_describe_value(ends),
+            got="nothing" if ends is None else "a list of other values",
             cure="Declare the range that the values can take, from what the column means and not from the data.",
         )
     try:
         return float(ends[0]), float(ends[1])
     except OverflowError:  # whole numbers have no end in TOML
         got = "a number that is too large"
-        raise InputError(f"range of {where}", expected="finite", got=got, cure="Correct the study.") from None
+        raise InputError(f"range of {where}", expected="finite", got=got, cure=_CURE) from None
 
 
-def _days_of(where: str, plain: Mapping[str, Any]) -> tuple[str, float]:
+def _days_of(where: str, ends: Sequence[Any] | None) -> tuple[str, float]:
     """The first day of a range of days, and how many there are to the last."""
-    ends = plain.get("range")
-    ends = ends if isinstance(ends, list) and len(ends) == 2 else [None, None]
-    for end in ends:
+    both: Sequence[Any] = ends if ends is not None and len(ends) == 2 else [None, None]
+    for end in both:
         require_day(f"both ends of the range of {where}", end)
-    return ends[0], float(count_days(ends[1]) - count_days(ends[0]))
-
-
-def _member(plain: Mapping[str, Any]) -> Member:
-    require_known("member", plain, set(_MEMBER))
-    return Member(*(_take(plain, name, _WORD, default) for name, default in _MEMBER.items()))
-
-
-class _Kind(NamedTuple):
-    """What an entry must be, in words and as a test of its value."""
-
-    expected: str
-    fits: Callable[[Any], bool]
-
-
-def _list_of(one: _Kind, expected: str) -> _Kind:
-    return _Kind(expected, lambda value: isinstance(value, list) and all(map(one.fits, value)))
-
-
-_MEMBER = {"name": None, "signing_key": None, "sealing_key": "", "combining_key": "", "combining_proof": ""}
-_WORD = _Kind("a word in quotes", lambda value: isinstance(value, str))
-_WHOLE = _Kind("a whole number", lambda value: type(value) is int and abs(value) <= _LARGEST_WHOLE)
-_NUMBER = _Kind(  # whole numbers have no end in TOML
-    "a number", lambda value: type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
-)
-_TABLE = _Kind("a table, [{name}]", lambda value: isinstance(value, Mapping))
-_TABLES = _list_of(_TABLE, "tables, [[{name}]]")
-_WORDS = _list_of(_WORD, "a list of words in quotes")
-_EPSILON = _Kind('a number, or "none"', lambda value: value == "none" or _NUMBER.fits(value))
-_SUM_ENTRIES = {
-    "epsilon": _EPSILON,
-    **dict.fromkeys(("delta", "product_share"), _NUMBER),
-    **dict.fromkeys(("colluders", "threshold", "quorum", "n_features", "hats", "least_rows"), _WHOLE),
-    "rows_per_person": _Kind('a whole number, or "mean"', lambda value: value == "mean" or _WHOLE.fits(value)),
-    **dict.fromkeys(("combiners", "log_scaled"), _WORDS),
-    **dict.fromkeys(("features", "features_digest", "person"), _WORD),
-}
-_SIDES = _Kind(
-    "up to three whole numbers",
-    lambda value: isinstance(value, list) and len(value) <= 3 and all(map(_WHOLE.fits, value)),
-)
-
-
-def _take(plain: Mapping[str, Any], name: str, kind: _Kind, default: Any = None) -> Any:
-    """Return the value of an entry, or its default; raise an `InputError` if it is not of this kind."""
-    value = plain.get(name, default)
-    if not kind.fits(value):
-        expected = kind.expected.format(name=name)
-        raise InputError(name, expected=expected, got=_describe_value(value), cure="Correct the study.")
-    return value
-
-
-def _describe_value(value: Any) -> str:
-    """Return the kind of a TOML value in words, without quoting it."""
-    if isinstance(value, list):
-        return f"a list of {count_noun(len(value), 'value')}"
-    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a table"}
-    return "nothing" if value is None else kinds.get(type(value), type(value).__name__)
+    return both[0], float(count_days(both[1]) - count_days(both[0]))

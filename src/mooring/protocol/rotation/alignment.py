@@ -28,6 +28,7 @@ from mooring.protocol.rotation.anchor_source import AnchorSolution, AnchorSource
 from mooring.protocol.rotation.bundle import RowBundle
 from mooring.protocol.rotation.collaboration_matrix import OneFile, TableWriter, remove_other_forms
 from mooring.protocol.rotation.outliers import Fits, measure_fits, measure_honest_spread
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.serialization import Rows, count_noun
 from mooring.theory import transition_scale
 from mooring.typing import Matrix, Progress
@@ -37,6 +38,7 @@ _NOT_CHECKED = (
     "At this noise, or with so few components, an honest anchor representation fits the others hardly better than garbage "
     "would: nobody was checked by its fit."
 )
+_MISFIT = "its anchor representation does not fit the others', or cannot be aligned"
 _NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
 
 
@@ -57,6 +59,11 @@ class Aligned:
     def is_whole(self) -> bool:
         """Whether every bundle was aligned."""
         return not self.set_aside
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Participants who were set aside, and why."""
+        return dict.fromkeys(self.set_aside, _MISFIT)
 
     def describe(self) -> list[str]:
         """Sentences on how well the participants fit each other, and where the rows are."""
@@ -83,11 +90,10 @@ class Aligned:
     def list_contributions(self) -> Rows:
         """A line a participant, headings first."""
         entries = self.space.record.participants
-        misfit = "no better than random numbers: ask whether it used the study's anchor"
         return [
             ("participant", "rows", "correlation with the others' anchor"),
             *((entry.name, f"{entry.rows:,}", f"{entry.fit:.2f}") for entry in entries),
-            *((name, "set aside", misfit) for name in self.set_aside),
+            *((name, "set aside", _MISFIT) for name in self.set_aside),
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -132,7 +138,7 @@ def align_bundles(
     Aligned
         Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
     """
-    study.require_rows()
+    rotation_of(study)
     folder, backend = Path(folder), backend or Backend()
     anchors, table = backend.anchors, backend.table
     make_folder(folder, mode=0o700, what="the work folder")
@@ -150,7 +156,7 @@ def align_bundles(
     fits = solved.fits
     left, note = _set_outliers_aside(study, usable, solved, anchors)
     values = {bundle.member.name: float(value) for bundle, value in zip(usable, fits.values, strict=True)}
-    if study.method_described.alignment == "reference":
+    if rotation_of(study).described.alignment == "reference":
         solved = anchors.solve(left, reference=choose_reference([values[bundle.member.name] for bundle in left]))
     elif (certify and anchors.can_certify) or len(left) < len(usable):
         solved = anchors.solve(left, certify=certify and anchors.can_certify)
@@ -209,8 +215,8 @@ def _set_outliers_aside(
 
 def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float]) -> list[bool] | None:
     """Which of these fits to a template do not go with those of the participants who were aligned to it; None if untold."""
-    v = study.anchor_noise_scale
-    if v >= transition_scale(fits.values.size, study.n_components, study.n_anchor_rows):
+    v = rotation_of(study).anchor_noise_scale
+    if v >= transition_scale(fits.values.size, rotation_of(study).n_components, rotation_of(study).n_anchor_rows):
         return None
     return fits.find_low(values, measure_honest_spread(template, v))
 
@@ -263,15 +269,15 @@ def _record(
     return AlignmentRecord(
         participants=tuple(_entry(bundle, fits[bundle.member.name]) for bundle in left),
         set_aside=tuple(replace(_entry(bundle, fits.get(bundle.member.name, 0.0)), flagged=True) for bundle in aside),
-        method=study.method,
+        method=rotation_of(study).method,
         iterations=solved.iterations,
         termination=solved.termination,
         converged=solved.converged,
         residual=finite_or_none(solved.residual),
         misfit=finite_or_none(solved.misfit),
         certificate=None if solved.certificate is None else str(solved.certificate),
-        anchor_noise_scale=study.anchor_noise_scale,
-        transition_scale=transition_scale(len(left), study.n_components, study.n_anchor_rows),
+        anchor_noise_scale=rotation_of(study).anchor_noise_scale,
+        transition_scale=transition_scale(len(left), rotation_of(study).n_components, rotation_of(study).n_anchor_rows),
         note=note,
         table=table,
         command=command,

@@ -26,6 +26,7 @@ from mooring.protocol.messages.signed_file import (
     write_signed,
 )
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 from mooring.typing import Matrix
 
 KIND, SUFFIX = "anchor", ".anchor"
@@ -89,7 +90,7 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
         study.require_same(fields, what=_WHAT)
         return {"sealed": TensorSpec("U8", (n_bytes,))}
 
-    dealer = study.dealing_member.signing_key
+    dealer = dealing_member(study).signing_key
     found = read_signed(path, kind=KIND, signed_by={dealer}, fields=FIELDS, tensors=expect_tensors)
     plain = key.open(found.arrays["sealed"].tobytes())
     start = encode_header(_sealed_tensors(study), {"study": study.digest})
@@ -114,8 +115,13 @@ def most_anchor_bytes(study: Study) -> int:
 
 
 def _most_sealed_bytes(study: Study) -> int:
-    return 9 * study.n_anchor_rows * study.n_components + _OVERHEAD + _A_RECIPIENT * len(study.participants)
+    return (
+        9 * rotation_of(study).n_anchor_rows * rotation_of(study).n_components
+        + _OVERHEAD
+        + _A_RECIPIENT * len(study.participants)
+    )
 
 
 def _sealed_tensors(study: Study) -> dict[str, TensorSpec]:
-    return {"anchor": TensorSpec("F64", (study.n_anchor_rows, study.n_components))}
+    settings = rotation_of(study)
+    return {"anchor": TensorSpec("F64", (settings.n_anchor_rows, settings.n_components))}

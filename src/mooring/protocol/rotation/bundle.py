@@ -49,7 +49,7 @@ from mooring.protocol.messages.signed_file import (
     write_signed,
 )
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Matrix
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ class RowBundle:
 
 def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
     """Exactly the arrays of a bundle of so many rows."""
-    h = study.n_components
+    h = rotation_of(study).n_components
     tensors = {
-        "anchor_representation": TensorSpec("F32", (study.n_anchor_rows, h)),
+        "anchor_representation": TensorSpec("F32", (rotation_of(study).n_anchor_rows, h)),
         "representation": TensorSpec("F32", (n_rows, h)),
     }
     return tensors if study.label.kind == "none" else tensors | {"labels": TensorSpec("F32", (n_rows,))}
@@ -222,7 +222,7 @@ def verify_bundle(path: Path, study: Study) -> RowBundle:
         anchor,
         path,
         _find_offsets(study, n_rows, header.data_start),
-        study.n_components,
+        rotation_of(study).n_components,
         study.label.kind,
     )
 
@@ -282,7 +282,8 @@ def _refuse(reason: str) -> RefusedError:
 
 def explain_anchor(representation: Matrix, study: Study) -> str | None:
     """Why an anchor representation cannot be one of this study's; None where it can."""
-    r, h, v = study.n_anchor_rows, study.n_components, study.anchor_noise_scale
+    settings = rotation_of(study)
+    r, h, v = settings.n_anchor_rows, settings.n_components, settings.anchor_noise_scale
     mean = representation.mean(axis=0)
     centred = representation - mean
     found, expected = float((centred**2).sum()), h * (1 + v**2 * (r - 1))
@@ -342,10 +343,8 @@ def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) ->
 
 def bound_row(study: Study, n_rows: int) -> float:
     """The longest distance of one of so many rows from the mean row of the anchor representation."""
-    reach = math.sqrt(study.n_features)
-    if study.projection == "gaussian" and study.format == 1:
-        reach = float(np.linalg.norm(np.abs(study_projection(study).matrix).sum(axis=0)))
-    h = study.n_components
-    noise = study.data_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL / n_rows)))
-    of_mean = study.anchor_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL)) / study.n_anchor_rows)
+    settings, reach = rotation_of(study), math.sqrt(study.n_features)
+    r, h, v = settings.n_anchor_rows, settings.n_components, settings.anchor_noise_scale
+    noise = settings.data_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL / n_rows)))
+    of_mean = v * math.sqrt(float(chdtri(h, FALSE_REFUSAL)) / r)
     return (1 + _ROUNDING) * reach + noise + of_mean

@@ -26,6 +26,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import STATE_FILE, AlignmentState, decode_record
 from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Progress
 
 TABLE_FILE, PARTS_FOLDER = "collaboration.parquet", "collaboration"
@@ -106,7 +107,9 @@ class OneFile:
         for table in read_tables(folder, space, kept) if kept else ():
             yield table.cast(schema)
         for index, name in enumerate(space.names):
-            for rows, labels in bundles[name].blocks(choose_block_rows(study.n_components)) if name in bundles else ():
+            for rows, labels in (
+                bundles[name].blocks(choose_block_rows(rotation_of(study).n_components)) if name in bundles else ()
+            ):
                 yield make_table(schema, study, name, space.align_rows(index, rows), labels)
 
 
@@ -144,7 +147,7 @@ def make_schema(study: Study, space: AlignmentState, names: Sequence[str] | None
 
 def _fields(study: Study) -> list[pa.Field]:
     label = {"classes": [pa.field("label", _WORDS)], "number": [pa.field("label", pa.float64())]}
-    numbers = [pa.field(f"z{k + 1}", pa.float32()) for k in range(study.n_components)]
+    numbers = [pa.field(f"z{k + 1}", pa.float32()) for k in range(rotation_of(study).n_components)]
     return [pa.field("participant", _WORDS), *label.get(study.label.kind, []), *numbers]
 
 
@@ -204,7 +207,7 @@ def decode_block(found: pa.Table, study: Study) -> Block:
     """One row group as whose it is, rows and labels."""
     if _fields(study) != list(found.schema.remove_metadata()) or any(column.null_count for column in found.columns):
         raise _report("it is damaged")
-    rows = np.column_stack([found[f"z{k + 1}"].to_numpy() for k in range(study.n_components)])
+    rows = np.column_stack([found[f"z{k + 1}"].to_numpy() for k in range(rotation_of(study).n_components)])
     labels: npt.NDArray[Any] | None = None
     if study.label.kind == "number":
         labels = np.asarray(found["label"].to_numpy(), dtype=np.float64)

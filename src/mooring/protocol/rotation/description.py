@@ -7,6 +7,7 @@ import math
 from mooring.audit import AuditResult, PointResult, RotationPoint
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 
 _SAME_NOISE = 0.02
 _LIMITATIONS = (
@@ -20,6 +21,7 @@ _LIMITATIONS = (
 
 def describe_rotation(study: Study) -> Description:
     """What pages say of a study in which rows are shared under secret maps."""
+    settings = rotation_of(study)
     return Description(
         what_is_shared="these rows",
         agreed=tuple(_list_agreed(study)),
@@ -27,21 +29,22 @@ def describe_rotation(study: Study) -> Description:
         "(participant) measures it.",
         caveat="the figures of leakage are lower bounds and no guarantee",
         terms=_state_terms(study),
-        has_noisy_rows=study.data_noise_scale > 0,
+        has_noisy_rows=settings.data_noise_scale > 0,
         limitations=_LIMITATIONS,
     )
 
 
 def find_rotation_point(study: Study, result: AuditResult) -> PointResult | None:
     """The audited point that has the study's own settings, if there is one."""
-    sizes = study.method, study.n_components, study.n_anchor_rows
+    settings = rotation_of(study)
+    sizes = settings.method, settings.n_components, settings.n_anchor_rows
     for candidate in result.points:
         point = candidate.point
         if not isinstance(point, RotationPoint) or (point.method, point.n_components, point.n_anchor_rows) != sizes:
             continue
         noises = (
-            (point.anchor_noise_scale, study.anchor_noise_scale),
-            (candidate.data_noise_scale, study.data_noise_scale),
+            (point.anchor_noise_scale, settings.anchor_noise_scale),
+            (candidate.data_noise_scale, settings.data_noise_scale),
         )
         if all(math.isclose(*pair, rel_tol=_SAME_NOISE) for pair in noises):
             return candidate
@@ -49,15 +52,16 @@ def find_rotation_point(study: Study, result: AuditResult) -> PointResult | None
 
 
 def _list_agreed(study: Study) -> list[str]:
-    sigma, v = study.data_noise_scale, study.anchor_noise_scale
+    settings = rotation_of(study)
+    sigma, v = settings.data_noise_scale, settings.anchor_noise_scale
     kept = "all of them are"
-    if study.projection != "none":
-        kept = f"{study.n_components} mixtures of them by a public projection ({study.projection}) are"
+    if settings.projection != "none":
+        kept = f"{settings.n_components} mixtures of them by a public projection ({settings.projection}) are"
     sentences = [
         f"{len(study.columns)} declared columns become {study.n_features} numbers a row; {kept} shared.",
-        f"Method: {study.method_described.title}. Every participant moves its rows by a secret rigid map of its own and "
+        f"Method: {settings.described.title}. Every participant moves its rows by a secret rigid map of its own and "
         "uploads "
-        f"once. An anchor of {study.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
+        f"once. An anchor of {settings.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
     ]
     if sigma > 0:
         sentences.append(
@@ -84,9 +88,14 @@ def _list_agreed(study: Study) -> list[str]:
 
 
 def _state_terms(study: Study) -> Terms:
+    settings = rotation_of(study)
     has_label, has_model = study.label.kind != "none", study.label.kind != "none"
     classes = study.label.kind == "classes"
-    sigma, v, h = study.data_noise_scale, study.anchor_noise_scale, study.n_components
+    sigma, v, h = (
+        settings.data_noise_scale,
+        settings.anchor_noise_scale,
+        settings.n_components,
+    )
     measures = (
         "One upload a participant and study. A ledger in each vault refuses other rows in this study, and an upload of "
         "which "
@@ -165,25 +174,30 @@ def _state_terms(study: Study) -> Terms:
         recall="bundle, once it was sent",
         model_goes_to="every participant whose upload is used, with the map that it needs",
         deleted="nothing by itself",
-        roles={study.dealing_member.name: "deals the anchor"} if study.participants else {},
+        roles={dealing_member(study).name: "deals the anchor"} if study.participants else {},
     )
 
 
 def _state_upload(study: Study) -> tuple[str, ...]:
-    sigma, v, h = study.data_noise_scale, study.anchor_noise_scale, study.n_components
+    settings = rotation_of(study)
+    sigma, v, h = (
+        settings.data_noise_scale,
+        settings.anchor_noise_scale,
+        settings.n_components,
+    )
     taken = "all of them are taken"
-    if study.projection != "none":
-        taken = f"a public projection ({study.projection}) makes {h} mixtures of them"
+    if settings.projection != "none":
+        taken = f"a public projection ({settings.projection}) makes {h} mixtures of them"
     noise = f"Gaussian noise of scale {sigma:g} is added" if sigma > 0 else "no noise is added to the rows"
     anchor_noise = f"with noise of scale {v:g}" if v > 0 else "without noise"
     label = f", and the label '{study.label.column}' of every row, as it is" if study.label.kind != "none" else ""
     return (
-        f"The method is {study.method_described.title}. Every participant uploads one file (a bundle), once, to the "
+        f"The method is {settings.described.title}. Every participant uploads one file (a bundle), once, to the "
         "analyst.",
         f"It holds, for every row, {h} numbers: the {len(study.columns)} declared columns become {study.n_features} "
         "numbers "
         f"between −1 and 1, {taken}, {noise}, and all rows are moved by one secret rigid map of the participant's own.",
-        f"The bundle also holds {study.n_anchor_rows} anchor rows under the same map ({anchor_noise}), which are random "
+        f"The bundle also holds {settings.n_anchor_rows} anchor rows under the same map ({anchor_noise}), which are random "
         "numbers "
         f"and nobody's records{label}.",
         "The bundle is signed, not encrypted.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,27 +11,41 @@ from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
 from mooring.learners.models import ModelSpec
 from mooring.mechanisms.sums.sums import PersonCounts
-from mooring.protocol.exchange import Deliverable, Exchange, GatherOptions, SendableFile, TrainOptions
+from mooring.protocol.exchange import (
+    AuditRequest,
+    Deliverable,
+    Exchange,
+    GatherOptions,
+    MechanismDraft,
+    PublicFile,
+    SendableFile,
+    TrainOptions,
+)
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.rotation import anchor, bundle
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
 from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
+from mooring.protocol.rotation.projection import study_projection
 from mooring.protocol.rotation.result import MAP_FILE, MappedModel, bound_map_bytes, open_mapped_model, specify_model
+from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 from mooring.protocol.rotation.steps import ADDITIONS, STEPS
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import count_noun
 from mooring.tables.encoder import EncodedRows
-from mooring.typing import Progress, TableSource
+from mooring.typing import Matrix, Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
-    from mooring.audit import AuditResult, PointResult
+    from mooring.audit import AuditResult, OperatingPoint, PointResult
+    from mooring.mechanisms.rotation.projection import Projection
+    from mooring.mechanisms.sums.feature_map import FeatureMap
     from mooring.protocol.description import Description
     from mooring.protocol.inspection import Inspection
     from mooring.protocol.rotation.alignment import Aligned
     from mooring.protocol.rotation.training import Training
+    from mooring.tables import Partition
 
 _PROJECTIONS = {
     "none": "no projection",
@@ -56,7 +70,45 @@ class RotationExchange:
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
         """The participant that deals the anchor is the dealer."""
-        return ("dealer",) if study.dealing_member.name == name else ()
+        return ("dealer",) if dealing_member(study).name == name else ()
+
+    def draft(self, entries: Mapping[str, Any], width: int) -> MechanismDraft:
+        """Wide rows are projected, and a method has its usual noise, unless the entries say otherwise."""
+        from mooring.protocol.rotation.draft import draft_rotation
+
+        return draft_rotation(entries, width)
+
+    def adapt_to_images(self, entries: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave them as they are: pixels are columns."""
+        return dict(entries)
+
+    def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
+        """Take a Gaussian projection instead of the public one."""
+        from mooring.protocol.rotation.draft import take_gaussian
+
+        return take_gaussian(entries, n_components)
+
+    def fit_public_file(self, study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
+        """The projection on the principal directions of public rows."""
+        from mooring.protocol.rotation.draft import project_on_public
+
+        return project_on_public(study, batches)
+
+    def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+        """The study's own point, other methods, and sums."""
+        from mooring.protocol.rotation.inspection import list_audit_points
+
+        return list_audit_points(study, parts, asked)
+
+    def audit_projection(self, study: Study) -> Projection:
+        """The study's own."""
+        return study_projection(study)
+
+    def audit_features(self, study: Study) -> FeatureMap:
+        """Those that sums of the same columns would have."""
+        from mooring.protocol.participant.contrast import drafted_features
+
+        return drafted_features(study)
 
     def load_records(self) -> None:
         """Load the records of an alignment and of a training on aligned rows."""
@@ -76,14 +128,17 @@ class RotationExchange:
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""
-        scales = ("private-data", study.data_noise_scale), ("anchor", study.anchor_noise_scale)
+        settings = rotation_of(study)
+        scales = ("private-data", settings.data_noise_scale), ("anchor", settings.anchor_noise_scale)
         noises = [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
-        return [
-            ("Method", f"{study.method_described.title}, {', '.join(noises) or 'no noise at all'}"),
-            ("Shares", f"{study.n_components} components of {study.n_features}, by {_PROJECTIONS[study.projection]}"),
-            ("Anchor", f"{study.n_anchor_rows} rows"),
+        by = _PROJECTIONS[settings.projection]
+        lines = [
+            ("Method", f"{settings.described.title}, {', '.join(noises) or 'no noise at all'}"),
+            ("Shares", f"{settings.n_components} components of {study.n_features}, by {by}"),
+            ("Anchor", f"{settings.n_anchor_rows} rows"),
             ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
         ]
+        return [*lines, ("Dealer", dealing_member(study).name)] if study.is_complete else lines
 
     def list_warnings(self, study: Study) -> list[str]:
         """None: nothing of rotation depends on how many members there are."""
@@ -95,13 +150,14 @@ class RotationExchange:
 
     def require_floors(self, study: Study, floors: Floors) -> None:
         """Refuse a study whose noise is below a participant's floors."""
-        method = study.method_described
+        settings = rotation_of(study)
+        method = settings.described
         cure = "Ask the study's designer why; your own floors are set when you join."
         if not (method.data_noise or method.anchor_noise) and not floors.without_noise:
-            raise RefusedError("the study", reason=f"its method, {study.method}, adds no noise at all", cure=cure)
+            raise RefusedError("the study", reason=f"its method, {settings.method}, adds no noise at all", cure=cure)
         for used, scale, floor, noise in (
-            (method.anchor_noise, study.anchor_noise_scale, floors.anchor_noise, "anchor noise"),
-            (method.data_noise, study.data_noise_scale, floors.data_noise, "private-data noise"),
+            (method.anchor_noise, settings.anchor_noise_scale, floors.anchor_noise, "anchor noise"),
+            (method.data_noise, settings.data_noise_scale, floors.data_noise, "private-data noise"),
         ):
             if used and scale < floor:
                 reason = f"its {noise} of {scale:g} is below your floor of {floor:g}"
@@ -185,6 +241,10 @@ class RotationExchange:
     def verify_bundle(self, path: Path, study: Study) -> RowBundle:
         """Read a bundle of rows, or refuse it with a reason."""
         return verify_bundle(path, study)
+
+    def most_bundle_bytes(self, study: Study) -> int:
+        """How large a bundle can be."""
+        return 200 * 10**9
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Aligned:
         """Align bundles; see `mooring.protocol.rotation.alignment.align_bundles`."""

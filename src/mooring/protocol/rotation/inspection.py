@@ -17,6 +17,7 @@ from mooring.audit import (
     EvaluationSpec,
     LeakageLimit,
     NoiseUnit,
+    OperatingPoint,
     PointResult,
     References,
     RotationPoint,
@@ -35,11 +36,15 @@ from mooring.audit.hazards import (
     judge_leakage,
     rows_of_rare_values,
 )
+from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
+from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.contrast import ANCHOR_NOISE, DATA_NOISE, list_contrast, list_sums
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.serialization import count_noun
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
@@ -105,8 +110,8 @@ def inspect(
         hazards=hazards,
         warnings=(*_standing_warnings(study), *result.warnings, *some),
         local_only=measure_local_only(study, rows, labels, seed),
-        data_noise_scale=study.data_noise_scale,
-        anchor_noise_scale=study.anchor_noise_scale,
+        data_noise_scale=rotation_of(study).data_noise_scale,
+        anchor_noise_scale=rotation_of(study).anchor_noise_scale,
         rms=root_mean_square([rows], projection) if rows.shape[0] else 0.0,
         self_attack=result,
         verdict=_verdict(result),
@@ -122,7 +127,7 @@ def conclude(study: Study, found: Inspection) -> Inspection:
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
     """What in the rows makes the secret map easy to break, through the study's own projection and noise."""
-    n, h, scale = rows.shape[0], study.n_components, study.data_noise_scale
+    n, h, scale = rows.shape[0], rotation_of(study).n_components, rotation_of(study).data_noise_scale
     names, mixed = study.feature_names, h < study.n_features
     found = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
     if n <= h:
@@ -135,12 +140,12 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
 
 def _standing_warnings(study: Study) -> tuple[str, ...]:
     """What holds whatever the rows are, and must be said before anything leaves."""
-    needed = study.n_components + 1
+    needed = rotation_of(study).n_components + 1
     known = (
         f"Known rows: somebody who knows {needed} of your rows from elsewhere (components + 1) recovers your secret "
         "transform, and with it all your rows, exactly where rows carry no noise."
     )
-    if study.data_noise_scale > 0:
+    if rotation_of(study).data_noise_scale > 0:
         known += (
             " Here rows carry noise, so known rows give the transform approximately, and the noise stays on the rest."
         )
@@ -158,10 +163,23 @@ def _standing_warnings(study: Study) -> tuple[str, ...]:
 
 def point_of(study: Study, rms: float) -> RotationPoint | None:
     """The study's own operating point, for rows of this root mean square; None where they are zero and noise is not."""
-    if study.data_noise_scale > 0 and not rms > 0:
+    settings = rotation_of(study)
+    sigma, v = settings.data_noise_scale, settings.anchor_noise_scale
+    if sigma > 0 and not rms > 0:
         return None
-    level = study.data_noise_scale / rms if study.data_noise_scale > 0 else 0.0
-    return RotationPoint(study.method, study.n_components, study.n_anchor_rows, study.anchor_noise_scale, level)
+    level = sigma / rms if sigma > 0 else 0.0
+    return RotationPoint(settings.method, settings.n_components, settings.n_anchor_rows, v, level)
+
+
+def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+    """The study's own point first; then other methods at its noise, unless another is asked for, and secure sums."""
+    settings, projection = rotation_of(study), study_projection(study)
+    own = point_of(study, root_mean_square(parts.train, projection))
+    if own is None:
+        raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
+    noises = settings.anchor_noise_scale or ANCHOR_NOISE, settings.data_noise_scale or DATA_NOISE
+    rows = list_contrast(parts, projection, asked, noises=noises, n_anchor_rows=settings.n_anchor_rows)
+    return tuple(dict.fromkeys((own, *rows, *list_sums(asked))))
 
 
 def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:
@@ -208,7 +226,7 @@ def _self_attack(
     point = point_of(study, root_mean_square(partition.train, projection))
     if point is None or any(not np.ptp(part, axis=0).any() for part in partition.train):
         return _not_run(study, rows, "the rows are all alike, and there is nothing to tell apart")
-    names, note = (tuple(attacks), ()) if attacks is not None else _quick_enough(study.n_components)
+    names, note = (tuple(attacks), ()) if attacks is not None else _quick_enough(rotation_of(study).n_components)
     found = run_audit(
         partition,
         points=[point],
@@ -250,7 +268,7 @@ def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
         n_participants=2,
         rows_each=(rows.shape[0] // 2, rows.shape[0] - rows.shape[0] // 2),
         n_features=study.n_features,
-        projection=study.projection,
+        projection=rotation_of(study).projection,
         colluders=_PARTS[:1],
         targets=_PARTS[1:],
         attacks=(),

@@ -23,6 +23,7 @@ from mooring.protocol.crypto.keys import SealingKey, Secret
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership
 from mooring.protocol.rotation.anchor import Anchor, read_anchor, write_anchor
+from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 from mooring.protocol.storage.vault import Vault
 
 _KEPT, _USED = "dealt.anchor", "used.anchor"
@@ -38,18 +39,18 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
     vault : Vault
         The dealer's.
     """
-    study.require_rows()
+    rotation_of(study)
     member = find_membership(vault, study)
-    if member != study.dealing_member:
-        expected, got = f"{study.dealing_member.name!r}, as the study says", repr(member.name)
+    if member != dealing_member(study):
+        expected, got = f"{dealing_member(study).name!r}, as the study says", repr(member.name)
         raise InputError("dealer", expected=expected, got=got, cure="Let that participant deal the anchor.")
     with vault.lock():
         kept = vault.study_folder(study.folder_name) / _KEPT
         if not kept.exists():
-            shape = (study.n_anchor_rows, study.n_components)
+            shape = (rotation_of(study).n_anchor_rows, rotation_of(study).n_components)
             known = {"study": study.digest, "shape": list(shape)}
-            key = derive(vault.master, "anchor", known, version=study.format)
-            matrix = anchor_from_gaussian(Stream(key, study.format).normals(0, shape[0] * shape[1]).reshape(shape))
+            key = derive(vault.master, "anchor", known)
+            matrix = anchor_from_gaussian(Stream(key).normals(0, shape[0] * shape[1]).reshape(shape))
             write_anchor(kept, study, matrix, vault.signing_key)
         with open_plain_file(kept, what="the anchor file") as file:
             write_atomically(path, file.read(), mode=0o600, what="the anchor file")
@@ -64,7 +65,7 @@ def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
     vault : Vault
         A participant's.
     """
-    study.require_rows()
+    rotation_of(study)
     find_membership(vault, study)
     return read_anchor(path, study, SealingKey.of(vault.signing_key))
 
@@ -80,23 +81,23 @@ class Perturbation:
     @property
     def map(self) -> SecretMap:
         """(O_i, Ψ_i)."""
-        key = self._key("transform", {"components": self.study.n_components})
-        return SecretMap.derive(key, n_components=self.study.n_components, version=self.study.format)
+        key = self._key("transform", {"components": rotation_of(self.study).n_components})
+        return SecretMap.derive(key, n_components=rotation_of(self.study).n_components)
 
     @property
     def anchor_noise(self) -> Stream:
         """W' of the anchor's representation."""
-        scale, shape = self.study.anchor_noise_scale, self.anchor.matrix.shape
+        scale, shape = rotation_of(self.study).anchor_noise_scale, self.anchor.matrix.shape
         return self._noise("anchor noise", scale, shape, self.anchor.digest)
 
     def data_noise(self, n_rows: int, rows_digest: str) -> Stream:
         """W of the rows' representation, row after row of the bundle."""
-        shape = (n_rows, self.study.n_components)
-        return self._noise("data noise", self.study.data_noise_scale, shape, rows_digest)
+        shape = (n_rows, rotation_of(self.study).n_components)
+        return self._noise("data noise", rotation_of(self.study).data_noise_scale, shape, rows_digest)
 
     def anchor_representation(self) -> npt.NDArray[np.float32]:
         """B_i, as it is uploaded."""
-        scale = self.study.anchor_noise_scale
+        scale = rotation_of(self.study).anchor_noise_scale
         return np.asarray(represent_anchor(self.anchor.matrix, self.map, scale, self.anchor_noise, precision="float32"))
 
     def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
@@ -105,11 +106,11 @@ class Perturbation:
 
     def _noise(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Stream:
         circumstances = {"scale": float(scale).hex(), "shape": list(shape), "added_to": added_to}
-        return Stream(self._key(purpose, circumstances), self.study.format)
+        return Stream(self._key(purpose, circumstances))
 
     def _key(self, purpose: str, circumstances: Mapping[str, object]) -> Secret:
         known: dict[str, object] = {"study": self.study.digest, "anchor": self.anchor.digest}
-        return derive(self.vault.master, purpose, {**known, **circumstances}, version=self.study.format)
+        return derive(self.vault.master, purpose, {**known, **circumstances})
 
 
 def used_anchor(vault: Vault, study: Study) -> Path:

@@ -9,6 +9,7 @@ import numpy as np
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
 from mooring.protocol.messages.public_file import read_public_file, refuse_public_file
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.scheme import rotation_of
 
 
 def study_projection(study: Study) -> Projection:
@@ -16,17 +17,15 @@ def study_projection(study: Study) -> Projection:
 
     A file that is not the one that the study names, or holds no orthonormal matrix, is refused.
     """
-    m, h = study.n_features, study.n_components
-    if study.projection == "none":
+    settings, m = rotation_of(study), study.n_features
+    h = settings.n_components
+    if settings.projection == "none":
         return no_projection(m)
-    if study.projection == "gaussian":
+    if settings.projection == "gaussian":
         seed = int.from_bytes(hashlib.sha256(b"mooring projection" + study.nonce.encode()).digest())
         rng = np.random.default_rng(seed)
-        if study.format == 1:  # columns of any length
-            gaussian = rng.standard_normal((m, h))
-            return Projection(gaussian, np.linalg.pinv(gaussian), "gaussian")
         return gaussian_projection(m, h, rng=rng)
-    F = read_public_file(study, study.projection_digest, {"matrix": (m, h)})["matrix"]
+    F = read_public_file(study, settings.projection_digest, {"matrix": (m, h)})["matrix"]
     if np.abs(F.T @ F - np.eye(h)).max() > 1e-8:
         raise refuse_public_file(f"no matrix of {m} by {h} with orthonormal columns")
     return Projection(F, F.T.copy(), "public-svd")

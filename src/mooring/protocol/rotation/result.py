@@ -23,6 +23,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership
 from mooring.protocol.rotation.perturbation import Perturbation, open_anchor, used_anchor
 from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.typing import Matrix, Vector
@@ -66,7 +67,7 @@ class Result:
 
 def map_tensors(study: Study) -> dict[str, TensorSpec]:
     """The arrays of a map."""
-    h = study.n_components
+    h = rotation_of(study).n_components
     return {"orthogonal": TensorSpec("F64", (h, h)), "mean": TensorSpec("F64", (h,)), "origin": TensorSpec("F64", (h,))}
 
 
@@ -79,7 +80,7 @@ def specify_model(study: Study) -> ModelSpec:
     """What the models of a study take and predict: aligned rows, and the label. One without a label is refused."""
     if study.label.kind == "none":
         raise refuse_model("the study has no label to predict")
-    return ModelSpec(study.n_components, len(study.label.classes) if study.label.kind == "classes" else 0)
+    return ModelSpec(rotation_of(study).n_components, len(study.label.classes) if study.label.kind == "classes" else 0)
 
 
 def write_map(

@@ -41,6 +41,7 @@ from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from mooring.protocol.rotation.outliers import find_disagreeing
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.serialization import Count, Rows, render_html
 from mooring.typing import Indices, Labels, Matrix, Progress
 
@@ -161,7 +162,7 @@ def train(
     most_rows : int
         Of more, an even share of each participant's rows is drawn.
     """
-    study.require_rows()
+    rotation_of(study)
     folder = Path(folder)
     kind = require_label(study)
     require_learner(learner, to_deliver=True)

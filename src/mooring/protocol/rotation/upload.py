@@ -48,6 +48,7 @@ from mooring.protocol.rotation.bundle import (
 )
 from mooring.protocol.rotation.perturbation import Perturbation, open_anchor, used_anchor
 from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -98,12 +99,11 @@ def share_rows(
     progress : callable, optional
         Told how much is done, and of how much.
     """
-    study.require_rows()
+    rotation_of(study)
     require_label_consent(study, consent.labels)
     # A typing error there must not use up the one upload.
     require_writable(output, what="the bundle", inputs=(data, anchor))
     member = find_membership(vault, study)
-    _require_current_format(study)
     exchange_of(study).require_floors(study, vault.floors)
     dealt = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total, what="": None)
@@ -148,7 +148,7 @@ def _survey(
 ) -> tuple[_Surveyed, RowSummary]:
     """The first pass: every row checked, fingerprinted and counted; mapped rows are written in the order of the file."""
     study, secret = perturbation.study, perturbation.map
-    project = study_projection(study).encode if study.projection != "none" else np.asarray
+    project = study_projection(study).encode if rotation_of(study).projection != "none" else np.asarray
     collector = RowCollector(perturbation.vault.ledger_key, study.schema)
 
     def map_block(rows: npt.NDArray[np.float64]) -> memoryview:
@@ -188,7 +188,7 @@ def _write(
     tell: Progress,
 ) -> str:
     """Passes two and three: the bundle, written durably; returns its SHA-256."""
-    study, n_rows, h = perturbation.study, places.size, perturbation.study.n_components
+    study, n_rows, h = perturbation.study, places.size, rotation_of(perturbation.study).n_components
     stretch = max(1, _STRETCH_BYTES // (4 * h))
     n_stretches = -(-n_rows // stretch)
     arrays, start = hashlib.sha256(), find_data_start(study, n_rows=n_rows)
@@ -255,7 +255,7 @@ def _settle(
     grouped: BinaryIO, places: Indices, stretch: int, study: Study, noise: Stream
 ) -> Iterator[npt.NDArray[np.float32]]:
     """The rows of the bundle as they travel, stretch by stretch: in their places, with noise."""
-    h = study.n_components
+    h, scale = rotation_of(study).n_components, rotation_of(study).data_noise_scale
     came = np.empty((min(stretch, places.size), h), dtype="<f4")
     grouped.seek(0)
     with ThreadPoolExecutor(THREADS) as threads:
@@ -267,17 +267,13 @@ def _settle(
 
             def add(at: int, flat: npt.NDArray[np.float32] = flat, start: int = begin * h) -> None:
                 piece = flat[at : at + _NUMBERS_AT_ONCE]
-                piece[:] = add_noise(piece, study.data_noise_scale, noise, start=start + at, precision="float32")
+                piece[:] = add_noise(
+                    piece, rotation_of(study).data_noise_scale, noise, start=start + at, precision="float32"
+                )
 
-            if study.data_noise_scale:
+            if scale:
                 list(threads.map(add, range(0, flat.size, _NUMBERS_AT_ONCE)))
             yield rows
-
-
-def _require_current_format(study: Study) -> None:
-    if study.format == 1:
-        reason = "it is of format 1, whose noise has too few bits and a scale that depends on the projection"
-        raise RefusedError("the study", reason=reason, cure="Ask its designer to draft it again with this version.")
 
 
 def require_label_consent(study: Study, is_given: bool) -> None:

@@ -27,6 +27,7 @@ from mooring.protocol.messages.signed_file import (
     write_signed,
 )
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.scheme import sum_scheme
 
 CONFIRMATION, LIST, SHARE = "confirmation", "closing list", "share"
 SUFFIXES = {CONFIRMATION: ".confirmation", LIST: ".list", SHARE: ".share"}
@@ -93,8 +94,8 @@ def read_closing_list(path: Path, study: Study) -> ClosingList:
         raise _refuse("the closing list", "it names somebody who is not in the study's roster")
     if len(set(keys)) < len(keys) or len(set(digests)) < len(digests):
         raise _refuse("the closing list", "it counts a participant or a bundle twice")
-    if len(keys) < study.sum_scheme.quorum:
-        raise _refuse("the closing list", f"it has fewer contributions than the quorum, {study.sum_scheme.quorum}")
+    if len(keys) < sum_scheme(study).quorum:
+        raise _refuse("the closing list", f"it has fewer contributions than the quorum, {sum_scheme(study).quorum}")
     return ClosingList(dict(zip(keys, digests, strict=True)), found.digest)
 
 
@@ -147,7 +148,7 @@ def write_combined_share(
 
 def read_combined_share(path: Path, study: Study) -> CombinedShare:
     """Read a combiner's share of the total, or refuse it with a reason."""
-    specs = {"share": TensorSpec("U8", (8 * study.sum_scheme.layout.size,))}
+    specs = {"share": TensorSpec("U8", (8 * sum_scheme(study).layout.size,))}
     member, point, found = _read_answer(path, study, SHARE, lambda _: specs)
     elements = found.arrays["share"].view("<u8").astype(np.uint64)
     if elements.size and int(elements.max()) >= PRIME:
@@ -161,14 +162,14 @@ def most_answer_bytes(study: Study, kind: str) -> int:
     sizes = {
         CONFIRMATION: _BUNDLES_A_SENDER * p * (_DIGEST_BYTES + 8),
         LIST: p * 2 * _DIGEST_BYTES,
-        SHARE: 8 * study.sum_scheme.layout.size,
+        SHARE: 8 * sum_scheme(study).layout.size,
     }
     return sizes[kind] + MOST_HEADER_BYTES + 8
 
 
 def combiner_point(study: Study, name: str) -> int | None:
     """The point of a participant, 1 to k; None if it is no combiner."""
-    combiners: Sequence[str] = study.sum_scheme.combiners
+    combiners: Sequence[str] = sum_scheme(study).combiners
     return combiners.index(name) + 1 if name in combiners else None
 
 
@@ -176,7 +177,7 @@ def _read_answer(
     path: Path, study: Study, kind: str, tensors: Callable[[Fields], Tensors]
 ) -> tuple[Member, int, SignedFile]:
     """What a combiner signed, who that is, and its point."""
-    known = {study.member(name).signing_key for name in study.sum_scheme.combiners}
+    known = {study.member(name).signing_key for name in sum_scheme(study).combiners}
     found = read_signed(path, kind=kind, signed_by=known, fields=_FIELDS[kind], tensors=tensors)
     member = study.require_signer(found.fields, what=f"the {kind}")
     point = combiner_point(study, member.name)

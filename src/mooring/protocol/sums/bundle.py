@@ -33,6 +33,7 @@ from mooring.protocol.messages.signed_file import (
     write_signed,
 )
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.scheme import sum_scheme
 
 KIND = "sum bundle"
 FIELDS = ("study", "nonce")
@@ -75,7 +76,7 @@ def words_of(key: Secret) -> Words:
 
 def sum_bundle_tensors(study: Study) -> dict[str, TensorSpec]:
     """Exactly the arrays of a bundle, whatever it holds."""
-    threshold = study.sum_scheme.threshold
+    threshold = sum_scheme(study).threshold
     seeds, shares = (_slot_bytes(n) for n in (_SEED_BYTES, 8 * _length(study)))
     t, k = threshold.threshold, threshold.n_combiners
     tensors = {"seeds": TensorSpec("U8", (t - 1, seeds)), "shares": TensorSpec("U8", (k - t + 1, shares))}
@@ -98,7 +99,7 @@ def write_sum_bundle(path: Path, study: Study, sums: Elements, signer: SigningKe
     sums : array of elements
         Noise and all.
     """
-    scheme = study.sum_scheme
+    scheme = sum_scheme(study)
     threshold, t = scheme.threshold, scheme.threshold.threshold
     secret = np.concatenate([sums, draw_elements(words_of(Secret.draw()), 1)])
     seeds = [Secret.draw() for _ in range(t - 1)]
@@ -141,7 +142,7 @@ def open_share(bundle: SumBundle, study: Study, combiner: int, key: SealingKey) 
     key : SealingKey
         Its own, of this study.
     """
-    t, length = study.sum_scheme.threshold.threshold, _length(study)
+    t, length = sum_scheme(study).threshold.threshold, _length(study)
     name, place = _place(combiner, t)
     start = bundle._data_start
     for other, spec in sum_bundle_tensors(study).items():
@@ -194,7 +195,7 @@ def check_share(bundle: SumBundle, share: Elements) -> int:
 
 
 def _length(study: Study) -> int:
-    return study.sum_scheme.layout.size + 1
+    return sum_scheme(study).layout.size + 1
 
 
 def _slot_bytes(payload: int) -> int:
@@ -207,7 +208,7 @@ def _place(combiner: int, t: int) -> tuple[str, int]:
 
 
 def _context(study: Study, sender: str, combiner: int) -> bytes:
-    threshold = study.sum_scheme.threshold
+    threshold = sum_scheme(study).threshold
     return _CONTEXT.pack(
         _MAGIC,
         bytes.fromhex(study.digest),

@@ -54,6 +54,7 @@ from mooring.protocol.sums.bundle import (
     write_sum_bundle,
 )
 from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.transport.addresses import is_url
 from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_files
 from mooring.serialization import count_noun
@@ -86,7 +87,7 @@ def share_sums(
     consent : Consent
         Labels stay at home, so that no consent for them is needed.
     """
-    scheme = study.sum_scheme
+    scheme = sum_scheme(study)
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
     member = find_membership(vault, study)
     exchange_of(study).require_floors(study, vault.floors)
@@ -126,14 +127,14 @@ def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, 
         "variances": [noise.on_products, noise.on_outcomes],
         "added_to": hashlib.sha256(vector.astype("<i8").tobytes()).hexdigest(),
     }
-    return noise.draw(scheme.layout, words_of(derive(vault.master, "sum noise", known, version=study.format)))
+    return noise.draw(scheme.layout, words_of(derive(vault.master, "sum noise", known)))
 
 
 def _sum_rows(
     vault: Vault, study: Study, data: TableSource, ignore: Collection[str], progress: Progress | None
 ) -> tuple[Integers, RowSummary]:
     """The exact sums over a table, and what the ledger is told of its rows."""
-    scheme = study.sum_scheme
+    scheme = sum_scheme(study)
     person, features = scheme.settings.person, study_features(study)
     sums, collector = SumAccumulator(scheme.layout), RowCollector(vault.ledger_key, study.schema)
 
@@ -269,7 +270,7 @@ def _add_shares(
     progress: Progress | None,
 ) -> Elements:
     found = {one.digest: one for one in bundles}
-    total: Elements = np.zeros(study.sum_scheme.layout.size, dtype=np.uint64)
+    total: Elements = np.zeros(sum_scheme(study).layout.size, dtype=np.uint64)
     for k, (sender, digest) in enumerate(listed.items(), start=1):
         bundle, member = found.get(digest), study.member_with_key(sender)
         if bundle is None or bundle.member != member:
@@ -299,7 +300,7 @@ def _require_key(vault: Vault, member: Member) -> SealingKey:
 def _require_point(study: Study, name: str) -> int:
     point = combiner_point(study, name)
     if point is None:
-        expected, got = f"one of {', '.join(study.sum_scheme.combiners)}, as the study says", repr(name)
+        expected, got = f"one of {', '.join(sum_scheme(study).combiners)}, as the study says", repr(name)
         cure = "The others have nothing to combine: wait for the result."
         raise InputError("combiner", expected=expected, got=got, cure=cure)
     return point

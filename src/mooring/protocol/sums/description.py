@@ -6,12 +6,13 @@ from mooring.audit import AuditResult, PointResult
 from mooring.audit.decision import state_promise
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.serialization import count_noun
 
 
 def describe_sums(study: Study) -> Description:
     """What pages say of a study in which sealed sums over rows are shared; the study has its roster."""
-    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    scheme, settings = sum_scheme(study), sum_scheme(study).settings
     said = state_guarantee(study)
     headings = {
         "protected": "Who is protected",
@@ -57,13 +58,13 @@ def describe_sums(study: Study) -> Description:
 
 def find_sum_point(study: Study, result: AuditResult) -> PointResult | None:
     """The audited point that has the study's own ε and δ, if there is one."""
-    promise = study.sum_scheme.settings.promise
+    promise = sum_scheme(study).settings.promise
     return next((point for point in result.totals if point.point.promise == promise), None)
 
 
 def state_guarantee(study: Study) -> dict[str, str]:
     """Sentences by what they are about: who is protected, against whom, how much, on what assumptions."""
-    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    scheme, settings = sum_scheme(study), sum_scheme(study).settings
     n_combiners, threshold = len(scheme.combiners), scheme.threshold.threshold
     helpers = count_noun(settings.n_colluders, "participant")
     unit = "row"
@@ -107,7 +108,7 @@ def state_guarantee(study: Study) -> dict[str, str]:
 
 
 def _state_terms(study: Study, said: dict[str, str]) -> Terms:
-    scheme, settings = study.sum_scheme, study.sum_scheme.settings
+    scheme, settings = sum_scheme(study), sum_scheme(study).settings
     is_noisy, threshold = settings.epsilon is not None, scheme.threshold.threshold
     promises: tuple[str, ...] = (said["guarantee"],)
     if is_noisy:

@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
 from mooring.learners.models import ModelSpec
-from mooring.mechanisms.sums.settings import SECURE_SUM
+from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
-from mooring.protocol.exchange import Deliverable, Exchange, GatherOptions, SendableFile, TrainOptions
+from mooring.protocol.exchange import (
+    AuditRequest,
+    Deliverable,
+    Exchange,
+    GatherOptions,
+    MechanismDraft,
+    PublicFile,
+    SendableFile,
+    TrainOptions,
+)
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.protocol.sums import bundle
-from mooring.protocol.sums.bundle import SumBundle, verify_sum_bundle
+from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes, verify_sum_bundle
+from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.result import SumResultModel, open_sum_model, specify_sum_model
+from mooring.protocol.sums.scheme import sum_scheme, sum_settings
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
-from mooring.serialization import count_noun
+from mooring.serialization import count_noun, read_entries
 from mooring.tables.encoder import EncodedRows
-from mooring.typing import Progress, TableSource
+from mooring.typing import Matrix, Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
-    from mooring.audit import AuditResult, PointResult
+    from mooring.audit import AuditResult, OperatingPoint, PointResult
+    from mooring.mechanisms.rotation.projection import Projection
+    from mooring.mechanisms.sums.feature_map import FeatureMap
     from mooring.protocol.description import Description
     from mooring.protocol.inspection import Inspection
     from mooring.protocol.sums.total import Closing
     from mooring.protocol.sums.training import SumTraining
+    from mooring.tables import Partition
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,43 @@ class SumExchange:
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
         """Participants that hold shares are combiners."""
-        return ("combiner",) if name in study.sum_scheme.combiners else ()
+        return ("combiner",) if name in sum_scheme(study).combiners else ()
+
+    def draft(self, entries: Mapping[str, Any], width: int) -> MechanismDraft:
+        """All entries, so that people see and change them."""
+        own = {key: value for key, value in entries.items() if key != "name"}
+        return MechanismDraft(read_entries(SumSettings, own, what="mechanism", cure="Correct it.").as_dict())
+
+    def adapt_to_images(self, entries: Mapping[str, Any]) -> dict[str, Any]:
+        """Take features of pictures."""
+        return {**entries, "features": "pictures"}
+
+    def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
+        """Take features of pictures that are not fitted."""
+        own = {key: value for key, value in entries.items() if key != "features_digest"}
+        return own if n_components is None else own | {"n_features": n_components}
+
+    def fit_public_file(self, study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
+        """Features of pictures, fitted to public ones."""
+        from mooring.protocol.sums.features import fit_features
+
+        return fit_features(study, batches())
+
+    def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+        """The study's own sums, at other ε too, and uploads of rows."""
+        from mooring.protocol.sums.inspection import list_audit_points
+
+        return list_audit_points(study, parts, asked)
+
+    def audit_projection(self, study: Study) -> Projection:
+        """That of rows which a draft of the same columns would upload."""
+        from mooring.protocol.participant.contrast import drafted_projection
+
+        return drafted_projection(study)
+
+    def audit_features(self, study: Study) -> FeatureMap:
+        """The study's own."""
+        return study_features(study)
 
     def load_records(self) -> None:
         """Load the records of a closing list and of a training on the total."""
@@ -67,23 +117,31 @@ class SumExchange:
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""
-        settings = study.sum_settings
-        noise = "no noise and no guarantee" if settings.epsilon is None else f"noise for epsilon = {settings.epsilon:g}"
-        return [("Method", f"It shares sums over {settings.features}, sealed, with {noise}.")]
+        settings = sum_settings(study)
+        noise = "no noise" if settings.epsilon is None else f"noise for epsilon = {settings.epsilon:g}"
+        lines = [
+            ("Shares", f"sums over {settings.features}, sealed in shares to combiners, with {noise}"),
+            ("Guarantee", settings.state_guarantee()),
+        ]
+        if not study.is_complete:
+            return lines
+        scheme = sum_scheme(study)
+        opens = f"{scheme.threshold.threshold} of {', '.join(scheme.combiners)} open the total"
+        return [*lines, ("Combiners", f"{opens} of {scheme.quorum} participants or more")]
 
     def list_warnings(self, study: Study) -> list[str]:
         """A sentence where no combiner is to spare."""
-        spare = study.sum_settings.state_spare(len(study.sum_scheme.combiners)) if study.is_complete else ""
+        spare = sum_settings(study).state_spare(len(sum_scheme(study).combiners)) if study.is_complete else ""
         return [spare] if spare else []
 
     def person_column(self, study: Study) -> str:
         """The column that names persons and stays at home."""
-        return study.sum_settings.person
+        return sum_settings(study).person
 
     def require_floors(self, study: Study, floors: Floors) -> None:
         """Refuse a study without noise, or with more ε than a participant accepts."""
         epsilon, cure = (
-            study.sum_settings.epsilon,
+            sum_settings(study).epsilon,
             "Ask the study's designer why; your own limits are set when you join.",
         )
         if epsilon is None and not floors.without_noise:
@@ -98,7 +156,7 @@ class SumExchange:
         """Few rows or small classes are refused without noise, and persons with more rows than the study allows."""
         from mooring.protocol.participant.membership import refuse_small_classes
 
-        settings, refusals = study.sum_settings, list[InputError | RefusedError]()
+        settings, refusals = sum_settings(study), list[InputError | RefusedError]()
         if settings.epsilon is None:  # beside noise, a class may be small
             refusals += refuse_small_classes(study, class_counts, "such rows can be read in sums")
             if n_rows < settings.least_rows:
@@ -161,8 +219,8 @@ class SumExchange:
 
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """What a bundle holds, in words, and whom to send it to."""
-        settings, in_all = study.sum_scheme.settings, shared.epsilon_in_all or 0.0
-        sums = f"sums over {count_noun(shared.n_rows, 'row')}, sealed to {len(study.sum_scheme.combiners)} combiners, "
+        settings, in_all = sum_scheme(study).settings, shared.epsilon_in_all or 0.0
+        sums = f"sums over {count_noun(shared.n_rows, 'row')}, sealed to {len(sum_scheme(study).combiners)} combiners, "
         if settings.epsilon is None:
             return sums + "without noise and without a guarantee", "Send it to the analyst."
         noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}"
@@ -195,6 +253,10 @@ class SumExchange:
     def verify_bundle(self, path: Path, study: Study) -> SumBundle:
         """Read a bundle of sealed shares, or refuse it with a reason."""
         return verify_sum_bundle(path, study)
+
+    def most_bundle_bytes(self, study: Study) -> int:
+        """How large a bundle can be."""
+        return most_sum_bundle_bytes(study)
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Closing:
         """Close the list of bundles; see `mooring.protocol.sums.total.close_list`."""

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
+from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import FeatureMap
-from mooring.mechanisms.sums.picture_features import PictureFeatures, PictureProjection, filters_of
+from mooring.mechanisms.sums.picture_features import PictureFeatures, PictureProjection, filters_of, fit_to_public
 from mooring.mechanisms.sums.settings import make_features
+from mooring.protocol.exchange import PublicFile
 from mooring.protocol.messages.public_file import read_public_file
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.scheme import sum_settings
+from mooring.typing import Matrix
+
+_MOST_PICTURES = 10_000
 
 
 def study_features(study: Study) -> FeatureMap:
     """The public feature map of a study of secure sums; fitted to public pictures by the file beside it, if it names one."""
-    settings = study.sum_settings
+    settings = sum_settings(study)
     features = make_features(settings, study.schema, study.image_shape)
     if not (isinstance(features, PictureFeatures) and settings.features_digest):
         return features
@@ -21,3 +30,29 @@ def study_features(study: Study) -> FeatureMap:
     n, k = filters.n_responses, features.n_components
     found = read_public_file(study, settings.features_digest, {"mean": (n,), "matrix": (n, k)})
     return replace(features, fitted=PictureProjection(filters, found["mean"], found["matrix"]))
+
+
+def fit_features(study: Study, batches: Iterable[Matrix]) -> PublicFile:
+    """Fit features of pictures to the first public ones, as many as memory holds well."""
+    settings = sum_settings(study)
+    features = make_features(settings, study.schema, study.image_shape)
+    if not isinstance(features, PictureFeatures):
+        expected, got = "'pictures' for a study of secure sums", repr(settings.features)
+        cure = "Features of columns follow from what is declared of them: public rows make them no better."
+        raise InputError("features", expected=expected, got=got, cure=cure)
+    pictures: list[Matrix] = []
+    for batch in batches:
+        pictures.append(features.to_grey(batch[: _MOST_PICTURES - sum(map(len, pictures))]))
+        if sum(map(len, pictures)) == _MOST_PICTURES:
+            break
+    grey = np.concatenate(pictures) if pictures else np.empty((0, features.height * features.width))
+    if len(grey) < features.n_components:
+        expected, got = f"{features.n_components} pictures or more, as many as features", str(len(grey))
+        cure = "Give more of them, or say fewer features with --components."
+        raise InputError("public rows", expected=expected, got=got, cure=cure)
+    fitted = fit_to_public(replace(features, n_channels=1), grey).projection
+    return PublicFile(
+        {"mean": fitted.mean, "matrix": fitted.matrix},
+        lambda digest: replace(settings, features_digest=digest),
+        f"{settings.n_features} features fitted to public pictures",
+    )

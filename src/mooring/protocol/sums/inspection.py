@@ -11,14 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from mooring.audit import AuditResult, AuditSettings, LeakageLimit, References, SumPoint, run_audit
+from mooring.audit import AuditResult, AuditSettings, LeakageLimit, OperatingPoint, References, SumPoint, run_audit
 from mooring.audit.decision import decide_upload, state_promise, weigh_audit, weigh_total
 from mooring.audit.result import state_total
+from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.contrast import contrast_to_sums, drafted_projection
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.sums.contribution import scale_labels
 from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.scheme import sum_scheme, sum_settings
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -50,7 +53,7 @@ def inspect_sums(
     class_counts : dict, optional
         Of all.
     """
-    settings, tell = study.sum_scheme.settings, progress or (lambda done, total, what="": None)
+    settings, tell = sum_scheme(study).settings, progress or (lambda done, total, what="": None)
     tell(0, 2, "attacking your own sums")
     audit = _attack(study, encoded, seed)
     tell(1, 2, "a model of your own")
@@ -66,13 +69,22 @@ def inspect_sums(
     return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, self_attack=audit)
 
 
+def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+    """The study's own point first; then the same at each further ε, and uploads of rows for contrast."""
+    settings = sum_settings(study)
+    quorum = settings.quorum if settings.n_colluders < settings.quorum <= parts.n_participants else None
+    own = SumPoint(settings.epsilon, settings.delta, quorum, settings.n_colluders, settings.product_share)
+    sums = [replace(own, epsilon=epsilon) for epsilon in dict.fromkeys((own.epsilon, *asked.epsilons))]
+    return (*sums, *contrast_to_sums(parts, drafted_projection(study), asked))
+
+
 def conclude_sums(study: Study, found: Inspection) -> Inspection:
     """The same with its decision: the one that its page leads with."""
     limits = study.upload_limits
     if found.self_attack is not None:
         weighed = weigh_audit(found.self_attack, limits)
     else:
-        weighed = weigh_total(None, study.sum_scheme.settings.promise, limits)
+        weighed = weigh_total(None, sum_scheme(study).settings.promise, limits)
     return replace(found, decision=decide_upload("sums over these rows", [weighed], check=found))
 
 
@@ -84,7 +96,7 @@ def _is_kept(limit: LeakageLimit, epsilon: float | None, audit: AuditResult | No
 
 
 def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None:
-    rows, labels, scheme = encoded.rows, encoded.labels, study.sum_scheme
+    rows, labels, scheme = encoded.rows, encoded.labels, sum_scheme(study)
     if labels is None or len(rows) < _FEWEST_ROWS or np.unique(labels).size < 2:
         return None
     rng = np.random.default_rng([seed, 31])
@@ -118,8 +130,8 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
 
 def _verdict(study: Study, audit: AuditResult | None) -> str:
     # rows are attacked, by noise for rows; that for persons of several rows is stronger
-    noise = "the study's noise" if study.sum_scheme.settings.rows_per_person == 1 else "noise for single rows"
-    promise = state_promise(study.sum_scheme.settings)
+    noise = "the study's noise" if sum_scheme(study).settings.rows_per_person == 1 else "noise for single rows"
+    promise = state_promise(sum_scheme(study).settings)
     if audit is None:
         return f"{promise} No attack could be run on your rows."
     with_noise = {True: f"With {noise}", False: "Without noise"}

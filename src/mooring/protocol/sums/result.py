@@ -14,6 +14,7 @@ from mooring.protocol.participant.membership import find_membership
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.typing import Matrix
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def guaranteed_risk(study: Study) -> float:
     """What the noise of secure sums allows to be told at the limit's false-positive rate; 1 without noise or limit."""
     from mooring.metrics.membership import FALSE_POSITIVE_RATES
 
-    settings = study.sum_scheme.settings
+    settings = sum_scheme(study).settings
     if settings.epsilon is None or not study.model_limit:
         return 1.0
     rate = FALSE_POSITIVE_RATES[find_model_limit(study).measure]

@@ -38,6 +38,7 @@ from mooring.protocol.sums.answers import (
     write_closing_list,
 )
 from mooring.protocol.sums.bundle import SumBundle, words_of
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.serialization import Rows, count_noun
 
 CLOSING_FILE = "closing.json"
@@ -118,7 +119,7 @@ def close_list(
     confirmations : path, optional
         The folder of the combiners' confirmations: a bundle whose shares do not fit is left out.
     """
-    folder, scheme = Path(folder), study.sum_scheme
+    folder, scheme = Path(folder), sum_scheme(study)
     require_analyst(study, signing_key)
     make_folder(folder, mode=0o700, what="the work folder")
     given = [] if confirmations is None else _read_all(confirmations, CONFIRMATION, study, read_confirmation)
@@ -163,7 +164,7 @@ def _check_confirmations(
     for _ in range(2):
         found = {bundle.member.name: _contradicting(study, bundle.digest, heard) for bundle in bundles}
         wrong = Counter(point for points in found.values() for point in points or ())
-        doubted = {point for point, count in wrong.items() if count > study.sum_scheme.threshold.n_colluders}
+        doubted = {point for point, count in wrong.items() if count > sum_scheme(study).threshold.n_colluders}
         heard = [one for one in heard if one.combiner not in doubted]
     reason = "its shares do not fit each other, or combiners cannot open them"
     out = {one.member.name for one in given} - {one.member.name for one in heard}
@@ -173,7 +174,7 @@ def _check_confirmations(
 def _contradicting(study: Study, digest: str, given: Sequence[Confirmation]) -> list[int] | None:
     told = {one.combiner: one.values[digest] for one in given if digest in one.values}
     values = {point: value for point, value in told.items() if value is not None}
-    wrong = find_wrong_values(values, study.sum_scheme.threshold)
+    wrong = find_wrong_values(values, sum_scheme(study).threshold)
     return None if wrong is None else [*wrong, *(point for point in told if point not in values)]
 
 
@@ -210,7 +211,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     RefusedError
         If shares contradict each other and it cannot be told whose are wrong.
     """
-    scheme, closed = study.sum_scheme, read_list(study, Path(folder))
+    scheme, closed = sum_scheme(study), read_list(study, Path(folder))
     given: dict[int, CombinedShare] = {}
     for one in _read_all(shares, SHARE, study, read_combined_share):
         if one.list_digest == closed.digest:  # shares of another list are not mixed in

@@ -18,6 +18,7 @@ from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.sums.result import specify_sum_model
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import Total, open_total, read_list
 from mooring.serialization import Count, Rows, render_html
 
@@ -120,7 +121,7 @@ def train_sums(
     learner : str, default "auto"
         A name in `mooring.learners.registry.SUM_LEARNERS`, or "auto": the first that predicts the study's label.
     """
-    folder, scheme = Path(folder), study.sum_scheme
+    folder, scheme = Path(folder), sum_scheme(study)
     kind = require_label(study)
     chosen = resolve_sum_learner(learner, kind)
     total = open_total(study, folder, shares)
@@ -149,7 +150,7 @@ def train_sums(
 
 
 def _coefficients(study: Study, total: Total) -> tuple[Coefficient, ...]:
-    features = study.sum_scheme.features
+    features = sum_scheme(study).features
     if not isinstance(features, TableFeatures) or features.n_hats or features.log_scaled or total.sums.n_classes > 2:
         return ()
     spread = study.label.high - study.label.low if study.label.kind == "number" else 1.0

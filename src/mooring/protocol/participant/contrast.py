@@ -1,0 +1,63 @@
+"""What an audit of a study shows beside it: uploads of rows by other methods, and secure sums of the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mooring.audit import OperatingPoint, PointGrid, SumPoint, point_with_noise, root_mean_square
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
+from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.mechanisms.sums.settings import SumSettings, make_features
+from mooring.protocol.exchange import AuditRequest
+from mooring.protocol.messages.study import Study
+from mooring.tables import Partition
+
+WIDEST_WITHOUT_PROJECTION = 30
+"""Encoded rows that are wider are projected, unless a draft says otherwise."""
+ANCHOR_NOISE, DATA_NOISE = 0.1, 0.5
+"""For methods with a noise that a study itself does not have."""
+
+
+def drafted_projection(study: Study) -> Projection:
+    """The projection that a draft of the same columns has."""
+    m = study.n_features
+    if m <= WIDEST_WITHOUT_PROJECTION:
+        return no_projection(m)
+    return gaussian_projection(m, WIDEST_WITHOUT_PROJECTION, rng=np.random.default_rng(0))
+
+
+def drafted_features(study: Study) -> FeatureMap:
+    """The features of secure sums that a draft of the same columns has."""
+    settings = SumSettings(features="pictures" if study.image_shape else "columns")
+    return make_features(settings, study.schema, study.image_shape)
+
+
+def list_contrast(
+    parts: Partition, projection: Projection, asked: AuditRequest, *, noises: tuple[float, float], n_anchor_rows: int
+) -> Sequence[OperatingPoint]:
+    """Uploads of rows by the methods that were asked for, at their noise or at `noises` (v and σ)."""
+    if not asked.methods:
+        return ()
+    h, rms = projection.n_components, root_mean_square(parts.train, projection)
+    return PointGrid(
+        asked.methods,
+        n_components=h,
+        n_anchor_rows=n_anchor_rows,
+        anchor_noise_scales=asked.anchor_noise_scales or noises[:1],
+        data_noise_scales=asked.data_noise_scales or noises[1:],
+    ).points(h, lambda n_components: rms)
+
+
+def contrast_to_sums(parts: Partition, projection: Projection, asked: AuditRequest) -> Sequence[OperatingPoint]:
+    """Uploads of rows beside a mechanism that shares none: the methods that were asked for, or one with noise."""
+    h = projection.n_components
+    if not asked.methods:
+        return (point_with_noise(0.0, DATA_NOISE, n_components=h, n_anchor_rows=4 * h),)
+    return list_contrast(parts, projection, asked, noises=(ANCHOR_NOISE, DATA_NOISE), n_anchor_rows=4 * h)
+
+
+def list_sums(asked: AuditRequest) -> tuple[SumPoint, ...]:
+    """Secure sums of the same columns, at each ε that was asked for."""
+    return tuple(SumPoint(epsilon) for epsilon in dict.fromkeys(asked.epsilons))

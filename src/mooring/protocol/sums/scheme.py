@@ -1,0 +1,32 @@
+"""The settings of a study of secure sums, and what they mean for its columns and its roster."""
+
+from __future__ import annotations
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.settings import SumScheme, SumSettings, make_features, make_layout, make_scheme
+from mooring.protocol.messages.study import Study
+
+_MOST_KEPT = 64
+_SCHEMES: dict[str, SumScheme] = {}  # by the study's digest: a scheme is asked for with every bundle
+
+
+def sum_settings(study: Study) -> SumSettings:
+    """The settings of a study of secure sums; a study of another mechanism is refused."""
+    if not isinstance(study.mechanism, SumSettings):
+        got = f"one of {study.mechanism.name}"
+        raise InputError("study", expected="one of secure sums", got=got, cure="Check --study.")
+    return study.mechanism
+
+
+def sum_scheme(study: Study) -> SumScheme:
+    """What the settings mean for the columns and the roster of a complete study."""
+    settings = sum_settings(study)
+    study.require_roster()
+    if study.digest not in _SCHEMES:
+        features = make_features(settings, study.schema, study.image_shape)
+        layout = make_layout(settings, study.schema, features)
+        if len(_SCHEMES) >= _MOST_KEPT:
+            _SCHEMES.clear()
+        roster = [member.name for member in study.participants]
+        _SCHEMES[study.digest] = make_scheme(settings, layout, features, roster)
+    return _SCHEMES[study.digest]
