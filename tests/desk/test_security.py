@@ -10,7 +10,7 @@ import pytest
 from mooring.desk.app import make_desk
 from mooring.desk.workspace import find_page, receive
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.step import Outcome, Place
+from mooring.protocol.step import BUNDLES, Outcome, Place
 from mooring.report.step_pages import StepPages
 from tests import commands
 from tests.desk.serving import Running, serving
@@ -186,6 +186,9 @@ def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
     place = Place.at(root, StepPages())
     assert place.list_files(("",)) == []
     assert place.list_files(("",), folder="inbox") == []
+    (outside / "north.bundle").write_text("secret")
+    assert not BUNDLES.is_there(place)
+    (outside / "north.bundle").unlink()
     assert find_page(place, "report.html") is None
     for name in ("rows.csv", "north.bundle"):
         with (outside / "rows.csv").open("rb") as file, raising(RefusedError, "the file"):

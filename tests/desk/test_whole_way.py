@@ -244,7 +244,7 @@ def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
     assert north.open_steps == ["check"]
     assert not north.take("fit", data="wide.csv").result.fits
     assert north.open_steps == ["fit"]
-    north.take("fit", data="wide.csv", ignore="note")
+    assert north.take("fit", data="wide.csv", ignore="note").result.fits
     north.desk.upload({"more.csv": b"?"})
     assert north.open_steps == ["fit"]  # a table may be another now
     north.take("check", data="patients.csv")

@@ -58,13 +58,13 @@ class Place:
     engine: Any = field(default=None, repr=False)
     """Who does the analyst's long steps; None for this process."""
     ask_passphrase: Callable[[Path], str | None] = field(default=lambda vault: None, repr=False)
-    """Asks for the passphrase of a vault, where that can be asked when it is needed."""
+    """Asks a person for the passphrase of a vault."""
     opened: Vault | None = field(default=None, repr=False)
     """The vault, once it is open: a passphrase is asked once."""
     fitted: Schema | None = None
     """The columns that a table was last found to fit."""
     _read: tuple[tuple[int, ...], Study] | None = field(default=None, repr=False)
-    """The study as it was last read, and what its file was like then."""
+    """The study as it was last read, with the version of its file."""
 
     @classmethod
     def at(cls, root: Path, pages: Pages) -> Place:
@@ -89,7 +89,7 @@ class Place:
 
     @property
     def study(self) -> Study:
-        """The study, read again whenever its file is another."""
+        """The study; it is read again when its file has changed."""
         from mooring.protocol.messages.study import Study
 
         if not self.has_study:
@@ -102,7 +102,7 @@ class Place:
 
     @property
     def has_study(self) -> bool:
-        """Whether there is a file of a study."""
+        """Whether the folder has a study's file."""
         return self.study_file.is_file()
 
     @property
@@ -168,11 +168,11 @@ class Item:
     """Something that a step needs or makes: files in a member's folder, or a state of the study."""
 
     what: str
-    """What it is, as a sentence would call it."""
+    """What it is, in words that fit into a sentence."""
     files: tuple[str, ...] = ()
     """Patterns below the folder. NAME stands for the member, STUDY for the study, RECORDS for where records are kept."""
     holds: Callable[[Place], bool] | None = None
-    """Whether it is there, where files alone do not say."""
+    """Tests whether it is there; None to look for the files."""
 
     def is_there(self, place: Place) -> bool:
         """Whether a folder has it."""
@@ -185,12 +185,14 @@ class Item:
 
 
 def has_file(place: Place, pattern: str) -> bool:
-    """Whether a folder has a plain file of a pattern, as `Item` writes patterns."""
+    """Whether a folder has a plain file of a pattern, as `Item` writes patterns; links are not followed."""
     folder, _, name = pattern.rpartition("/")
     base = place.records if folder == "RECORDS" else place.root / folder
     if "STUDY" in name or "NAME" in name:
         name = name.replace("STUDY", place.study.name).replace("NAME", place.identify().name)
-    return base.is_dir() and any(fnmatchcase(path.name, name) and is_plain(path) for path in base.iterdir())
+    if not base.is_dir() or base.is_symlink():
+        return False
+    return any(fnmatchcase(path.name, name) and is_plain(path) for path in base.iterdir())
 
 
 def has_record(name: str) -> Callable[[Place], bool]:
@@ -246,7 +248,7 @@ class Question:
     """The command's option; empty for its argument."""
     choices: Choices = ()
     endings: tuple[str, ...] = ()
-    """Answers are files of the folder whose names end so."""
+    """Endings of file names, for a question whose answers are files in the folder."""
     default: str = ""
     """What is chosen at first; somebody has to choose if it is empty."""
     is_optional: bool = False
