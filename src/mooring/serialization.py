@@ -127,11 +127,11 @@ class Record:
         raise InputError(what, expected=f"'{where}' {expected}", got=got, cure=cure, problem=sentence)
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read what `as_dict` returned."""
+    def from_dict(cls, plain: Mapping[str, Any], *, what: str = "", cure: str = "Pass what as_dict returned.") -> Self:
+        """Read what `as_dict` returned; `what` and `cure` are as for `from_json`."""
         from pydantic_core import to_json
 
-        return cls.from_json(to_json(plain), cure="Pass what as_dict returned.")
+        return cls.from_json(to_json(plain), what=what, cure=cure)
 
 
 class OpenRecord(Record):

@@ -169,7 +169,7 @@ def test_the_recommended_point_and_the_target_are_drawn_and_every_point_has_a_li
     drawn = draw_audit(plan[0])
     assert "recommended" in dict(drawn["frontier"].legend)
     assert "limit" in [shape.get("words") for shape in drawn["frontier"].shapes]
-    assert len(tabulate_errors(plan[0].tried)["points"]) == len(plan[0].tried.points)
+    assert len(tabulate_errors(plan[0].tried).points) == len(plan[0].tried.points)
 
 
 def test_progress_never_goes_back_and_ends_at_the_total(plan: Found) -> None:

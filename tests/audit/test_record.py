@@ -360,7 +360,7 @@ def test_noise_adds_its_variance_to_those_that_are_told_apart(noise_scale: float
 def test_rows_are_shown_in_words_of_every_column() -> None:
     columns = (Column("sex", "category", categories=("f", "m")), Column("age", "integer", 20, 60))
     rows = np.array([[1.0, 0.0, -1.0], [0.2, 0.7, 0.5]])
-    assert EvaluationSpec(columns=columns).decode(rows) == [["f", "20"], ["m", "50"]]
+    assert EvaluationSpec(columns=columns).decode(rows) == (("f", "20"), ("m", "50"))
 
 
 def test_points_are_safer_where_the_strongest_attack_recovers_less_and_least_where_none_was_measured() -> None:

@@ -85,8 +85,8 @@ def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tup
     for words in ("lower bound", "local only", "pooled raw", "Open", "report.html", "no guarantee", "Sums, ε = 4"):
         assert words in printed
     assert [one.point.promise for one in result.totals] == [None, (4.0, 1e-5)]
-    assert result.description["n_participants"] == 5
-    assert result.description["n_features"] == 4
+    assert result.description.n_participants == 5
+    assert result.description.n_features == 4
 
 
 def test_a_plan_prints_its_verdict_and_names_the_page_to_open(planned: tuple[Result, Path]) -> None:
