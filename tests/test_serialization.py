@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import traceback
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, StorageError
+from mooring.protocol.exchange import load_gather_records
 from mooring.serialization import Count, FloatOrNaN, OpenRecord, Record, read_record
 from tests.raising import raising
 
@@ -110,7 +114,7 @@ def test_any_other_json_is_refused_or_is_a_record(plain: Any) -> None:
         ('{"name": "x", "rows": 1, "inner": {"value": NaN}}', "'inner.value' a finite number", "NaN"),
         ('{"name": "x", "rows": 1, "inner": {"value": 1e999}}', "'inner.value' a finite number", "infinite"),
         ('{"name": "x", "rows": 1, "inner": {"value": 1, "share": null}}', "'inner.share' a number", "null"),
-        ('{"name": "x", "rows": 1, "inner": {"value": 1, "share": 2}}', "'inner.share' at most 1", "more"),
+        ('{"name": "x", "rows": 1, "inner": {"value": 1, "share": 2}}', "'inner.share' at most 1", "a different value"),
         (f'{{"name": "x", "rows": 1, "kind": "{SECRET}"}}', "'kind' one of 'classes' or 'number'", "none of these"),
         (f'{{"name": "x", "rows": 1, "scores": [["a", "{SECRET}"]]}}', "'scores.0.1' a table", "text"),
         (f'{{"name": "x", "rows": 1, "counts": ["{SECRET}"]}}', "'counts' a table", "a list"),
@@ -167,3 +171,33 @@ def test_a_kind_that_is_not_known_and_fields_that_do_not_fit_it_are_refused(
     with raising(InputError, "Drawing", expected=expected, got=got) as caught:
         Drawing.from_dict({"shapes": [plain]})
     assert SECRET not in str(caught.value)
+
+
+def every_record(kind: type[Record] = Record) -> Iterator[type[Record]]:
+    """Every class of records in mooring."""
+    for name in ("mooring.cli.app", "mooring.report.records", "mooring.report.summary", "mooring.testing"):
+        import_module(name)
+    load_gather_records()
+    for derived in kind.__subclasses__():
+        if is_dataclass(derived) and derived.__module__.startswith("mooring."):
+            yield derived
+        yield from every_record(derived)
+
+
+@pytest.mark.parametrize("kind", sorted(set(every_record()), key=lambda kind: kind.__qualname__))
+def test_no_record_quotes_a_value_in_an_error(kind: type[Record]) -> None:
+    """Of any field, whatever kind of value is in its place; keys are named, as they are the place."""
+    names = [field.name for field in fields(cast(Any, kind))]
+    for wrong in (SECRET, [SECRET], {"key": SECRET}, {"key": [SECRET]}, [[SECRET]], [{"key": SECRET}], 7, True):
+        for some in (names, names[:1], names[1:]):
+            with suppress(InputError):
+                refuse_quietly(kind, dict.fromkeys(some, wrong))
+
+
+def refuse_quietly(kind: type[Record], plain: dict[str, Any]) -> None:
+    try:
+        kind.from_dict(plain)
+    except InputError as problem:
+        assert SECRET not in "".join(traceback.format_exception_only(problem))  # noqa: PT017
+        assert problem.__cause__ is problem.__context__ is None  # noqa: PT017
+        raise

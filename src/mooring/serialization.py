@@ -288,7 +288,7 @@ def explain_validation(problem: ValidationError) -> tuple[str, str, str]:
     context = first.get("ctx", {})
     where = ".".join(map(_shorten_key, first["loc"]))
     if isinstance(inner := context.get("error"), InputError):
-        return ".".join(filter(None, (where, inner.what))), inner.expected or "usable", inner.got or inner.problem
+        return ".".join(filter(None, (where, inner.what))), inner.expected or "valid", "a different value"
     match first["type"]:
         case "missing":
             return where, "given", "nothing"

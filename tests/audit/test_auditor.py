@@ -23,7 +23,7 @@ from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
 from mooring.report import draw_audit
-from mooring.report.charts import describe_images
+from mooring.report.charts import list_images
 from mooring.tables import Column, Partition, Records, partition
 from tests.auditing import audited, class_rows, figures_of_audit, scores_of_audit
 from tests.record import check_record
@@ -683,7 +683,7 @@ def test_images_are_measured_and_kept_for_the_strongest_attack(digits: AuditResu
         assert rows.max() <= 1.0
     error = {name: np.linalg.norm(rows - shown["original"]) for name, rows in shown.items()}
     assert 0 == error["original"] < error["projection only"] <= error["rebuilt"]
-    assert len(describe_images(digits)) >= 4
+    assert len(list_images(digits)) >= 4
 
 
 def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) -> None:
