@@ -358,9 +358,9 @@ _HEADINGS = (
     "guess",
     "links",
     "AUC",
-    "found at 1 %",
+    "at 1 %",
     "at 0.1 %",
-    "ε at least",
+    "ε ≥",
     "score",
     "(noisy)",
 )

@@ -56,7 +56,7 @@ def audit(
     Example: mooring audit digits/ --participants 20 --rows-each 300 --method aa-i-gdp-anchor-noise --anchor-noise 0.2
     """
     from mooring.audit import OperatingPoint, PointGrid, run_audit
-    from mooring.cli.audit_output import points_table, print_findings, write_page
+    from mooring.cli.audit_output import print_findings, print_points, write_page
     from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study
     from mooring.report import render_audit
 
@@ -100,5 +100,5 @@ def audit(
         return
     print_findings(console, result, notes=given.records.notes)
     console.print(result.joining(), style="bold", markup=False)
-    console.print(points_table(result))
+    print_points(console, result, result.points)
     console.print(where)

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from mooring import AuditResult
 from mooring.atomic_io import write_atomically
@@ -20,12 +19,13 @@ _CAPTION = (
     "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
     "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
     "guess: the error of guessing without the upload. "
-    "links: rows picked out of ten look-alikes. found at 1 %: rows recognised as uploaded, with 1 % false alarms. "
+    "links: rows picked out of ten look-alikes. at 1 %: rows recognised as uploaded, with 1 % false alarms. "
     "score: as deployed; (noisy): with noise on test rows too, as in the paper."
 )
 _OF_TOTALS = (
-    " AUC: how often a row behind the sums scores above another, 0.5 by chance. ε at least: measured by canaries, made-up "
-    "rows that move the sums most; more than the ε stated would be a fault."
+    "AUC: how often a row behind the total scores above another, 0.5 by chance. at 1 %, at 0.1 %: such rows that are "
+    "recognised with so many false alarms. Both are lower bounds on leakage. ε ≥: measured by canaries, made-up rows "
+    "that move the sums most; more than the ε stated would be a fault."
 )
 _ASKED = {
     "exact_source_linkage": "Linkage by the auditor",
@@ -82,20 +82,18 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
         console.print(f"Most exposed: {words}.", markup=False)
 
 
-def points_table(
-    result: AuditResult, *, only: Sequence[PointResult] | None = None, title: str = "Every operating point"
-) -> Table:
-    """One line a point: the strongest attack, what it recovers, and what the joint model scores.
+def print_points(
+    console: Console, result: AuditResult, points: Sequence[PointResult], *, title: str = "Every operating point"
+) -> None:
+    """Print a line for each point: the strongest attack, what it recovers, and what the joint model scores.
 
-    Parameters
-    ----------
-    result : AuditResult
-    only : sequence of PointResult, optional
-        Points to list; None is all of them.
-    title : str, default "Every operating point"
-        Of the table.
+    Points that share rows and points that share totals have different columns, and so a table each.
     """
-    shown = result.points if only is None else only
-    has_totals = any(not one.point.shares_rows for one in shown)
-    caption, n_points = _CAPTION.format(unit=result.noise_unit.words) + _OF_TOTALS * has_totals, len(shown)
-    return make_table(result.list_points(only), title=title, caption=caption, n_left=2, n_rows=n_points)
+    rows = [one for one in points if one.point.shares_rows]
+    totals = [one for one in points if not one.point.shares_rows]
+    if rows:
+        caption = _CAPTION.format(unit=result.noise_unit.words)
+        console.print(make_table(result.list_points(rows), title=title, caption=caption, n_left=2, n_rows=len(rows)))
+    if totals:
+        lines = result.list_points(totals)
+        console.print(make_table(lines, title="Totals", caption=_OF_TOTALS, n_left=2, n_rows=len(totals)))

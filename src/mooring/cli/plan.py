@@ -44,7 +44,7 @@ def plan(
     """
     from mooring.audit import plan_study
     from mooring.audit.hazards import warn_of_linked_rows
-    from mooring.cli.audit_output import points_table, print_findings, write_page
+    from mooring.cli.audit_output import print_findings, print_points, write_page
     from mooring.cli.inputs import read_and_partition
     from mooring.report import render_plan
 
@@ -67,7 +67,7 @@ def plan(
         return
     title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
     if shown := [*found.frontier, *found.tried.totals]:
-        console.print(points_table(found.tried, only=shown, title=title))
+        print_points(console, found.tried, shown, title=title)
     print_findings(console, found.audit, notes=given.records.notes)
     style = "bold red" if found.mechanism is None else "bold green" if found.answer == "pays" else "bold yellow"
     console.print(found.verdict, style=style, markup=False)
