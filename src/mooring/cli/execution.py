@@ -280,7 +280,12 @@ def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:
     for note in outcome.notes:
         yield f"[yellow]Note:[/yellow] {escape(note)}"
     for title, rows in outcome.tables:
-        yield make_table([[escape(cell) for cell in row] for row in rows], title=title, n_left=1)
+        cells = [[escape(cell) for cell in row] for row in rows]
+        # all columns up to the last that holds words, such as a reason, which may be long
+        n_left = max(
+            (k + 1 for row in rows[1:] for k, cell in enumerate(row) if any(map(str.isalpha, cell))), default=1
+        )
+        yield make_table(cells, title=title, n_left=n_left)
     if outcome.decision:
         yield f"[bold]{escape(outcome.decision)}[/bold]"
     if outcome.page is not None:
