@@ -86,6 +86,20 @@ class OperatingPoint(OpenRecord):
         """What the mechanism guarantees, in sentences; empty for one that never guarantees anything."""
         return ""
 
+    @property
+    def family(self) -> str:
+        """What points of one colour in a chart have in common."""
+        return self.mechanism
+
+    @property
+    def alignment(self) -> str:
+        """How uploads are aligned, as `Method.alignment` names it; "none" where they are not."""
+        return "none"
+
+    def state_scope(self) -> str:
+        """Against whom a guarantee holds, in a sentence; empty without one."""
+        return ""
+
     def title_with(self, data_noise_scale: float = 0.0) -> str:
         """The mechanism and its settings, in a few words.
 
@@ -163,6 +177,16 @@ class RotationPoint(OperatingPoint):
     def described(self) -> Method:
         """The method as data."""
         return get_method(self.method)
+
+    @property
+    def family(self) -> str:
+        """The method."""
+        return self.described.title
+
+    @property
+    def alignment(self) -> str:
+        """How the method aligns uploads."""
+        return self.described.alignment
 
     @property
     def usable(self) -> bool:

@@ -231,7 +231,7 @@ class AuditSection:
     def scope(self) -> str:
         """Against whom the guarantee of the totals holds; empty without a guarantee, and of a self-attack."""
         guarded = (point.point for point in self.totals if point.point.promise is not None)
-        scope = next((point.state_scope() for point in guarded if hasattr(point, "state_scope")), "")
+        scope = next((point.state_scope() for point in guarded), "")
         return scope if self.result.row_points else ""
 
     @property

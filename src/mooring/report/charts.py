@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mooring import AuditResult, Plan
-from mooring.audit import PointResult, RotationPoint
+from mooring.audit import PointResult
 from mooring.audit.result import find_strongest
 from mooring.learners import Score
 from mooring.learners.evaluation import Evaluation
@@ -63,15 +63,6 @@ def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
 def _draw_envelope(result: AuditResult) -> Chart | None:
     points = result.row_points
     return _envelope_at_one_point(points[0]) if len(points) == 1 else _envelope(result)
-
-
-def _name_method(one: PointResult) -> str:
-    """What points of one colour have in common: the method of rotation, or else the mechanism."""
-    return one.point.described.title if isinstance(one.point, RotationPoint) else one.point.mechanism
-
-
-def _find_outline(one: PointResult) -> str:
-    return _OUTLINES[one.point.described.alignment if isinstance(one.point, RotationPoint) else "none"]
 
 
 def order_points(result: AuditResult) -> list[PointResult]:
@@ -136,11 +127,11 @@ def _place_points(
         steps = [step for one, other in pairwise(best) for step in (one, (one[0], other[1]))]
         shapes.append(area.line([*steps, best[-1]], INK, dash=DASHED, width=1.5))
         legend.append(("frontier", shapes[-1]))
-    for colour, name in zip(_COLOURS, dict.fromkeys(_name_method(one) for one, *_ in shown), strict=False):
-        for one, score, attack, error in (entry for entry in shown if _name_method(entry[0]) == name):
+    for colour, name in zip(_COLOURS, dict.fromkeys(one.point.family for one, *_ in shown), strict=False):
+        for one, score, attack, error in (entry for entry in shown if entry[0].point.family == name):
             said = f"{one.title}: error {error.value:.2f} by {attack}, score {score}"
             shapes += _whiskers(area, error, score.value) + _whiskers(area, score, error.value, upright=True)
-            shapes.append(area.mark(error.value, score.value, colour, _find_outline(one), said))
+            shapes.append(area.mark(error.value, score.value, colour, _OUTLINES[one.point.alignment], said))
         legend.append((name, shapes[-1]))
     return legend
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.serialization import count_noun, render_html
+from mooring.serialization import Record, count_noun, render_html
 from mooring.tables.cells import (
     MISSING_VALUE,
     as_texts,
@@ -127,7 +127,7 @@ def encoded_batches(
 
 
 @dataclass(frozen=True)
-class TableFit:
+class TableFit(Record):
     """Whether a table fits a schema, and every reason why it does not."""
 
     n_rows: int
@@ -142,11 +142,6 @@ class TableFit:
     def fits(self) -> bool:
         """Whether there is no problem."""
         return not self.problems and not self.stopped
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values; no cell is quoted."""
-        problems = [problem.as_dict() for problem in self.problems]
-        return {"fits": self.fits, **vars(self), "problems": problems}
 
     def _repr_html_(self) -> str:
         fits, n = count_noun(self.n_rows, "row fits", "rows fit"), len(self.problems)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.serialization import count_noun
+from mooring.serialization import Record, count_noun
 from mooring.tables.cells import FINITE
 from mooring.tables.schema import Column, count_days
 
@@ -162,8 +162,8 @@ def find_invalid_numbers(
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One reason why a table does not fit a schema."""
+class Problem(Record):
+    """One reason why a table does not fit a schema; no cell is quoted."""
 
     kind: ProblemKind
     column: str
@@ -195,10 +195,6 @@ class Problem:
     def error(self, *, note: str = "") -> InputError:
         """The error for the first occurrence; `note` is a further sentence."""
         return InputError(self.what, expected=self.expected, got=self.got, cure=f"{self.suggestion} {note}".strip())
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values; no cell is quoted."""
-        return {**vars(self), "kind": self.kind.value, "first_rows": list(self.first_rows)}
 
 
 @dataclass

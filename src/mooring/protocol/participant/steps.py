@@ -90,7 +90,7 @@ def fit(
     ]
     return Outcome(
         result,
-        {"study": study.name, **result.as_dict(), "warnings": warnings},
+        {"study": study.name, "fits": result.fits, **result.as_dict(), "warnings": warnings},
         (line, *stopped),
         notes=tuple(warnings),
         tables=(("", drop_empty_columns([_PROBLEMS, *rows])),) if rows else (),

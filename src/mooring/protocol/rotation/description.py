@@ -89,7 +89,7 @@ def _list_agreed(study: Study) -> list[str]:
 
 def _state_terms(study: Study) -> Terms:
     settings = rotation_of(study)
-    has_label, has_model = study.label.kind != "none", study.label.kind != "none"
+    has_label = study.label.kind != "none"
     classes = study.label.kind == "classes"
     sigma, v, h = (
         settings.data_noise_scale,
@@ -106,7 +106,7 @@ def _state_terms(study: Study) -> Terms:
             else []
         ),
     )
-    again = "aligning and training" if has_model else "aligning"
+    again = "aligning and training" if has_label else "aligning"
     return Terms(
         what_leaves=_state_upload(study),
         who_sees=(
@@ -115,11 +115,11 @@ def _state_terms(study: Study) -> Terms:
                 f"every bundle: rows under secret maps{', the label of every row' if has_label else ''}"
                 f"{', how many rows of each class' if classes else ''}, how many rows each participant has, who takes "
                 "part and "
-                f"when; the aligned rows of all participants{'; the model' if has_model else ''}",
+                f"when; the aligned rows of all participants{'; the model' if has_label else ''}",
             ),
             (
                 "every participant",
-                f"the anchor, its own result{', the model' if has_model else ''}; it is sent no other participant's "
+                f"the anchor, its own result{', the model' if has_label else ''}; it is sent no other participant's "
                 "bundle. One "
                 "that gets hold of another's bundle can undo its map "
                 f"{'approximately (the anchor carries noise)' if v > 0 else 'exactly (the anchor carries no noise)'}; "
@@ -128,11 +128,10 @@ def _state_terms(study: Study) -> Terms:
             ("whoever carries files", "bundles and results, if they are not encrypted on the way"),
         ),
         not_colluding=(
-            "No formal guarantee is stated, whoever is honest. An analyst who colludes with one participant has the "
-            "anchor, that "
-            f"participant's rows{' and every label' if has_label else ''}; what attackers then recover is measured, not "
-            "bounded. "
-            "Attackers with other knowledge, such as records of the same persons, may recover more. "
+            "No formal guarantee is stated, whoever is honest. An analyst who colludes with one participant has "
+            f"{'the anchor, every label' if has_label else 'the anchor'} and that participant's rows; what attackers then "
+            "recover is measured, not bounded. Attackers with other knowledge, such as records of the same persons, may "
+            "recover more. "
             + (
                 ""
                 if sigma > 0

@@ -126,7 +126,7 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
             f"{scheme.layout.size:,} "
             "sums over all its rows, of products of public features with each other and with the label; no row and no "
             "single "
-            f"label is in it. How many rows there are is told by the {'noisy ' if is_noisy else ''}total of all alone.",
+            f"label is in it. Only the {'noisy ' if is_noisy else ''}total of all shows how many rows there are.",
             "Random noise is added to the sums before they leave." if is_noisy else "No noise is added to the sums.",
             f"The sums are split and encrypted to the combiners. {said['sealing']}",
         ),
