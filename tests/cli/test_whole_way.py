@@ -405,7 +405,7 @@ def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Wa
     said = json.loads(classes.run("north", *words, "--importance", "--threshold", "0.4", "--format", "json").stdout)
     assert said["evaluation"]["threshold"] == 0.4
     assert said["evaluation"]["joint"]["auc"]["value"] > 0.8
-    assert {one["name"] for one in said["importance"]["columns"]} == {column.name for column in classes.study.columns}
+    assert {one["name"] for one in said["importance"][1]} == {column.name for column in classes.study.columns}
     table, before = pq.read_table(output), output.read_bytes()
     assert table.column_names == ["prediction", "probability_no", "probability_yes"]
     assert table.num_rows == N_NEW
