@@ -23,7 +23,8 @@ from mooring.protocol.steps import BUILT_IN, arrange_steps
 
 ROOT = Path(__file__).parents[1]
 ROLES = (
-    *("Study", "draft_study", "DeclaredColumns", "DraftSettings", "SumSettings", "check_table_fit", "issue_card"),
+    *("Study", "draft_study", "DeclaredColumns", "DraftSettings", "RotationSettings", "SumSettings"),
+    *("check_table_fit", "issue_card"),
     *("enrol_cards", "Participant", "Scoring", "Analyst", "Streams", "errors"),
 )
 # Title of a page, and what it describes: packages, by the names that they export, or single names of `mooring`.

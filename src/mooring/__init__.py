@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         no_projection,
         public_svd_projection,
     )
+    from mooring.mechanisms.rotation.settings import RotationSettings
     from mooring.mechanisms.sums.settings import SumSettings
     from mooring.protocol.analyst.role import Analyst
     from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, draft_study
@@ -79,6 +80,7 @@ _HOMES = {
     "mechanisms.rotation.kernel": ("ArrayNoise", "NoiseStream", "Upload", "UploadNoise", "coupled_noise", "represent"),
     "mechanisms.rotation.methods": ("METHODS", "Method"),
     "mechanisms.rotation.projection": ("Projection", "gaussian_projection", "no_projection", "public_svd_projection"),
+    "mechanisms.rotation.settings": ("RotationSettings",),
     "mechanisms.sums.settings": ("SumSettings",),
     "protocol.analyst.role": ("Analyst",),
     "protocol.designer.draft": ("DeclaredColumns", "DraftSettings", "draft_study"),
@@ -121,6 +123,7 @@ __all__ = [
     "RefusedError",
     "RigidMap",
     "RotationPoint",
+    "RotationSettings",
     "RowSimulation",
     "Scoring",
     "SimulationSettings",

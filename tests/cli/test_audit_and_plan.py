@@ -423,16 +423,15 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
     drafted = tomllib.loads(draft.read_text(encoding="utf-8"))["mechanism"]
     assert drafted == plain["mechanism"]
     refused(*words, "--force", "--data-noise", "0.3", what="--from-plan")
-    for changed in (
-        {"data_noise_scale": None},
-        {"n_anchor_rows": "many"},
-        {"projection": None},
-        {"name": "secure-sum"},
+    for changed, what in (
+        ({"data_noise_scale": None}, "the plan"),
+        ({"n_anchor_rows": "many"}, "n_anchor_rows"),
+        ({"name": "secure-sum"}, "method"),
     ):
         (out / "other.json").write_text(
             json.dumps(plain | {"mechanism": plain["mechanism"] | changed}), encoding="utf-8"
         )
-        refused(*words[:4], out / "other.json", *words[5:], "--force", what="the plan")
+        refused(*words[:4], out / "other.json", *words[5:], "--force", what=what)
 
 
 @pytest.mark.parametrize("command", ["audit", "plan"])

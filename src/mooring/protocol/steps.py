@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst import steps as analyst
 from mooring.protocol.designer import steps as designer
 from mooring.protocol.participant import steps as participant
@@ -407,7 +408,7 @@ COMMON: Sequence[Step] = (
 
 BUILT_IN = {
     "rotation": (rotation_steps.STEPS, rotation_steps.ADDITIONS),
-    "secure-sum": (sum_steps.STEPS, sum_steps.ADDITIONS),
+    SECURE_SUM: (sum_steps.STEPS, sum_steps.ADDITIONS),
 }
 """Steps and additions of the mechanisms that come with mooring, for help texts and the documentation."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +76,7 @@ class DaskEngine:
             if not is_url(source):
                 cure = f"{SHARED_CURE[:-1]}, or give the bundles' address in an object store."
                 require_seen(self.client, local_path(source).absolute(), what="the folder of bundles", cure=cure)
-            anchors = 8 * len(places) * rotation_of(study).n_anchor_rows * rotation_of(study).n_components
+            anchors = 8 * len(places) * math.prod(rotation_of(study).anchor_shape)
             requested = self.reduce_over_workers
             reduced = anchors > MOST_ANCHOR_BYTES if requested is None else requested
             self._intake, self._stacks = collect_on_workers(

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -196,7 +197,7 @@ def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[s
 
 def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[BundleLocation]]:
     """Return groups of files, limited in number and total size, for one task each. They are the same in every run."""
-    anchor_bytes = 8 * rotation_of(study).n_anchor_rows * rotation_of(study).n_components
+    anchor_bytes = 8 * math.prod(rotation_of(study).anchor_shape)
     most = max(1, min(MOST_IN_GROUP, GROUP_BYTES // anchor_bytes))
     groups: list[list[BundleLocation]] = []
     size = 0
@@ -227,7 +228,7 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
         whole = has_full_rank(bundle.anchor_representation)
         verdicts.append(RemoteBundle(**fields, place=place, has_full_rank=whole, row=len(anchors)))
         anchors.append(bundle.anchor_representation)
-    shape = (0, rotation_of(study).n_anchor_rows, rotation_of(study).n_components)
+    shape = (0, *rotation_of(study).anchor_shape)
     return verdicts, np.stack(anchors) if anchors else np.empty(shape)
 
 

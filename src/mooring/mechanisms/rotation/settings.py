@@ -84,6 +84,11 @@ class RotationSettings(MechanismSettings):
         """The method as data."""
         return get_method(self.method)
 
+    @property
+    def anchor_shape(self) -> tuple[int, int]:
+        """(r, h)."""
+        return self.n_anchor_rows, self.n_components
+
     def as_dict(self) -> dict[str, Any]:
         """The entries in a fixed order, without a digest or dealer that is empty."""
         return {key: value for key, value in super().as_dict().items() if value != ""}

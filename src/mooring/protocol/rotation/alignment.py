@@ -215,8 +215,9 @@ def _set_outliers_aside(
 
 def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float]) -> list[bool] | None:
     """Which of these fits to a template do not go with those of the participants who were aligned to it; None if untold."""
-    v = rotation_of(study).anchor_noise_scale
-    if v >= transition_scale(fits.values.size, rotation_of(study).n_components, rotation_of(study).n_anchor_rows):
+    settings = rotation_of(study)
+    v = settings.anchor_noise_scale
+    if v >= transition_scale(fits.values.size, settings.n_components, settings.n_anchor_rows):
         return None
     return fits.find_low(values, measure_honest_spread(template, v))
 

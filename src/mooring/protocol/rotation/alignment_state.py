@@ -197,7 +197,7 @@ def read_space(folder: Path, study: Study) -> AlignmentState:
             raise RefusedError(_WHAT, reason="its header cannot be read", cure=_ALIGN_AGAIN) from None
         if not 0 <= n_bytes <= _MOST_RECORD_BYTES:
             raise RefusedError(_WHAT, reason="its record is too large", cure=_ALIGN_AGAIN)
-        tensors = _tensors(p, rotation_of(study).n_anchor_rows, rotation_of(study).n_components, n_bytes)
+        tensors = _tensors(p, *rotation_of(study).anchor_shape, n_bytes)
         require_header(header, tensors, what=_WHAT)
         arrays = {name: spec.decode(file.read(spec.n_bytes)) for name, spec in tensors.items()}
     record = decode_record(arrays.pop("record"), p)

@@ -7,6 +7,7 @@ centred, orthonormal.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,11 +116,7 @@ def most_anchor_bytes(study: Study) -> int:
 
 
 def _most_sealed_bytes(study: Study) -> int:
-    return (
-        9 * rotation_of(study).n_anchor_rows * rotation_of(study).n_components
-        + _OVERHEAD
-        + _A_RECIPIENT * len(study.participants)
-    )
+    return 9 * math.prod(rotation_of(study).anchor_shape) + _OVERHEAD + _A_RECIPIENT * len(study.participants)
 
 
 def _sealed_tensors(study: Study) -> dict[str, TensorSpec]:

@@ -47,7 +47,7 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
     with vault.lock():
         kept = vault.study_folder(study.folder_name) / _KEPT
         if not kept.exists():
-            shape = (rotation_of(study).n_anchor_rows, rotation_of(study).n_components)
+            shape = rotation_of(study).anchor_shape
             known = {"study": study.digest, "shape": list(shape)}
             key = derive(vault.master, "anchor", known)
             matrix = anchor_from_gaussian(Stream(key).normals(0, shape[0] * shape[1]).reshape(shape))

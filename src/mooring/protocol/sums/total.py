@@ -20,6 +20,7 @@ from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, check_sums
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.sums.secret_sharing import find_wrong, find_wrong_values, recombine
+from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst.trained_model import require_analyst
 from mooring.protocol.crypto.keys import Secret, SigningKey
 from mooring.protocol.messages.study import Study
@@ -48,7 +49,7 @@ CLOSING_FILE = "closing.json"
 class Closing(GatherRecord):
     """The list that was closed."""
 
-    mechanism: ClassVar[str] = "secure-sum"
+    mechanism: ClassVar[str] = SECURE_SUM
 
     participants: tuple[str, ...]
     """Whose bundles are on it."""

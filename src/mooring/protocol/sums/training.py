@@ -13,6 +13,7 @@ from mooring.learners import Gain, Kind, LearnerLike, Score
 from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
@@ -27,7 +28,7 @@ from mooring.serialization import Count, Rows, render_html
 class SumTraining(TrainingRecord):
     """What was trained on the total; `contributors`, `wrong`, `remarks` and `checked` are those of `Total`."""
 
-    mechanism: ClassVar[str] = "secure-sum"
+    mechanism: ClassVar[str] = SECURE_SUM
 
     learner: str
     """Either "discriminant" or "least-squares"."""
