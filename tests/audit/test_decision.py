@@ -134,10 +134,10 @@ def test_the_worst_answer_decides(weighed: list[str], answers: list[Any], answer
 # ---------------------------------------------------------------------------------------------------- what exactly is said
 
 PAYS, COSTS, OPEN = (Gain("balanced accuracy", value, value - 0.05, value + 0.05, 40) for value in (0.1, -0.1, 0.0))
-SAFE = "'error at least 0.5' is kept, and by no measure weighed here is more than little given away"
+SAFE = "'error at least 0.5' is kept, and every measure considered here shows little leakage"
 PICKED = "'error at least 0.5' is kept, but {}% of the rows are picked out of ten look-alikes"
 COLUMN, UNTAKEN = "the most exposed column (x: 0.60, by 'moments')", "identity linkage at most 20 %"
-EXACT = "the rows carry no noise, so that an upload is an exact image of them"
+EXACT = "the rows carry no noise, so an upload is an exact image of them"
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,14 @@ EXACT = "the rows carry no noise, so that an upload is an exact image of them"
         ({"linkage": rate(0.19, 0.1)}, (), [SAFE]),
         ({"linkage": rate(0.2, 0.1, 0.1)}, (), [SAFE]),  # by chance: the interval begins at chance itself
         ({"linkage": replace(rate(0.15, 0.1), chance=None, control=None)}, (), [PICKED.format(15)]),
-        ({"exposed_column": error(0.1)}, (), ["much is given away by the most exposed column (x: 0.10, by 'moments')"]),
-        ({"centred_error": error(0.1)}, (), ["much is given away by the error over all rows (0.10, by 'moments')"]),
+        ({"exposed_column": error(0.1)}, (), ["much leaks, judged by the most exposed column (x: 0.10, by 'moments')"]),
+        ({"centred_error": error(0.1)}, (), ["much leaks, judged by the error over all rows (0.10, by 'moments')"]),
         (
             {"exposed_column": error(0.6), "linkage": rate(0.3, 0.1)},
             ("mean error at least 0.2", UNTAKEN),
             [
-                f"'mean error at least 0.2' is kept, but something is given away by {COLUMN}",
-                "something is given away by the rows picked out (0.30, by 'moments')",
+                f"'mean error at least 0.2' is kept, but something leaks, judged by {COLUMN}",
+                "something leaks, judged by the share of rows linked (0.30, by 'moments')",
                 f"whether {UNTAKEN!r} is kept was not measured here",
             ],
         ),
@@ -173,16 +173,18 @@ def test_rows_without_noise_are_an_exact_image() -> None:
     assert weigh_point(bare).reasons == (PICKED.format(20), EXACT)
 
 
-WEAK = "the guarantee is weak: with ε = 8 a test with 1 % false alarms finds at most 100% of the rows"
-BOUND = "with ε = 2 a test with 1 % false alarms finds at most 7.39% of the rows"
-KEPT = f"{BOUND}, by any attack, on the study's assumptions"
+WEAK = (
+    "the guarantee is weak: with ε = 8, any membership test at 1 % false positives recognises at most 100% of the rows"
+)
+BOUND = "with ε = 2, any membership test at 1 % false positives recognises at most 7.39% of the rows"
+KEPT = f"{BOUND}, if the study's assumptions hold"
 ABOVE = (
-    "which is above that by chance, for which few rows leave much room, or by a fault of the noise, which canaries (made-up "
-    "rows that move the sums most) look for"
+    "which exceeds this bound by chance, which is likely with few rows, or because of a fault in the noise, which canaries "
+    "(artificial rows that change the sums most) can reveal"
 )
 FIVE = "membership at most 5 %"
-NOTHING = "the sums carry no noise, and nothing is promised"
-TOLD = "'likelihood' tells {}% of 100 rows at {} % false alarms"
+NOTHING = "the sums carry no noise, so there is no guarantee"
+RECOGNISED = "'likelihood' recognises {}% of 100 rows at {} % false alarms"
 
 
 def sums(
@@ -201,15 +203,20 @@ def sums(
         (None, (FIVE,), "cannot tell", f"whether {FIVE!r} is kept was not measured here"),
         (None, ("epsilon at most 1",), "do not share", "the study allows 'epsilon at most 1', and that is not kept"),
         (sums(2.0, rate(bound_odds(2.0, 0) / 100, 0.01)), (), "share", KEPT),  # as much as is possible
-        (sums(2.0, rate(0.5, 0.02)), (), "share", f"{KEPT}; {TOLD.format(50, 2)} (2% without the sums), {ABOVE}"),
-        (sums(2.0, replace(rate(0.5, 0.01), control=None)), (), "share", f"{KEPT}; {TOLD.format(50, 1)}, {ABOVE}"),
+        (sums(2.0, rate(0.5, 0.02)), (), "share", f"{KEPT}; {RECOGNISED.format(50, 2)} (2% without the sums), {ABOVE}"),
+        (
+            sums(2.0, replace(rate(0.5, 0.01), control=None)),
+            (),
+            "share",
+            f"{KEPT}; {RECOGNISED.format(50, 1)}, {ABOVE}",
+        ),
         (sums(8.0), (), "cannot tell", WEAK),
         (sums(8.0), ("epsilon at most 8",), "cannot tell", f"the limit of ε is kept, but {WEAK}"),
         (sums(2.0, measured=2.0), (), "share", KEPT),
-        (sums(2.0, measured=2.1), (), "do not share", "the ε that was measured is above the one that is promised"),
+        (sums(2.0, measured=2.1), (), "do not share", "the measured ε exceeds the guaranteed one"),
         (sums(None), (), "cannot tell", NOTHING),
-        (sums(None, rate(0.5, 0.01)), (), "cannot tell", f"{NOTHING}; {TOLD.format(50, 1)}"),
-        (sums(None, rate(0.51, 0.01)), (), "do not share", f"{NOTHING}; {TOLD.format(51, 1)}"),
+        (sums(None, rate(0.5, 0.01)), (), "cannot tell", f"{NOTHING}; {RECOGNISED.format(50, 1)}"),
+        (sums(None, rate(0.51, 0.01)), (), "do not share", f"{NOTHING}; {RECOGNISED.format(51, 1)}"),
         (sums(2.0, rate(0.05, 0.01)), (FIVE,), "share", KEPT),
         (
             sums(2.0, rate(0.06, 0.01)),
@@ -251,7 +258,7 @@ BEST = replace(point(), gain=PAYS)
 POOR = replace(point(), gain=COSTS)
 UNSURE = replace(point(exposed_tenth=error(0.2)), gain=OPEN)
 APART = replace(AT, method="c-gdp-data-noise")  # which no study can use
-GIVEN = "little given away"
+GIVEN = "little leakage"
 
 
 @pytest.mark.parametrize(
@@ -259,15 +266,15 @@ GIVEN = "little given away"
     [
         (audit(BEST), "share", [GIVEN, "joining is shown to pay"]),
         (audit(POOR), "do not share", ["joining is shown not to pay"]),
-        (audit(point()), "share", [GIVEN, "what joining gives was not measured here"]),
+        (audit(point()), "share", [GIVEN, "the benefit of joining was not measured here"]),
         (audit(BEST, POOR, chosen=1), "do not share", ["joining is shown not to pay"]),
         (audit(BEST, UNSURE, chosen=0), "share", [GIVEN, "joining is shown to pay"]),
-        (audit(POOR, POOR), "cannot tell", ["no setting is chosen: 0 of 2 give too much away, 2 little ('mooring plan'"]),
-        (audit(BEST, UNSURE), "cannot tell", ["no setting is chosen: 1 of 2 gives too much away, 1 little ('mooring plan'"]),
-        (audit(UNSURE, UNSURE), "do not share", ["all 2 settings give too much away: at worst, one row in ten is rebuilt"]),
+        (audit(POOR, POOR), "cannot tell", ["no setting is chosen: 0 of 2 leak too much, 2 little ('mooring plan'"]),
+        (audit(BEST, UNSURE), "cannot tell", ["no setting is chosen: 1 of 2 leaks too much, 1 little ('mooring plan'"]),
+        (audit(UNSURE, UNSURE), "do not share", ["all 2 settings leak too much: at worst, one row in ten is rebuilt"]),
         (audit(BEST, replace(UNSURE, point=APART)), "share", [GIVEN, "joining is shown to pay"]),
         (audit(UNSURE, replace(UNSURE, point=APART)), "do not share", ["one row in ten is rebuilt"]),
-        (audit(), "cannot tell", ["no attack could be run, so nothing here may be read as safety"]),
+        (audit(), "cannot tell", ["no attack could be run, so these results do not show that sharing is safe"]),
         (audit(BEST, sums(2.0, gain=COSTS)), "cannot tell", ["no attack could be run"]),  # beside rows
         (audit(BEST, sums(2.0, gain=COSTS), sums(8.0), chosen=1), "do not share", ["joining is shown not to pay"]),
         (audit(sums(2.0, gain=PAYS), POOR, chosen=0), "share", [KEPT, "joining is shown to pay"]),
@@ -283,11 +290,11 @@ def test_an_audit_decides_by_the_point_that_its_page_is_about(
 
 
 YES, NO = Decision("share", ("little",)), Decision("do not share", ("much",))
-UNSHOWN = "a check, this or an earlier one, does not show that 'a' and 'b' is kept"
-ASKED, SHARED = "Should you share sums?", "You shared sums. By what is measured, should they be shared?"
-LITTLE = "Share: little; what joining gives was not measured here."
+UNSHOWN = "this check or an earlier one does not show that 'a' and 'b' is kept"
+ASKED, SHARED = "Should you share sums?", "You shared sums. Do the measurements support sharing them?"
+LITTLE = "Share: little; the benefit of joining was not measured here."
 REFUSED, UNPAID = "'mooring share' refuses them:", "joining is shown not to pay"
-UNKNOWN = "what an upload gives away was not measured here; whether joining pays is not shown"
+UNKNOWN = "what an upload discloses was not measured here; whether joining pays is not shown"
 
 
 def made_of(**parts: tuple[str, ...]) -> Any:

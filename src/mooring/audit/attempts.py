@@ -78,7 +78,7 @@ def _attempted(
     name: str, denoiser: str | None, attack: Callable[[], tuple[Reconstruction, ...]], n_views: int = 1
 ) -> tuple[Attempt, ...]:
     try:
-        found = attack()
+        reconstructions = attack()
     except DoesNotApply as why:
         return (Attempt(name, denoiser, None, "did not apply", why.reason),) * n_views
     except Exception as problem:
@@ -88,10 +88,10 @@ def _attempted(
         reason = "The arithmetic broke down: a matrix could not be factorised."
         return (Attempt(name, denoiser, None, "failed", reason),) * n_views
     return tuple(
-        Attempt(name, denoiser, one)
-        if _is_finite(one.rows)
+        Attempt(name, denoiser, reconstruction)
+        if _is_finite(reconstruction.rows)
         else Attempt(name, denoiser, None, "failed", "The rebuilt rows are not finite.")
-        for one in found
+        for reconstruction in reconstructions
     )
 
 
@@ -180,22 +180,28 @@ class AttackRuns:
             return False
         return self.is_hopeless(np.concatenate([to_numpy(part) for part in parts]))
 
-    def _denoise(self, k: int, name: str, found: Reconstruction, denoiser: str, rng: np.random.Generator) -> Attempt:
+    def _denoise(
+        self, k: int, name: str, reconstruction: Reconstruction, denoiser: str, rng: np.random.Generator
+    ) -> Attempt:
         earlier = self._denoised.setdefault((k, denoiser), [])
         for other, attempt in earlier:
             # only the Gaussian goes by the population that the attack learnt, where maps are exact
-            if _are_alike(found, other) and (denoiser != "gaussian" or found.population is other.population):
+            if _are_alike(reconstruction, other) and (
+                denoiser != "gaussian" or reconstruction.population is other.population
+            ):
                 return replace(attempt, attack=name)
-        attempt = run_denoising(name, found, self.views[k], denoiser, rng=rng)
-        earlier.append((found, attempt))
+        attempt = run_denoising(name, reconstruction, self.views[k], denoiser, rng=rng)
+        earlier.append((reconstruction, attempt))
         return attempt
 
 
-def _are_alike(one: Reconstruction, other: Reconstruction) -> bool:
+def _are_alike(first: Reconstruction, other: Reconstruction) -> bool:
     """Whether rows and their errors are the same but for rounding."""
-    if one.data_noise_scale != other.data_noise_scale:
+    if first.data_noise_scale != other.data_noise_scale:
         return False
-    xp = namespace_of(one.rows)
-    errors = [xp.zeros_like(one.rows[0, 0]) if error is None else error for error in (one.row_error, other.row_error)]
-    gaps = [float(xp.max(xp.abs(a - b))) for a, b in ((one.rows, other.rows), errors)]
-    return max(gaps) <= _SAME * float(xp.max(xp.abs(one.rows)))
+    xp = namespace_of(first.rows)
+    errors = [
+        xp.zeros_like(first.rows[0, 0]) if error is None else error for error in (first.row_error, other.row_error)
+    ]
+    gaps = [float(xp.max(xp.abs(a - b))) for a, b in ((first.rows, other.rows), errors)]
+    return max(gaps) <= _SAME * float(xp.max(xp.abs(first.rows)))

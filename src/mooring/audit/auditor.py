@@ -171,10 +171,10 @@ class Auditor:
 
     def result(self, results: Sequence[PointResult], *, chosen: int | None = None, **more: Any) -> AuditResult:
         """All that was found, described, with warnings; `more` is added to the description."""
-        widths = [one.point.n_components for one in results if isinstance(one.point, RotationPoint)]
+        widths = [result.point.n_components for result in results if isinstance(result.point, RotationPoint)]
         width = widths[0] if widths else self.deployment.default_n_components
         warnings = (*find_hazards(self.partition, width), *warn_of_dissimilar_colluder(results))
-        if any(not one.point.shares_rows for one in results):
+        if any(not result.point.shares_rows for result in results):
             more |= {"n_sum_features": self.deployment.features.n_features}
         description = replace(self.describe(), **more)
         return AuditResult(description, self.alone.references, tuple(results), warnings, chosen)

@@ -51,7 +51,7 @@ def audit_epsilon(
     layout = SumLayout(2, outcome)
     noise = calibrate_sums(layout, privacy)
     honest = privacy.quorum - privacy.n_colluders
-    draws = [(noise, words_from(one)) for one in rng.spawn(honest)]
+    draws = [(noise, words_from(generator)) for generator in rng.spawn(honest)]
     included, excluded = run_canaries(layout, draws, n_runs=n_runs)
     scales = noise.scales(layout, honest)
     norms = 1.0, math.sqrt(outcome.largest_norm_squared) / outcome.unit
@@ -92,9 +92,9 @@ def run_canaries(
     scales = np.full(layout.size, math.sqrt(noise.on_outcomes))
     scales[: layout.n_products] = np.sqrt(noise.on_products * np.array([1, 0.5, 1]))
     moved = sums.vector / scales
-    drawn = sum(one.draw_many(layout, words, n_runs) for one, words in honest) / scales
+    drawn = sum(source.draw_many(layout, words, n_runs) for source, words in honest) / scales
     if known:
-        seen = np.column_stack([(one.draw_many(layout, words, n_runs) / scales).ravel() for one, words in known])
+        seen = np.column_stack([(source.draw_many(layout, words, n_runs) / scales).ravel() for source, words in known])
         drawn -= (seen @ np.linalg.lstsq(seen, drawn.ravel(), rcond=None)[0]).reshape(drawn.shape)
     weights = moved / np.maximum(drawn.var(axis=0), _SMALLEST)
     scores = drawn @ weights

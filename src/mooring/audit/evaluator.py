@@ -184,12 +184,12 @@ class LeakageEvaluator:
         for part in rebuilt:
             if not part.applies and part.attempts is not part.plain:
                 continue  # a denoiser that does not apply says no more than the attack by itself
-            name, found = part.name, self._gather(part)
-            if found is None:
+            name, gathered = part.name, self._gather(part)
+            if gathered is None:
                 outcomes[name] = AttackOutcome(name, reason=part.reasons[0])
                 continue
-            rows[name] = found
-            outcomes[name] = AttackOutcome(name, self.figures(found), notes=self._notes(part, found))
+            rows[name] = gathered
+            outcomes[name] = AttackOutcome(name, self.figures(gathered), notes=self._notes(part, gathered))
         if find_strongest(list(outcomes.values())) is None:
             return Leakage(tuple(outcomes.values()))
         self._add_membership(outcomes, [part for part in rebuilt if part.name in rows])
@@ -207,11 +207,11 @@ class LeakageEvaluator:
     def _gather(self, part: Rebuilt) -> Matrix | None:
         """Rows of all targets; where the attack does not apply to one of them, the attacker guesses without the upload."""
         parts = []
-        for own, attempt in zip(self.target_slices, part.attempts, strict=True):
-            found = self.guessed(own) if attempt.found is None else np.asarray(to_numpy(attempt.found.rows))
-            if found is None or not part.applies:
+        for target_slice, attempt in zip(self.target_slices, part.attempts, strict=True):
+            rows = self.guessed(target_slice) if attempt.found is None else np.asarray(to_numpy(attempt.found.rows))
+            if rows is None or not part.applies:
                 return None
-            parts.append(found)
+            parts.append(rows)
         return np.concatenate(parts)
 
     def _notes(self, part: Rebuilt, rows: Matrix) -> tuple[str, ...]:
@@ -230,14 +230,14 @@ class LeakageEvaluator:
         """
         telling = {outcome.attack for outcome in find_most_telling(list(outcomes.values()))}
         for part in rebuilt if self.membership is not None else ():
-            base, found = part.plain[0].attack, part.undenoised
-            learns = any(one.population is not None for one in found)
+            base, reconstructions = part.plain[0].attack, part.undenoised
+            learns = any(reconstruction.population is not None for reconstruction in reconstructions)
             is_asked = learns or part.name in telling or any(name.startswith(f"{base} + ") for name in telling)
             is_plain, evidence = part.attempts is part.plain, part.evidence
-            if is_asked and len(found) == len(part.attempts) and (is_plain or evidence is not None):
+            if is_asked and len(reconstructions) == len(part.attempts) and (is_plain or evidence is not None):
                 assert self.membership is not None
                 outcome = outcomes[part.name]
-                outcomes[part.name] = self.membership.measure(outcome, found, None if is_plain else evidence)
+                outcomes[part.name] = self.membership.measure(outcome, reconstructions, None if is_plain else evidence)
 
     def _with_image_figures(self, outcome: AttackOutcome, rows: Matrix) -> AttackOutcome:
         try:
@@ -277,23 +277,27 @@ class LeakageEvaluator:
         if self.guess is None:
             return {}
         rng, rows = np.random.default_rng([self.seed, 7]), {**rebuilt, "as uploaded": uploaded}
-        found = find_exposed_rows(self.truth, rows, guessed=self.guess.by_class, rng=rng)
+        figures = find_exposed_rows(self.truth, rows, guessed=self.guess.by_class, rng=rng)
         if self.spec.image_shape is not None:  # a pixel says little by itself
-            return found
+            return figures
         guessed, spec = self.decoder.decode_all(self.guess.by_class), self.spec
-        decoded = [(name, rows) for name, one in rebuilt.items() for rows in self.decoder.decode_all(one)]
+        decoded = [(name, rows) for name, projected in rebuilt.items() for rows in self.decoder.decode_all(projected)]
         value = find_exposed_value(Carriers.of(self.records), decoded, guessed=guessed, name_of=spec.value_name)
         column = find_exposed_column(self.records, decoded, guessed=guessed, names=spec.column_name)
-        found |= {name: one for name, one in (("exposed_value", value), ("exposed_column", column)) if one is not None}
+        figures |= {
+            name: figure
+            for name, figure in (("exposed_value", value), ("exposed_column", column))
+            if figure is not None
+        }
         read = [*decoded, *records.items()]
-        return found | find_read_columns(self.records, read, guessed=guessed, names=spec.column_name)
+        return figures | find_read_columns(self.records, read, guessed=guessed, names=spec.column_name)
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
         """Which way back leaves less error, where there are two."""
         if self.decoder.learned is None:
             return ()
-        own, learned = (_squares(rows - self.records) for rows in self.decoder.decode_all(rebuilt))
-        which = "a decoder learnt from records" if learned < own else "the projection's pseudoinverse"
+        inverted, learned = (_squares(rows - self.records) for rows in self.decoder.decode_all(rebuilt))
+        which = "a decoder learnt from records" if learned < inverted else "the projection's pseudoinverse"
         return (f"decoded best by {which}",)
 
     def guessed(self, part: slice) -> Matrix | None:
@@ -315,7 +319,7 @@ class LeakageEvaluator:
                 rng = np.random.default_rng([self.seed, 6])
                 for name, measure in (("psnr", psnr), ("ssim", ssim)):
                     figure = mean_figure(name, measure(truth, rows, image_shape=shape, data_range=width), rng=rng)
-                    best[name] = max(best.get(name, figure), figure, key=lambda one: one.value)
+                    best[name] = max(best.get(name, figure), figure, key=lambda candidate: candidate.value)
             return best
 
         floors = measured(self.truth)
@@ -417,7 +421,7 @@ class LeakageEvaluator:
             for rows, population in zip(self._cleaned(projected), asked.known, strict=True)
             for with_labels in (False, True)
         ]
-        return max(tries, key=lambda one: one.value)
+        return max(tries, key=lambda figure: figure.value)
 
     def _cleaned(self, projected: Matrix) -> tuple[Matrix, ...]:
         """Rows decoded in every way, as the specification shows them."""
@@ -452,8 +456,8 @@ def _attribute(
     known = np.concatenate([*places, partition.public_indices][: len(view.reference_records)])
     if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
         return None
-    attribute, own = spec.attribute[known], view.reference_codes()
-    decoded = tuple(KnownRows(one, attribute, own) for one in decoder.decode_all(to_numpy(rows)))
+    attribute, known_codes = spec.attribute[known], view.reference_codes()
+    decoded = tuple(KnownRows(records, attribute, known_codes) for records in decoder.decode_all(to_numpy(rows)))
     return AttributeQuestion(spec.attribute[where], codes, decoded)
 
 

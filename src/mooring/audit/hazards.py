@@ -1,8 +1,9 @@
-"""Hazards: what in a table makes a secret map easy to break, or a row stand out, before any attack is run.
+"""Hazards of a table: properties that make a secret map easy to break or a row stand out, found without an attack.
 
-Rules: a column lies on a grid where all steps between its values are whole multiples of the least one, and at most 200 of
-these span it. Noise of scale σ leaves the nearest grid point right in erf(step / (2√2 σ)) of the cells, the ends of the
-grid more often: the sentences say that share. A value is rare where at most 1 % of the rows hold it, and no more than ten.
+A column lies on a grid if all steps between its values are whole multiples of the smallest step, and at most 200 such steps
+span the column. Under noise of scale σ, rounding to the nearest grid point is right for a share erf(step / (2√2 σ)) of the
+cells, and more often at the ends of the grid. The sentences state this share. A value is rare if at most 1 % of the rows,
+and no more than ten, have it.
 """
 
 from __future__ import annotations
@@ -26,62 +27,56 @@ _STRANGE = 1.2
 _ROWS_FOR_SPECTRUM = 1000
 _MOST_COMPARED = 50_000_000
 SEPARATED = 1.5
-_COARSE = 200  # steps across a column: finer grids are as good as none
+_COARSE = 200  # maximum number of steps across a column; finer grids do not count
 _LATTICE_WIDTH = 40
 _MOST_NAMES = 8
 _MOST_RARE, _RARE_SHARE = 10, 0.01
-_MIXED = " The projection mixes the columns before they leave: what that hides, the attacks' figures say."
+_MIXED = " The projection mixes the columns before they leave; the attacks' figures show how much that hides."
 _AMOUNTS = ((0.5, "much"), (0.8, "something"), (math.inf, "little"))
 MEASURES = {
     "centred_error": "the error over all rows",
-    "linkage": "the rows picked out",
+    "linkage": "the share of rows linked",
     "exposed_value": "the most exposed value",
     "exposed_column": "the most exposed column",
     "exposed_row": "the most exposed row",
     "exposed_tenth": "the most exposed tenth of rows",
-    "membership_at_1_percent": "the rows told to be in the upload",
+    "membership_at_1_percent": "the share of rows recognised as uploaded",
 }
 _FAR_ABOVE_CHANCE = 2.0
 
 
 def find_hazards(partition: Partition, n_components: int) -> tuple[str, ...]:
-    """Sentences about an audit's rows, each a known way in; empty if none was found.
+    """Return sentences about the rows of an audit, one for each known weakness.
 
-    Columns are looked at only where no projection mixes them.
+    Columns are examined only if no projection mixes them.
     """
     rows = np.concatenate(partition.train)
-    found = [] if n_components < partition.n_features else hazards_of_columns(rows)
+    hazards = [] if n_components < partition.n_features else hazards_of_columns(rows)
     short = [n for n in (part.shape[0] for part in partition.train) if n <= n_components]
     if short:
-        found.append(
+        hazards.append(
             f"{count_noun(len(short), 'participant has', 'participants have')} no more rows ({min(short)} at least) than "
-            f"components ({n_components}): figures for them are uncertain, and every known row weighs more."
+            f"components ({n_components}): figures for them are uncertain, and every known row helps an attacker more."
         )
     labels = [] if partition.train_labels is None else hazards_of_labels(partition.train_labels)
-    return (*found, *hazards_of_rows(rows), *labels)
+    return (*hazards, *hazards_of_rows(rows), *labels)
 
 
 def hazards_of_columns(
     rows: Matrix, *, names: Sequence[str] = (), mixed: bool = False, noise_scale: float = 0.0
 ) -> list[str]:
-    """Sentences about columns on a grid (a lattice, which lattice reduction can find), rare values, constant columns.
+    """Return sentences about columns on a grid, which lattice reduction can find, rare values and constant columns.
 
-    Parameters
-    ----------
-    rows : array of shape (n, m)
-    names : sequence of str
-        Of the columns; the first few are named, where given.
-    mixed : bool, default False
-        Whether a projection drops directions of the rows: a square one is public, and is undone with the map.
-    noise_scale : float, default 0
-        Of private-data noise.
+    `names` are the names of the columns, of which sentences list the first few. `mixed` says whether a projection reduces
+    the dimension of the rows; a square projection is public and does not count. `noise_scale` is that of the private-data
+    noise.
     """
-    found, width = [], rows.shape[1]
+    hazards, width = [], rows.shape[1]
     grids, constant = find_grids(rows), np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
     if grids:
         gridded = [names[grid.column] for grid in grids] if names else []
         reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
-        found.append(
+        hazards.append(
             f"{_count(len(grids), width, 'columns takes', 'columns take')} values on a grid (whole numbers, yes or no): "
             f"without private-data noise the upload is a rotated lattice, {reach} (the attack 'lattice')"
             + f"{_named(gridded)}.{_MIXED * mixed}"
@@ -91,34 +86,28 @@ def hazards_of_columns(
     rare = {grid.column: min(grid.rare_counts) for grid in grids if grid.rare_counts}
     if rare:
         words = _named([f"{_name(names, k)} ({count_noun(n, 'row')})" for k, n in rare.items()])
-        found.append(
+        hazards.append(
             f"{_count(len(rare), width, 'columns has', 'columns have')} rare values (at most {_RARE_SHARE:.0%} of the rows, "
             f"no more than {_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, "
-            f"however large the error over all of them{words}. What helps: wider categories or ranges, or no such rows."
+            f"even if the error over all rows is large{words}. What helps: wider categories or ranges, or no such rows."
         )
     if constant:
-        found.append(
+        hazards.append(
             f"{_count(len(constant), width, 'columns is', 'columns are')} constant, which fixes one direction of a map"
             f"{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
         )
-    return found
+    return hazards
 
 
 def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scale: float = 0.0) -> list[str]:
-    """Sentences about duplicate and zero rows, and about variances so far apart that principal axes give the map.
+    """Return sentences about duplicate rows, zero rows, and variances so different that principal axes reveal the map.
 
-    Parameters
-    ----------
-    rows : array of shape (n, m)
-    projected : array of shape (n, h), optional
-        As they are mapped, if not as they are.
-    noise_scale : float, default 0
-        Of private-data noise.
+    `projected` are the rows after a projection, if there is one. `noise_scale` is that of the private-data noise.
     """
-    found, n, mapped = [], rows.shape[0], rows if projected is None else projected
+    hazards, n, mapped = [], rows.shape[0], rows if projected is None else projected
     noisy, width = noise_scale > 0, mapped.shape[1]
     if duplicates := count_duplicates(rows):
-        found.append(
+        hazards.append(
             f"{_count(duplicates, n, 'rows is a duplicate', 'rows are duplicates')} of another: without noise, equal rows "
             "stay equal in an upload, and link participants."
             + f" With noise they lie {noise_scale * (2 * width) ** 0.5:.2g} apart, two rows at random "
@@ -127,7 +116,7 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
             + " What helps: sharing each row once."
         )
     if zero := int((rows == 0).all(axis=1).sum()):
-        found.append(
+        hazards.append(
             f"{_count(zero, n, 'rows is', 'rows are')} zero throughout: the image of such a row is the "
             "secret translation itself."
             + f" With noise it is known to within {noise_scale / zero**0.5:.2g} a coordinate." * noisy
@@ -143,97 +132,99 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
         if noise_scale > 0:
             closed = " Private-data noise closes all of them."
             words += closed if left == 0 else f" With noise, {count_noun(left, 'remains', 'remain')}."
-        found.append(words + " What helps: more private-data noise." * (left > 0))
-    return found
+        hazards.append(words + " What helps: more private-data noise." * (left > 0))
+    return hazards
 
 
 def hazards_of_labels(labels: Sequence[npt.NDArray[Any]]) -> list[str]:
-    """A sentence where rows have a label that no other row of the same participant has; labels travel as they are."""
+    """Return a sentence if rows have a label that no other row of the same participant has, since labels are not hidden."""
     alone = sum(int((np.unique(part, return_counts=True)[1] == 1).sum()) for part in labels)
     total = sum(len(part) for part in labels)
     if not alone:
         return []
     return [
         f"{_count(alone, total, 'rows has', 'rows have')} a label that no other row of the same participant has: labels "
-        "travel as they are, and whoever knows such a label finds the row. What helps: classes, or leaving such rows out."
+        "are uploaded unchanged, so whoever knows such a label finds the row. What helps: classes, or leaving such rows out."
     ]
 
 
 def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ...]:
-    """A warning where the colluder hardly resembles the target: attacks that compare the two then say little.
+    """Return a warning if the colluder's rows hardly resemble the target's, so that attacks that compare them say little.
 
-    The control, guessing the mean of the colluder's rows of the same class, is at most about 1 where they are alike.
+    The control guesses the mean of the colluder's rows of the same class. Its error is at most about 1 if they are similar.
     """
     for result in results:
         worst = result.worst()
         if worst is not None and worst[1].control is not None and worst[1].control > _STRANGE:
             return (
                 f"The colluder's rows hardly resemble the target's (guessing from them alone is off by "
-                f"{worst[1].control:.2f}, where 1 is the spread): these figures say little about an attacker whose do.",
+                f"{worst[1].control:.2f}, where 1 is the spread): these figures say little about an attacker whose rows do.",
             )
     return ()
 
 
 def state_exposure(point: PointResult) -> tuple[str, ...]:
-    """What the strongest attacks tell of the most exposed value, column and row, beside chance and control."""
-    found = []
+    """Return clauses on the most exposed value, column and row by the strongest attacks, with chance and control."""
+    clauses = []
     if (value := point.worst("exposed_value")) is not None:
         attack, figure, n = *value, round(value[1].value * value[1].n)
-        found.append(
-            f"{n} of {figure.n} {figure.name} {'is' if n == 1 else 'are'} found among as many rows that '{attack}' "
+        clauses.append(
+            f"{n} of {figure.n} {figure.name} {'is' if n == 1 else 'are'} among as many rows that '{attack}' "
             f"ranks first (chance {figure.chance:.2%}, without the upload {figure.control:.2%})"
         )
     if (column := point.worst("exposed_column")) is not None:
         attack, figure = column
-        found.append(
+        clauses.append(
             f"{figure.name} is rebuilt by '{attack}' with an error of {figure.value:.2f} of its spread (without the upload "
             f"{figure.control:.2f})"
         )
     row = point.worst("exposed_row")
     if row is not None and row[1].value < (row[1].chance or 0.0):
         attack, figure = row
-        found.append(
+        clauses.append(
             f"one row is rebuilt by '{attack}' with {figure.value:.2f} of the error of guessing it (by chance "
             f"{figure.chance:.2f})"
         )
-    return tuple(found)
+    return tuple(clauses)
 
 
 def state_membership(point: PointResult) -> str | None:
-    """Whether an attacker can tell that a row is in the upload, in a sentence; None where nobody measured it."""
-    if (told := point.worst("membership_at_1_percent")) is None:
+    """Return a sentence on whether an attacker recognises uploaded rows, or None if this was not measured."""
+    if (worst := point.worst("membership_at_1_percent")) is None:
         return None
-    attack, figure = told
-    beside = "" if figure.control is None else f"; by an upload of other rows {figure.control:.1%}"
-    few = "" if (figure.chance or 0) <= 0.01 else ", the least with so few other rows"
+    attack, figure = worst
+    beside = "" if figure.control is None else f"; with an upload of other rows {figure.control:.1%}"
+    few = "" if (figure.chance or 0) <= 0.01 else ", the lowest rate that so few non-members allow"
     words = (
-        f"Can they tell that a row is in the upload? '{attack}' tells {figure.value:.0%}{figure.interval.written('.0%')} of "
-        f"the rows from rows that nobody uploaded, at {state_alarms(figure)}{few} (chance "
+        f"Can an attacker tell that a row is in the upload? '{attack}' recognises "
+        f"{figure.value:.0%}{figure.interval.written('.0%')} of the uploaded rows at {state_alarms(figure)}{few} (chance "
         f"{100 * (figure.chance or 0):.2g} %{beside})"
     )
     outlying = point.worst("outlying_membership_at_1_percent")
-    words += "" if outlying is None else f", and {outlying[1].value:.0%} of the tenth that lies farthest from its class"
+    words += "" if outlying is None else f", and {outlying[1].value:.0%} of the most outlying tenth"
     return words + "."
 
 
 def judge_leakage(point: PointResult) -> tuple[str, str, str]:
-    """How much leaks by the most exposed measure, 'much', 'something' or 'little', a rule that says why, and the measure.
+    """Return how much leaks ('much', 'something' or 'little'), the rule behind this, and the decisive measure.
 
-    Every measure becomes what is left of guessing's error, or of what guessing misses, guessing being the better of chance
-    and control: less than 0.5 left is much, less than 0.8 something. The least decides: neither a mean over rows nor one
-    measure alone calls a point safe.
+    Every measure is converted to the share of the error of guessing that the attack leaves, or the share of what guessing
+    misses, where guessing is the better of chance and control. Less than 0.5 is much, less than 0.8 is something. The
+    smallest share decides, so that no mean over rows and no single measure makes a point look safe.
     """
     left = _left_by_measure(point, MEASURES)
     decisive = min(left, key=lambda measure: left[measure])
     amount = _name_amount(left[decisive])
-    rule = f"by {MEASURES[decisive]}; much is more than half of what guessing leaves open, something more than a fifth"
+    rule = (
+        f"by {MEASURES[decisive]}; 'much' is more than half of what guessing leaves open, 'something' more than a fifth"
+    )
     return amount, rule if "linkage" in left else f"{rule}; whether rows can be picked out was not measured", decisive
 
 
 def grade_measures(point: PointResult, measures: Iterable[str]) -> dict[str, str]:
-    """How much leaks by each of some measures that were taken, by the rule of `judge_leakage`; the most first."""
+    """Return how much leaks by each measure that has a figure, by the rule of `judge_leakage`, the largest leak first."""
     left = _left_by_measure(point, measures)
-    return {measure: _name_amount(left[measure]) for measure in sorted(left, key=lambda one: left[one])}
+    return {measure: _name_amount(left[measure]) for measure in sorted(left, key=lambda name: left[name])}
 
 
 def _left_by_measure(point: PointResult, measures: Iterable[str]) -> dict[str, float]:
@@ -250,9 +241,12 @@ def _name_amount(left: float) -> str:
 
 
 def _left_open(measure: str, figure: Figure) -> float:
-    """What an attack leaves of guessing's error, or of what guessing misses; 1 where guessing does as well."""
+    """Return the share of the error of guessing, or of what guessing misses, that an attack leaves."""
     levels = [level for level in (figure.chance, figure.control) if level is not None]
-    if measure in ("exposed_row", "exposed_tenth"):  # relative to guessing already; chance is the least error by chance
+    if measure in (
+        "exposed_row",
+        "exposed_tenth",
+    ):  # already relative to guessing; chance is the smallest error by chance
         return 1.0 if figure.value >= (figure.chance or 0.0) else figure.value
     if figure.higher_is_worse:
         without = max(levels, default=0.0)
@@ -262,42 +256,42 @@ def _left_open(measure: str, figure: Figure) -> float:
 
 
 def warn_of_linked_rows(recommended: PointResult | None) -> str | None:
-    """What must stand beside a recommended point where rows are linked far above chance; else None."""
+    """Return a warning to show with a recommended point if its rows are linked far above chance, else None."""
     linked = None if recommended is None else recommended.worst("linkage")
     return None if linked is None else warn_of_linkage(linked[1].value, linked[1].chance or 0.0)
 
 
 def warn_of_linkage(share: float, chance: float) -> str | None:
-    """What must stand beside an error that a limit calls enough, where rows are linked far above chance; else None."""
+    """Return a warning to show with an error within the limit if rows are linked far above chance, else None."""
     if not chance > 0 or share < _FAR_ABOVE_CHANCE * chance:
         return None
     return (
         f"This does not hide whose row is whose: {share:.0%} of the rows are linked, {share / chance:.1f} times chance "
-        f"({chance:.0%}). An error at the limit says how far rebuilt rows are off, and no more."
+        f"({chance:.0%}). The error only says how far rebuilt rows are from the true ones."
     )
 
 
 def count_duplicates(rows: npt.NDArray[np.float64]) -> int:
-    """How many rows repeat an earlier one; in a very large table none is looked for."""
+    """Return the number of rows that repeat an earlier row; 0 for very large tables, which are not searched."""
     if rows.size > _MOST_COMPARED:
         return 0
     return int(rows.shape[0] - np.unique(rows.round(12), axis=0).shape[0])
 
 
 class Grid(NamedTuple):
-    """A column on a grid: its number, its step, and how many rows hold each of its rare values."""
+    """A column on a grid: its index, its step, and the number of rows with each of its rare values."""
 
     column: int
     step: float
     rare_counts: tuple[int, ...]
 
     def recovered_share(self, noise_scale: float) -> float:
-        """How often rounding to the nearest grid point undoes noise, at the least."""
+        """Return the minimum share of cells for which rounding to the nearest grid point undoes noise."""
         return math.erf(self.step / (2 * math.sqrt(2) * noise_scale))
 
 
 def find_grids(rows: npt.NDArray[np.float64]) -> list[Grid]:
-    """Columns whose values lie on a coarse grid: whole numbers, or standardised whole numbers, or yes and no."""
+    """Return the columns whose values lie on a coarse grid: integers, standardised integers, or yes and no."""
     grids = []
     few = max(1.0, min(_MOST_RARE, _RARE_SHARE * rows.shape[0]))
     for k, column in enumerate(rows.T):
@@ -314,7 +308,7 @@ def find_grids(rows: npt.NDArray[np.float64]) -> list[Grid]:
 
 
 def rows_of_rare_values(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Which rows hold a rare value, those with the rarest first."""
+    """Return the indices of rows with a rare value, the rarest first."""
     rarity = np.full(rows.shape[0], np.inf)
     for grid in find_grids(rows):
         if grid.rare_counts:
@@ -326,11 +320,11 @@ def rows_of_rare_values(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0.0) -> tuple[int, int]:
-    """How many gaps between the largest variances are wide, and of how many; noise adds to all variances alike."""
+    """Return the number of wide gaps between the largest variances, and the number of gaps; noise adds to all variances."""
     if rows.shape[0] < 3:
         return 0, 0
     some = rows[:: -(-rows.shape[0] // _ROWS_FOR_SPECTRUM)]
-    values = np.linalg.svd(some - some.mean(axis=0), compute_uv=False) ** 2  # no matrix of features by features
+    values = np.linalg.svd(some - some.mean(axis=0), compute_uv=False) ** 2  # avoids a matrix of features by features
     top = values[:10]
     top = top[
         top > 1e-9 * top[0]
@@ -342,20 +336,21 @@ def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0
 
 
 def _rounded(grids: Sequence[Grid], names: Sequence[str], noise_scale: float) -> str:
-    """How much of the coarsest and of the finest column rounding gives back."""
-    coarsest, finest = max(grids, key=lambda one: one.step), min(grids, key=lambda one: one.step)
+    """Return a sentence on how much of the coarsest and of the finest column rounding recovers."""
+    coarsest, finest = max(grids, key=lambda grid: grid.step), min(grids, key=lambda grid: grid.step)
     ends = [coarsest] if math.isclose(coarsest.step, finest.step) else [coarsest, finest]
     shares = (
-        f"{one.recovered_share(noise_scale):.2%} of {_name(names, one.column)} (step {one.step:.2g})" for one in ends
+        f"{grid.recovered_share(noise_scale):.2%} of {_name(names, grid.column)} (step {grid.step:.2g})"
+        for grid in ends
     )
     return (
-        f" Under noise of σ = {noise_scale:g}, once the map is undone, rounding to the nearest grid point gives back at "
+        f" Under noise of σ = {noise_scale:g}, once the map is undone, rounding to the nearest grid point recovers at "
         f"least {' and '.join(shares)}."
     )
 
 
-def _count(n: int, total: int, one: str, several: str) -> str:
-    return count_noun(n, f"of {total} {one}", f"of {total} {several}")
+def _count(n: int, total: int, singular: str, plural: str) -> str:
+    return count_noun(n, f"of {total} {singular}", f"of {total} {plural}")
 
 
 def _name(names: Sequence[str], column: int) -> str:

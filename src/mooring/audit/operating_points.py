@@ -105,7 +105,7 @@ class OperatingPoint(OpenRecord):
 
         `data_noise_scale` is σ on the rows at hand, for mechanisms whose noise is relative to them.
         """
-        settings = [f"{one.name} = {getattr(self, one.name)}" for one in fields(self)]
+        settings = [f"{setting.name} = {getattr(self, setting.name)}" for setting in fields(self)]
         return ", ".join([self.mechanism, *settings])
 
     def short_title(self, data_noise_scale: float = 0.0, *, with_components: bool = False) -> str:

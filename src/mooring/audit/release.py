@@ -58,19 +58,20 @@ class ReleaseRisk(Record):
     def __str__(self) -> str:
         rate, outlying = self.figures[RATE], self.outlying[RATE]
         words = (
-            f"Whoever has the model tells of {rate.value:.1%}{rate.interval.written('.1%')} of the rows that it was trained "
-            f"on them, at 1 % false alarms (by {self.attack}; chance {100 * (rate.chance or 0):.2g} %), and of "
+            f"Whoever has the model recognises {rate.value:.1%}{rate.interval.written('.1%')} of its training rows at 1 % "
+            f"false positives (by {self.attack}; chance {100 * (rate.chance or 0):.2g} %), and "
             f"{outlying.value:.0%} of the most outlying tenth (by {self.outlying_attack}; chance "
-            f"{100 * (outlying.chance or 0):.2g} %; {self.n_models} models of half of {self.n_rows} rows)."
+            f"{100 * (outlying.chance or 0):.2g} %; {self.n_models} models, each of half of {self.n_rows} rows)."
         )
         if self.inversion is not None:
-            found = self.inversion
+            inversion = self.inversion
             words += (
-                f" From the model, the label and a record's other columns, {found.value:.0%}{found.interval.written('.0%')} "
-                f"of the cells of rows in it are found (columns tried: {self.n_columns}), and {found.control or 0:.0%} of "
-                f"other rows' (guessing by the label {found.chance or 0:.0%})."
+                f" From the model, the label and a record's other columns, an attacker infers {inversion.value:.0%}"
+                f"{inversion.interval.written('.0%')} of the cells of training rows ({self.n_columns} columns were tried), "
+                f"and {inversion.control or 0:.0%} of the cells of other rows (guessing from the label: "
+                f"{inversion.chance or 0:.0%})."
             )
-        return f"{words} A lower bound."
+        return f"{words} These figures are lower bounds."
 
 
 def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix) -> ReleaseRisk:
@@ -89,7 +90,7 @@ def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix
     """
     outlying = distances >= np.quantile(distances, 1 - _OUTLYING)
     attack, figures = _strongest(scores, included)
-    rare = {name: one[:, outlying] for name, one in scores.items()}
+    rare = {name: values[:, outlying] for name, values in scores.items()}
     outlying_attack, outlying_figures = _strongest(rare, included[:, outlying])
     n_models, n_rows = included.shape
     return ReleaseRisk(figures, outlying_figures, n_models, n_rows, attack, outlying_attack)
@@ -156,9 +157,9 @@ def measure_point_release(
         np.concatenate(cast("tuple[Any, ...]", partition.train_labels)),
     )
     queries = np.concatenate([to_numpy(part) for part in mapped])
-    found = measure_trained_release(learner, rows, labels, kind=kind, seed=seed, queries=queries)
-    if found is None or not columns:
-        return found
+    risk = measure_trained_release(learner, rows, labels, kind=kind, seed=seed, queries=queries)
+    if risk is None or not columns:
+        return risk
     records = np.concatenate([to_numpy(part) for part in partition.train])
     chosen = np.random.default_rng([seed, 17]).permutation(len(records))[:_MOST_INVERTED]
     half, outcomes = chosen.size // 2, labels[chosen]
@@ -167,7 +168,7 @@ def measure_point_release(
     ends = np.cumsum([0, *(column.width for column in columns)])
     groups = [np.arange(a, b) for a, b in pairwise(ends) if np.ptp(records[chosen, a:b], axis=0).any()][:_MOST_COLUMNS]
     inversion = _invert(fitted, simulation, records[chosen], outcomes, half, groups) if groups else None
-    return replace(found, inversion=inversion, n_columns=len(groups))
+    return replace(risk, inversion=inversion, n_columns=len(groups))
 
 
 def _invert(
@@ -191,14 +192,14 @@ def _invert(
 
     variance = 1.0 if fitted.kind == "classes" else float(np.var(answer(records) - labels)) or 1.0
     strata = labels if fitted.kind == "classes" else np.zeros_like(places)
-    found, guessed = invert_columns(log_likelihood, records, strata, groups)
-    by_row = found[:n_members].mean(axis=1)
+    recovered, guessed = invert_columns(log_likelihood, records, strata, groups)
+    by_row = recovered[:n_members].mean(axis=1)
     return Figure(
         "cells found by the model",
         float(by_row.mean()),
         wilson(float(by_row.sum()), n_members),  # wider than it must be: a row has several columns
         chance=float(guessed[:n_members].mean()),
-        control=float(found[n_members:].mean()),
+        control=float(recovered[n_members:].mean()),
         floor=None,
         n=n_members,
         higher_is_worse=True,
@@ -222,25 +223,30 @@ def _answer(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
     predicted = fitted.predict(queries)
     if fitted.kind == "number":
         return np.asarray(predicted, dtype=np.float64)
-    found = fitted.probabilities(queries, n_classes)
-    found = predicted[:, None] == np.arange(n_classes) if found is None else found
-    return np.log(np.maximum(found, _LEAST_PROBABILITY))
+    probabilities = fitted.probabilities(queries, n_classes)
+    probabilities = predicted[:, None] == np.arange(n_classes) if probabilities is None else probabilities
+    return np.log(np.maximum(probabilities, _LEAST_PROBABILITY))
 
 
 def _score(answers: Matrix, labels: Labels, included: Mask) -> dict[str, Matrix]:
     """Scores by predictions and by gradients, of answers to every row."""
-    confidences = labels - answers if answers.ndim == 2 else np.stack([find_confidence(one, labels) for one in answers])
+    confidences = (
+        labels - answers if answers.ndim == 2 else np.stack([find_confidence(answer, labels) for answer in answers])
+    )
     statistics = {"predictions": confidences, "gradients": follow_gradients(answers, labels)}
-    return {name: score_members(one, included) for name, one in statistics.items()}
+    return {name: score_members(statistic, included) for name, statistic in statistics.items()}
 
 
 def _strongest(scores: dict[str, Matrix], included: Mask) -> tuple[str, dict[str, Figure]]:
     """The attack that tells most in the first half of the pairs of models, and its figures in the others."""
     if len(scores) == 1:
-        return next((name, _figures(one, included)) for name, one in scores.items())
+        return next((name, _figures(values, included)) for name, values in scores.items())
     half = len(included) // 4 * 2
-    told = {name: Membership(one[:half][included[:half]], one[:half][~included[:half]]) for name, one in scores.items()}
-    attack = max(told, key=lambda name: (told[name].true_positive_rate(0.01)[0], told[name].auc))
+    memberships = {
+        name: Membership(values[:half][included[:half]], values[:half][~included[:half]])
+        for name, values in scores.items()
+    }
+    attack = max(memberships, key=lambda name: (memberships[name].true_positive_rate(0.01)[0], memberships[name].auc))
     return attack, _figures(scores[attack][half:], included[half:])
 
 
@@ -248,15 +254,15 @@ def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:
     """Rates over all models, with intervals of as many rows as there are; the area's is over pairs of models."""
     n_rows = scores.shape[1]
     elsewhere = np.roll(included, 2, axis=0)
-    found = Membership(scores[included], scores[~included]).figures(Membership(scores[elsewhere], scores[~elsewhere]))
+    figures = Membership(scores[included], scores[~included]).figures(Membership(scores[elsewhere], scores[~elsewhere]))
     pairs = scores.reshape(-1, 2 * n_rows), included.reshape(-1, 2 * n_rows)
-    areas = np.array([Membership(one[mask], one[~mask]).auc for one, mask in zip(*pairs, strict=True)])
+    areas = np.array([Membership(values[mask], values[~mask]).auc for values, mask in zip(*pairs, strict=True)])
     error = float(areas.std(ddof=1)) / math.sqrt(areas.size)
-    around = student_interval(found["membership_auc"].value, error, n=areas.size)
+    around = student_interval(figures["membership_auc"].value, error, n=areas.size)
     intervals = {"membership_auc": Interval(max(0.0, around.low), min(1.0, around.high))}
     return {
         name: replace(
             figure, interval=intervals.get(name) or clopper_pearson(round(figure.value * n_rows), n_rows), n=n_rows
         )
-        for name, figure in found.items()
+        for name, figure in figures.items()
     }

@@ -91,12 +91,12 @@ class Examples(Record):
 
 def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
     """The outcome that leaks most by this measure; None if no attack has it."""
-    having = [one for one in outcomes if measure in one.figures]
+    having = [outcome for outcome in outcomes if measure in outcome.figures]
     if not having:
         return None
-    values = np.array([one.figures[measure].value for one in having])
+    values = np.array([outcome.figures[measure].value for outcome in having])
     best = strongest_value(values, higher_is_worse=having[0].figures[measure].higher_is_worse)
-    return next((one for one, value in zip(having, values, strict=True) if value == best), None)
+    return next((outcome for outcome, value in zip(having, values, strict=True) if value == best), None)
 
 
 def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
@@ -104,7 +104,7 @@ def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
     having = [outcome for outcome in outcomes if HEADLINE in outcome.figures]
     chosen = sorted(having, key=lambda outcome: outcome.figures[HEADLINE].value)[:_N_TELLING]
     linking = find_strongest(outcomes, "linkage")
-    return chosen if linking is None or any(one is linking for one in chosen) else [*chosen, linking]
+    return chosen if linking is None or any(outcome is linking for outcome in chosen) else [*chosen, linking]
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class AuditResult(Record):
 
         Where a study could use none of them, all that share rows; without any, the totals.
         """
-        return [one for one in self.row_points if one.point.usable] or self.row_points or self.totals
+        return [result for result in self.row_points if result.point.usable] or self.row_points or self.totals
 
     @property
     def headline_point(self) -> PointResult | None:
@@ -248,12 +248,12 @@ class AuditResult(Record):
     @property
     def totals(self) -> tuple[PointResult, ...]:
         """The points at which no rows are shared but totals over them."""
-        return tuple(one for one in self.points if not one.point.shares_rows)
+        return tuple(result for result in self.points if not result.point.shares_rows)
 
     @property
     def row_points(self) -> tuple[PointResult, ...]:
         """The points at which rows are shared."""
-        return tuple(one for one in self.points if one.point.shares_rows)
+        return tuple(result for result in self.points if result.point.shares_rows)
 
     @property
     def release(self) -> ReleaseRisk | None:
@@ -267,24 +267,29 @@ class AuditResult(Record):
 
     def headline(self) -> str:
         """The one sentence to read first."""
-        one = self.headline_point
-        if one is None or not self.trustworthy:
-            return "This audit cannot be trusted: at some operating points no attack could be run. It is no clean bill."
+        result = self.headline_point
+        if result is None or not self.trustworthy:
+            return (
+                "This audit cannot be trusted: at some operating points no attack could be run. It does not show that "
+                "sharing is safe."
+            )
         n_tried, n_known = self.count_attacks()
         first = ""
         if n_tried < n_known:
-            first = f"Only {n_tried} of {n_known} attacks were tried, so this is not the strongest. "
-        if not one.point.shares_rows:
-            measured = f"{self._where(one)} {state_total(one)} A lower bound on leakage: a better attack may exist."
-            return " ".join(filter(None, (first.strip(), one.point.state_guarantee(), measured)))
-        attack, figure = one.worst() or ("", None)
+            first = f"Only {n_tried} of {n_known} attacks were tried, so a stronger one may be missing. "
+        if not result.point.shares_rows:
+            measured = (
+                f"{self._where(result)} {state_total(result)} A lower bound on leakage: a better attack may exist."
+            )
+            return " ".join(filter(None, (first.strip(), result.point.state_guarantee(), measured)))
+        attack, figure = result.worst() or ("", None)
         assert figure is not None
-        words = f"{first}{self._where(one)} the attack '{attack}' rebuilds the target's rows to an error of "
+        words = f"{first}{self._where(result)} the attack '{attack}' rebuilds the target's rows with an error of "
         words += f"{figure.value:.2f}{figure.interval.written()} of their spread"
         words += "" if figure.control is None else f" (without the upload: {figure.control:.2f})"
-        if (tenth := one.worst("exposed_tenth")) is not None:
-            words += f", a tenth of them to {tenth[1].value:.2f} of the error of guessing"
-        linked = one.worst("linkage")
+        if (tenth := result.worst("exposed_tenth")) is not None:
+            words += f", and a tenth of them with at most {tenth[1].value:.2f} of the error of guessing"
+        linked = result.worst("linkage")
         if linked is not None:
             by, link = linked
             words += f"; the attack '{by}' links {link.value:.0%}{link.interval.written('.0%')} of them"
@@ -293,42 +298,42 @@ class AuditResult(Record):
 
     def count_attacks(self) -> tuple[int, int]:
         """How many of mooring's attacks on such points as the headline's were asked for, and how many there are."""
-        one, asked = self.headline_point, self.description.attacks
-        view = SumView if one is not None and not one.point.shares_rows else CollusionView
+        result, asked = self.headline_point, self.description.attacks
+        view = SumView if result is not None and not result.point.shares_rows else CollusionView
         known = {attack.name for attack in attacks_on(view)}
         return len(known if asked is None else known & set(asked)), len(known)
 
-    def _where(self, one: PointResult) -> str:
+    def _where(self, result: PointResult) -> str:
         """Which point a headline is about, and why it."""
-        if not one.point.usable:
-            return f"At worst ({one.title}, a method that no study can use)"
+        if not result.point.usable:
+            return f"At worst ({result.title}, a method that no study can use)"
         if self.description.safest:
-            return f"At the safest setting that was tried ({one.title})"
+            return f"At the safest setting that was tried ({result.title})"
         n_usable = len(self.usable_points)
         if self.chosen is not None or n_usable == 1:
-            return f"At the chosen setting ({one.title})"
-        return f"No setting is chosen; at the worst of {n_usable} that a study can use ({one.title})"
+            return f"At the chosen setting ({result.title})"
+        return f"No setting is chosen; at the worst of {n_usable} that a study can use ({result.title})"
 
     def joining(self) -> str:
         """Whether joining beats training alone, in a sentence."""
-        alone, one = self.references.local_only, self.headline_point
-        if alone is None or one is None or one.deployed is None or alone.value != alone.value:
+        alone, result = self.references.local_only, self.headline_point
+        if alone is None or result is None or result.deployed is None or alone.value != alone.value:
             return "Utility was not measured: there is nothing to learn, or there are no rows to test on."
-        words = f"Training alone scores {alone} ({alone.metric}), the joint model {one.deployed} ({one.title}). "
-        if one.gain is None:
+        words = f"Training alone scores {alone} ({alone.metric}), the joint model {result.deployed} ({result.title}). "
+        if result.gain is None:
             return words + "The two were not compared row by row, so whether joining pays is not known."
-        return words + one.gain.sentence()
+        return words + result.gain.sentence()
 
     def measured(self, measure: str) -> str | None:
         """The strongest attack by a measure where the headline is, in a sentence; None if nobody measured it."""
-        one = self.headline_point
-        worst = None if one is None else one.worst(measure)
-        if one is None or worst is None:
+        result = self.headline_point
+        worst = None if result is None else result.worst(measure)
+        if result is None or worst is None:
             return None
         attack, figure = worst
         beside = {"chance": figure.chance, "without the upload": figure.control, "projection alone": figure.floor}
         levels = ", ".join(f"{name} {value:.2f}" for name, value in beside.items() if value is not None)
-        return f"{figure.value:.2f}{figure.interval.written()} by '{attack}' at {one.title} ({levels})"
+        return f"{figure.value:.2f}{figure.interval.written()} by '{attack}' at {result.title} ({levels})"
 
     def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
         """A table with a line for each point: the strongest attack, what it recovers, the joint model's score.
@@ -336,14 +341,14 @@ class AuditResult(Record):
         Training without joining comes last. Columns that have nothing in them are left out.
         """
         shown = self.points if only is None else only
-        several = len({getattr(one.point, "n_components", 0) for one in shown if one.point.shares_rows}) > 1
-        rows = [_HEADINGS, *(_list_point(one, with_components=several) for one in shown)]
+        several = len({getattr(result.point, "n_components", 0) for result in shown if result.point.shares_rows}) > 1
+        rows = [_HEADINGS, *(_list_point(result, with_components=several) for result in shown)]
         beside = {
             "local only": self.references.local_only,
-            "local only, same features": next((one.alone for one in shown if one.alone is not None), None),
+            "local only, same features": next((result.alone for result in shown if result.alone is not None), None),
             "pooled raw": self.references.pooled_raw,
         }
-        rows += [(name, *[""] * 8, str(one), "") for name, one in beside.items() if one is not None]
+        rows += [(name, *[""] * 8, str(score), "") for name, score in beside.items() if score is not None]
         return drop_empty_columns(rows)
 
     def _repr_html_(self) -> str:
@@ -366,11 +371,11 @@ _HEADINGS = (
 )
 
 
-def _list_point(one: PointResult, *, with_components: bool) -> tuple[str, ...]:
+def _list_point(result: PointResult, *, with_components: bool) -> tuple[str, ...]:
     """The cells of one line under `_HEADINGS`."""
-    worst, linked, at_1 = one.worst(), one.worst("linkage"), one.worst("membership_at_1_percent")
-    title = one.point.short_title(one.data_noise_scale, with_components=with_components)
-    if one.point.shares_rows:
+    worst, linked, at_1 = result.worst(), result.worst("linkage"), result.worst("membership_at_1_percent")
+    title = result.point.short_title(result.data_noise_scale, with_components=with_components)
+    if result.point.shares_rows:
         measured = [
             "" if worst is None else worst[1].with_interval(),
             "" if worst is None or worst[1].control is None else f"{worst[1].control:.2f}",
@@ -381,40 +386,40 @@ def _list_point(one: PointResult, *, with_components: bool) -> tuple[str, ...]:
             "",
         ]
     else:
-        title += "" if one.usable else ", refused"
-        at_01 = one.worst("membership_at_0.1_percent")
+        title += "" if result.usable else ", refused"
+        at_01 = result.worst("membership_at_0.1_percent")
         measured = [
             *[""] * 3,
             "" if worst is None else worst[1].with_interval(),
             "" if at_1 is None else f"{at_1[1].value:.1%}",
             "" if at_01 is None else f"{at_01[1].value:.1%}",
-            "" if one.epsilon is None else f"{one.epsilon.measured.gaussian:.2g}",
+            "" if result.epsilon is None else f"{result.epsilon.measured.gaussian:.2g}",
         ]
-    scores = ["" if one_score is None else str(one_score) for one_score in (one.deployed, one.noisy_test)]
+    scores = ["" if score is None else str(score) for score in (result.deployed, result.noisy_test)]
     return (title, _UNKNOWN if worst is None else worst[0], *measured, *scores)
 
 
-def state_total(one: PointResult) -> str:
+def state_total(result: PointResult) -> str:
     """What the joint model from a total scores, how many members the strongest attack recognises, and the ε measured."""
     words = []
-    if one.deployed is not None:
-        words.append(f"the joint model scores {one.deployed.with_interval()} ({one.deployed.metric}).")
-    if one.gain is not None:
-        words.append(f"{one.gain.sentence()}")
-    if (recognised := one.worst("membership_at_1_percent")) is not None:
+    if result.deployed is not None:
+        words.append(f"the joint model scores {result.deployed.with_interval()} ({result.deployed.metric}).")
+    if result.gain is not None:
+        words.append(f"{result.gain.sentence()}")
+    if (recognised := result.worst("membership_at_1_percent")) is not None:
         attack, figure = recognised
         allowed = ""
-        if one.point.promise is not None:
-            most = min(1.0, bound_odds(*one.point.promise) / 100)
-            above = " (above it by chance, or by a fault of the noise)" if figure.value > most else ""
-            allowed = f", and at most {round_up(100 * most)}% may be{above}"
+        if result.point.promise is not None:
+            most = min(1.0, bound_odds(*result.point.promise) / 100)
+            above = " (the excess is chance, or a fault in the noise)" if figure.value > most else ""
+            allowed = f"; the guarantee allows at most {round_up(100 * most)}%{above}"
         words.append(
             f"Of the rows behind the total, '{attack}' recognises {figure.value:.1%}{figure.interval.written('.1%')} at "
             f"{state_alarms(figure)}{allowed}."
         )
-    if one.epsilon is not None:
-        least = one.epsilon.measured.gaussian
-        words.append(f"Measured by canaries (made-up rows that move the sums most), ε is at least {least:.2g}.")
+    if result.epsilon is not None:
+        least = result.epsilon.measured.gaussian
+        words.append(f"Canaries (artificial rows that change the sums most) show that ε is at least {least:.2g}.")
     return " ".join(words)
 
 

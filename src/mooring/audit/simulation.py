@@ -397,18 +397,18 @@ def simulate_rows(
 def _drawn_secrets(
     method: Method, private_data: Sequence[Array], streams: Streams, *, reference: int, noisy: bool
 ) -> list[tuple[RigidMap, UploadNoise]]:
-    own = [
+    maps = [
         RigidMap.sample(int(rows.shape[1]), rng=streams.named(f"participant/{i}/transform")).moved_to(rows)
         for i, rows in enumerate(private_data)
     ]
-    noises = [UploadNoise.drawn(streams.named(f"participant/{i}/noise")) for i in range(len(own))]
+    noises = [UploadNoise.drawn(streams.named(f"participant/{i}/noise")) for i in range(len(maps))]
     if method.transform == "own":
-        return list(zip(own, noises, strict=True))
-    common = own[reference]
+        return list(zip(maps, noises, strict=True))
+    common = maps[reference]
     if noisy:  # the noise that the matched anchor-aligned method adds, turned by its alignment
         for i, rows in enumerate(private_data):
             W = like(streams.named(f"participant/{i}/noise").standard_normal(tuple(rows.shape)), rows)
-            noises[i] = UploadNoise(ArrayNoise(coupled_noise(W, own=own[i], reference=common)))
+            noises[i] = UploadNoise(ArrayNoise(coupled_noise(W, own=maps[i], reference=common)))
     return [(common, noise) for noise in noises]
 
 

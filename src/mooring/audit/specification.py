@@ -115,7 +115,7 @@ class EvaluationSpec:
     def decode(self, rows: Matrix) -> tuple[tuple[str, ...], ...]:
         """Rows as words, one a column of the table."""
         ends = np.cumsum([0, *(column.width for column in self.columns)])
-        parts = [decode_cells(one, rows[:, a:b]) for one, a, b in zip(self.columns, ends, ends[1:], strict=False)]
+        parts = [decode_cells(column, rows[:, a:b]) for column, a, b in zip(self.columns, ends, ends[1:], strict=False)]
         return tuple(zip(*parts, strict=True))
 
     def clean(self, rows: Matrix) -> Matrix:
@@ -269,9 +269,9 @@ class LeakageLimit(Record):
     @classmethod
     def parse(cls, words: str) -> LeakageLimit:
         """Read a limit as people write it."""
-        found = _SHAPE.match(words.lower())
-        name = "" if found is None else found["measure"].replace("_", " ").strip()
-        if found is None or name not in _MEASURES or (found["rate"] and "membership" not in name):
+        parsed = _SHAPE.match(words.lower())
+        name = "" if parsed is None else parsed["measure"].replace("_", " ").strip()
+        if parsed is None or name not in _MEASURES or (parsed["rate"] and "membership" not in name):
             raise InputError(
                 "limit",
                 expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
@@ -279,17 +279,17 @@ class LeakageLimit(Record):
                 cure="Name a measure, 'at least' or 'at most', and a bound.",
             )
         try:
-            bound = float(found["bound"]) / (100 if found["percent"] else 1)
+            bound = float(parsed["bound"]) / (100 if parsed["percent"] else 1)
         except ValueError:
             raise InputError(
                 "limit", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
             ) from None
-        at_least = found["side"] in ("at least", ">=", "≥")
+        at_least = parsed["side"] in ("at least", ">=", "≥")
         measure = _MEASURES[name]
         if bound > 1 and measure not in (*_ERRORS, "epsilon"):
             cure = "Did you mean a percentage? Write '%'."
             raise InputError("limit", expected="a share of at most 1, or of 100 %", got=repr(words), cure=cure)
-        if (found["rate"] or "1") != "1":
+        if (parsed["rate"] or "1") != "1":
             measure = measure.replace("at_1", "at_0.1")
         if at_least != (measure in _ERRORS):
             raise InputError(

@@ -121,7 +121,7 @@ class SumSimulation:
             phi = np.concatenate([self.feature_map.apply(part) for part in new])
             chosen = np.unique(np.linspace(0, len(self.features) - 1, MOST_ALONE).astype(np.intp))
             models = [self._fit(self.exact_sums_of(int(i))) for i in chosen]
-            return np.stack([self.coding.decode(own.predict(phi)) for own in models])
+            return np.stack([self.coding.decode(fitted.predict(phi)) for fitted in models])
 
         return JointModel(self._learner.name, predict, predict_alone=predict_alone)
 

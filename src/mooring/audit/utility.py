@@ -94,9 +94,9 @@ def measure_utility(
     baselines = [] if alone.predictions is None else [(alone.references.local_only, alone.predictions)]
     with_features = None
     if model.predict_alone is not None:
-        own, draws = model.predict_alone(partition.test), np.random.default_rng([seed, 1])
-        with_features = mean_score([score(truth, guesses, kind=kind, rng=draws) for guesses in own])
-        baselines.insert(0, (with_features, own))
+        predicted_alone, draws = model.predict_alone(partition.test), np.random.default_rng([seed, 1])
+        with_features = mean_score([score(truth, guesses, kind=kind, rng=draws) for guesses in predicted_alone])
+        baselines.insert(0, (with_features, predicted_alone))
     owners = None if groups is None else groups[np.concatenate(partition.test_indices)]
     gain = None
     if baselines:
@@ -107,13 +107,13 @@ def measure_utility(
 
 def mean_score(scores: list[Score]) -> Score:
     """The mean of several models' scores; its interval is over participants, where there are enough of them."""
-    values = np.array([one.value for one in scores])
+    values = np.array([model_score.value for model_score in scores])
     if values.size < 3:
         return replace(
             scores[0],
             value=float(values.mean()),
-            low=float(np.mean([one.low for one in scores])),
-            high=float(np.mean([one.high for one in scores])),
+            low=float(np.mean([model_score.low for model_score in scores])),
+            high=float(np.mean([model_score.high for model_score in scores])),
         )
     half = 1.96 * float(values.std(ddof=1)) / np.sqrt(values.size)
     mean = float(values.mean())

@@ -1,4 +1,4 @@
-"""What the analyst trains, and how well it predicts: one registry of learners."""
+"""Learners: one registry of the models that an analyst can train, and the scores of their predictions."""
 
 from mooring.learners.fitted import Fitted, FittedEstimator
 from mooring.learners.fitting import choose_learner, cross_validate, train_learner

@@ -1,7 +1,8 @@
-"""Boosted trees by XGBoost: settings, where numbers may be cut, and training on rows that are all here.
+"""Boosted trees by XGBoost: settings, the thresholds of splits, and training on rows in memory.
 
-XGBoost would cut at numbers that occur in the rows, and so write them into the model; here a cut is the mean of several. The
-same cuts, settings and labels serve the Dask engine (`mooring.engines.dask`), which adds up sums over workers.
+XGBoost would split at numbers that occur in the rows, and thereby write them into the model; here every threshold is the
+mean of several numbers. The Dask engine (`mooring.engines.dask`), which adds up sums over workers, uses the same thresholds,
+settings and labels.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from mooring.typing import Labels, Matrix
 
 ROUNDS, FEWEST_ROUNDS = 200, 20
 BINS = 256
-"""Steps a number may be cut into: with more, a bin would not fit into one byte."""
+"""Maximum number of bins of a column; with more, a bin would not fit into one byte."""
 TOGETHER = 10
-"""Rows at least of whose numbers a cut is the mean."""
+"""Minimum number of rows whose mean is a threshold."""
 _DEPTH, _RATE = 6, 0.1
 
 Singles = npt.NDArray[np.float32]
@@ -42,21 +43,21 @@ def require_xgboost() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class BoostingTask:
-    """What boosted trees are trained for, and in which units they see rows and labels."""
+    """What boosted trees predict, and the units in which they are given rows and labels."""
 
     n_inputs: int
     scale: float
-    """Rows are divided by it."""
+    """Rows are divided by this number."""
     classes: npt.NDArray[np.int64] | None
     """The classes that occur; None for a number."""
     centre: float = 0.0
     unit: float = 1.0
-    """A number comes to XGBoost less `centre`, divided by `unit`: a gain below 10⁻⁶ is none to it, and squares above 10³⁸ do
-    not fit into its numbers."""
+    """XGBoost is given a number minus `centre`, divided by `unit`, because it ignores gains below 10⁻⁶ and cannot represent
+    squares above 10³⁸."""
 
     @classmethod
     def describe(cls, rows: Matrix, labels: Labels, *, kind: Kind) -> BoostingTask:
-        """Return the task of these rows."""
+        """Return the task that fits these rows and labels."""
         if kind == "classes":
             return cls(rows.shape[1], find_scale(rows), np.unique(labels).astype(np.int64))
         mean, deviation = float(labels.mean(dtype=np.float64)), float(labels.std(dtype=np.float64))
@@ -64,24 +65,24 @@ class BoostingTask:
 
     @property
     def n_classes(self) -> int:
-        """How many classes occur; 0 for a number."""
+        """The number of classes that occur; 0 for a number."""
         return 0 if self.classes is None else int(self.classes.size)
 
     @property
     def n_rounds(self) -> int:
-        """Rounds of boosting; fewer with many classes, of which each takes a tree a round."""
+        """The number of boosting rounds; it is lower with many classes, since each class needs one tree per round."""
         most = MOST_TREES // (self.n_classes if self.n_classes > 2 else 1)
         if most < FEWEST_ROUNDS:
             raise InputError(
                 "learner",
-                expected=f"one for more than {MOST_TREES // FEWEST_ROUNDS} classes",
-                got="xgboost, which makes a tree a class and round",
+                expected=f"a learner for more than {MOST_TREES // FEWEST_ROUNDS} classes",
+                got="xgboost, which makes one tree per class and round",
                 cure="Choose 'random-fourier' or 'linear'.",
             )
         return min(ROUNDS, most)
 
     def settings(self, seed: int) -> dict[str, Any]:
-        """Return XGBoost's settings. Rows are not drawn: the model must not depend on how workers share them."""
+        """Return XGBoost's settings. Rows are not subsampled, since the model must not depend on the workers' shares."""
         objective: dict[str, Any] = {"objective": "reg:squarederror"}
         if self.classes is not None:
             objective = {"objective": "binary:logistic", "base_score": 0.5}
@@ -100,24 +101,20 @@ class BoostingTask:
         }
 
     def scale_rows(self, rows: Matrix) -> Singles:
-        """Return rows as XGBoost takes them."""
+        """Return rows in the units and the precision that XGBoost uses."""
         return np.asarray((rows / np.float64(self.scale)).astype(np.float32))
 
     def encode_labels(self, labels: Labels) -> Labels:
-        """Return labels as XGBoost takes them: numbers in their own unit, or the place of a class among those that occur."""
+        """Return labels for XGBoost: standardised numbers, or the index of each class among those that occur."""
         if self.classes is None:
             return np.asarray((labels - self.centre) / self.unit)
         return np.searchsorted(self.classes, labels)
 
     def load(self, cuts: Singles, blocks: Callable[[], Iterable[tuple[Matrix, Labels]]]) -> Any:
-        """Return XGBoost's matrix of blocks of rows and labels, which are read several times.
+        """Return XGBoost's matrix of blocks of rows and labels.
 
-        Parameters
-        ----------
-        cuts : array
-            Where the numbers of each column may be cut, from `find_cuts`.
-        blocks : callable
-            Yields the same rows and labels on every call.
+        `cuts` are the thresholds from `find_cuts`. `blocks` is called several times and must yield the same blocks each
+        time.
         """
         xgboost = require_xgboost()
 
@@ -130,7 +127,7 @@ class BoostingTask:
             return xgboost.QuantileDMatrix(_iterate_blocks(encoded), max_bin=BINS, nthread=1, ref=like)
 
     def to_model(self, booster: bytes) -> Model:
-        """Return the model of a booster as XGBoost saves it; without one, 0 or the first class is predicted."""
+        """Return the model of a saved booster; an empty one gives a model that predicts 0 or the first class."""
         if self.classes is None:
             spec, codes = ModelSpec(self.n_inputs, 0), np.zeros(1, dtype=np.int32)
         else:
@@ -147,7 +144,7 @@ class BoostingTask:
             return Model(
                 spec, lay_out_trees(trees, outputs, intercepts=intercepts, divisor=1 / self.unit), "none", codes
             )
-        if self.n_classes == 2:  # there is the score of the second class alone
+        if self.n_classes == 2:  # XGBoost only has a score for the second class
             outputs, base = [1] * len(trees), np.r_[0.0, base]
         return Model(spec, lay_out_trees(trees, outputs, intercepts=base), "softmax", codes)
 
@@ -157,9 +154,9 @@ class BoostingTask:
 
 
 def find_cuts(rows: Singles) -> Singles:
-    """Return where numbers may be cut: the columns of the result, of shape (cuts, h).
+    """Return the thresholds of each column, of shape (cuts, h).
 
-    Each cut is the mean of numbers that are next to each other in size, so that no limit of a tree is anybody's number.
+    Each threshold is the mean of numbers of similar size, so that no threshold of a tree is the number of a single row.
     """
     rows = np.sort(rows, axis=0)
     n_groups = min(BINS, max(1, len(rows) // TOGETHER), len(rows))
@@ -169,9 +166,9 @@ def find_cuts(rows: Singles) -> Singles:
 
 
 def train_booster(matrix: Any, settings: Mapping[str, Any], n_rounds: int) -> Any:
-    """Return the booster that XGBoost trains on a matrix, without a word on the terminal."""
+    """Return the booster that XGBoost trains on a matrix, without any output to the terminal."""
     xgboost = require_xgboost()
-    with suppress(AttributeError):  # what XGBoost says goes to Python's output in threads that asked for it only
+    with suppress(AttributeError):  # XGBoost redirects its messages to Python only in threads that register for it
         xgboost.core._LIB.XGBRegisterLogCallback(xgboost.core._LIB.callback)
     with redirect_stdout(io.StringIO()), xgboost.config_context(verbosity=0):
         return xgboost.train(dict(settings), matrix, n_rounds, verbose_eval=False)
@@ -188,7 +185,7 @@ class XGBoostLearner:
     distributed: ClassVar[bool] = True
 
     def fit(self, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Fitted:
-        """Train on rows that are all here."""
+        """Train on rows in memory."""
         require_xgboost()
         require_labelled_rows(rows, labels, kind)
         task = BoostingTask.describe(rows, labels, kind=kind)
@@ -200,7 +197,7 @@ class XGBoostLearner:
 
 
 def _iterate_blocks(blocks: Callable[[], Iterator[tuple[Singles, Labels]]]) -> Any:
-    """Return what XGBoost asks for the next block, several times over."""
+    """Return the iterator from which XGBoost reads all blocks, several times."""
     xgboost = require_xgboost()
 
     class Blocks(xgboost.DataIter):  # type: ignore[misc, name-defined]

@@ -1,4 +1,4 @@
-"""A model's predictions adjusted at home, by labelled rows that it was not trained on: probabilities and intervals."""
+"""Local calibration of a model with labelled rows that it was not trained on: probabilities and intervals."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from mooring.errors import InputError
 from mooring.typing import Matrix, Vector
 
 LEVEL = 0.9
-"""The share of rows that intervals are to hold."""
+"""The share of new rows that intervals must cover."""
 FEWEST_ROWS = 20
-_LEAST = 1e-6  # a probability
-_RIDGE = 1.0  # toward no change: few rows change little
+_LEAST = 1e-6  # smallest probability
+_RIDGE = 1.0  # penalty on changes, so that few rows change little
 
 
 @dataclass(frozen=True, eq=False)
 class Recalibration:
-    """Probabilities p become those in proportion to p^slope · exp(bias); of two classes, Platt's scaling."""
+    """Recalibrated probabilities are proportional to p^slope · exp(bias). For two classes this is Platt scaling."""
 
     slope: float
     bias: Vector
 
     @classmethod
     def fit(cls, truth: npt.NDArray[np.int64], probabilities: Matrix) -> Recalibration:
-        """By penalised maximum likelihood, on the classes of some rows and their probabilities of shape (n, classes)."""
+        """Fit by penalised maximum likelihood to the classes of some rows and their probabilities, of shape (n, classes)."""
         logs, places = np.log(probabilities.clip(_LEAST)), np.arange(truth.size)
         came_true = np.eye(probabilities.shape[1])[truth]
 
-        def loss(found: Vector) -> tuple[float, Vector]:
-            scores, off = found[0] * logs + found[1:], found - start
+        def loss(parameters: Vector) -> tuple[float, Vector]:
+            scores, off = parameters[0] * logs + parameters[1:], parameters - start
             left = softmax(scores, axis=1) - came_true
             gradient = np.r_[(left * logs).sum(), left.sum(axis=0)] + _RIDGE * off
             value = logsumexp(scores, axis=1).sum() - scores[places, truth].sum() + _RIDGE * (off @ off) / 2
@@ -45,22 +45,15 @@ class Recalibration:
         return cls(float(best[0]), best[1:])
 
     def apply(self, probabilities: Matrix) -> Matrix:
-        """Probabilities of shape (n, classes), recalibrated."""
+        """Return the recalibrated probabilities, of shape (n, classes)."""
         return np.asarray(softmax(self.slope * np.log(probabilities.clip(_LEAST)) + self.bias, axis=1))
 
 
 def conformal_radius(truth: Vector, predicted: Vector, level: float = LEVEL) -> float:
-    """How far from a prediction the truth lies in at least this share of new rows, were all rows drawn alike.
+    """Return the radius around a prediction that covers the truth for at least a share `level` of new rows.
 
-    Split conformal prediction: of n errors the ⌈(n + 1) level⌉-th least. Whatever the model, and on average over the rows
-    that it is fitted to.
-
-    Parameters
-    ----------
-    truth, predicted : arrays of shape (n,)
-        Numbers of rows that the model was not fitted to.
-    level : float, optional
-        Share of new rows, between 0 and 1.
+    This is split conformal prediction: the ⌈(n + 1) level⌉-th smallest of n errors on rows that the model was not fitted to.
+    It holds for every model, on average over the calibration rows, if all rows come from the same distribution.
 
     Examples
     --------
@@ -70,6 +63,6 @@ def conformal_radius(truth: Vector, predicted: Vector, level: float = LEVEL) -> 
     place = math.ceil((truth.size + 1) * level)
     if place > truth.size:
         raise InputError(
-            "rows", expected=f"more for a level of {level:.0%}", got=f"{truth.size}", cure="Give more rows."
+            "rows", expected=f"at least {place} for a level of {level:.0%}", got=f"{truth.size}", cure="Give more rows."
         )
     return float(np.sort(np.abs(truth - predicted))[place - 1])

@@ -1,12 +1,13 @@
-"""Coefficients of a linear model from sums, with standard errors, and how much of these the noise adds.
+"""Coefficients of a linear model from sums, with standard errors and the part of these that comes from noise.
 
-Legend: C, c centred sums of products and of products with the outcome; λ the ridge; A = (C + λI)⁻¹; β = Ac; s² the
-variance of the residuals; σ_S, σ_T the noise on the total.
+Legend: C, c the centred sums of products of features and of features with the outcome; λ the ridge; A = (C + λI)⁻¹; β = Ac;
+s² the variance of the residuals; σ_S, σ_T the noise on the total.
 
     Cov β = s² A C A   (other rows)   +   A diag(σ_T² + ½ σ_S² (‖β‖² + β_i²)) A   (other noise, to first order)
 
-Only features that are the columns themselves, without hats, have coefficients to speak of. Σy² is not shared: of two
-classes it follows from the number of rows, of a number it is bounded by the declared range, and errors are upper bounds.
+Only features that are the columns themselves, without hat functions, have coefficients that can be interpreted. Σy² is not
+shared. For two classes it follows from the number of rows; for a number it is bounded by the declared range, so that the
+standard errors are upper bounds.
 """
 
 from __future__ import annotations
@@ -27,31 +28,24 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True)
 class Coefficient(Record):
-    """What the prediction changes by."""
+    """The change of the prediction for a given change of one feature."""
 
     name: str
-    """Of the feature."""
+    """Name of the feature."""
     per: str
-    """For which change of it."""
+    """The change of the feature, in words."""
     value: FloatOrNaN
-    """In units of the label, or of the second class's probability."""
+    """Change of the label, or of the probability of the second class."""
     standard_error: FloatOrNaN
-    """Over other rows and other noise."""
+    """Standard error over rows and noise."""
     noise_error: FloatOrNaN
-    """The part of it that the study's noise makes."""
+    """The part of the standard error that comes from the study's noise."""
 
 
 def fit_coefficients(sums: Sums, features: TableFeatures, *, spread: float = 1.0) -> tuple[Coefficient, ...]:
-    """Return the coefficients of least squares, of two classes or of a number.
+    """Return the coefficients of least squares for two classes or for a number.
 
-    Parameters
-    ----------
-    sums : Sums
-        Of `features`.
-    features : TableFeatures
-        Without hats.
-    spread : float
-        Of a number: the length of its declared range.
+    `sums` are the sums of `features`, which must have no hat functions. `spread` is the length of a number's declared range.
     """
     if features.n_hats or features.log_scaled or sums.n_classes > 2:
         raise InputError(
@@ -72,7 +66,7 @@ def fit_coefficients(sums: Sums, features: TableFeatures, *, spread: float = 1.0
     of_entries = noise_T**2 + noise_S**2 / 2 * (beta @ beta + beta**2)
     noisy = np.einsum("ij,j,ij->i", A, of_entries, A)
     units, words = _units(features)
-    units = units * (spread / 2)  # from −1 … 1 to the label's range; of classes, to a probability
+    units = units * (spread / 2)  # from [−1, 1] to the range of the label, or to a probability for classes
     return tuple(
         Coefficient(name, per, float(b * u), float(abs(u) * math.sqrt(v + w)), float(abs(u) * math.sqrt(w)))
         for name, per, b, u, v, w in zip(features.names[:-1], words, beta, units, sampled, noisy, strict=True)
@@ -80,17 +74,17 @@ def fit_coefficients(sums: Sums, features: TableFeatures, *, spread: float = 1.0
 
 
 def _units(features: TableFeatures) -> tuple[Matrix, list[str]]:
-    """What a change of each column by one of its units changes φ by, and that unit in words."""
+    """Return the change of φ for a change of each column by one of its units, and that unit in words."""
     scale = math.sqrt(1 - features.constant_share) / features.largest_norm
-    found = [one for column in features.schema.columns for one in _units_of(column, scale)]
-    return np.array([unit for unit, _ in found]), [words for _, words in found]
+    pairs = [pair for column in features.schema.columns for pair in _units_of(column, scale)]
+    return np.array([unit for unit, _ in pairs]), [words for _, words in pairs]
 
 
 def _units_of(column: Column, scale: float) -> list[tuple[float, str]]:
     if column.kind != "category":
-        own = [(scale / column.spread, "one more")]
+        units = [(scale / column.spread, "one more")]
     elif len(column.categories) == 2:
-        own = [(scale, f"instead of {column.categories[0]}")]
+        units = [(scale, f"instead of {column.categories[0]}")]
     else:
-        own = [(scale, "against the mean of all")] * len(column.categories)
-    return own + ([(scale, "if missing")] if column.missing == "indicate" else [])
+        units = [(scale, "against the mean of all")] * len(column.categories)
+    return units + ([(scale, "if missing")] if column.missing == "indicate" else [])

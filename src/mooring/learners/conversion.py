@@ -1,7 +1,7 @@
-"""Estimators of scikit-learn as models that are arrays.
+"""Conversion of trained scikit-learn estimators to models that are arrays.
 
-The scale of the rows, the mean that a solver subtracts and the unit of a number that is predicted all go into the arrays, so
-that a model takes the rows as they are.
+The scale of the rows, the mean that a solver subtracts and the unit of a predicted number are all merged into the arrays, so
+that a model takes rows without any preparation.
 """
 
 from __future__ import annotations
@@ -29,14 +29,10 @@ from mooring.typing import Matrix, Vector
 
 
 def convert_estimator(estimator: Any, *, kind: Kind, n_inputs: int, scale: float, n_classes: int = 0) -> Model:
-    """Return the model of a trained estimator.
+    """Return the model of an estimator that was trained on rows of `n_inputs` numbers, divided by `scale`.
 
-    Parameters
-    ----------
-    estimator : object
-        Trained on rows of `n_inputs` numbers, divided by `scale`.
-    n_classes : int
-        Classes of the study, which may have classes that no row is of; 0 for as many as the estimator knows.
+    `n_classes` is the number of classes of the study, some of which may have no rows; 0 means the classes that the estimator
+    knows.
     """
     if kind == "number":
         function = _convert_regressor(estimator, n_inputs, scale)
@@ -54,13 +50,13 @@ def _convert_classifier(estimator: Any, n_inputs: int, scale: float) -> tuple[Mo
             return lay_out_trees(trees, [0] * len(trees), intercepts=np.zeros(n_outputs), divisor=divisor), "shares"
         case HistGradientBoostingClassifier():
             rounds, base = read_gradient_boosting(estimator, scale), np.ravel(estimator._baseline_prediction)
-            first = int(base.size == 1)  # of two classes there is the score of the second alone
+            first = int(base.size == 1)  # for two classes, there is only a score for the second
             outputs = [first + k for one_round in rounds for k in range(len(one_round))]
             trees = [tree for one_round in rounds for tree in one_round]
             return lay_out_trees(trees, outputs, intercepts=np.r_[np.zeros(first), base]), "softmax"
         case Pipeline(steps=[(_, features), (_, LogisticRegression() as last)]):
             weights, intercepts = last.coef_.T, last.intercept_
-            if intercepts.size == 1:  # of two classes there is the score of the second alone
+            if intercepts.size == 1:  # for two classes, there is only a score for the second
                 weights, intercepts = np.hstack([0 * weights, weights]), np.r_[0.0, intercepts]
             return convert_features(features, weights, intercepts, scale), "softmax"
         case DummyClassifier():
@@ -89,14 +85,10 @@ def _convert_regressor(estimator: Any, n_inputs: int, scale: float) -> ModelFunc
 
 
 def convert_features(features: Any, weights: Matrix, intercepts: Vector, scale: float) -> ModelFunction:
-    """Return a linear function of rows, or of random Fourier features √(2/D) cos(x F + f) of them.
+    """Return a linear function of rows, or of their random Fourier features √(2/D) cos(x F + f).
 
-    Parameters
-    ----------
-    features : StandardScaler or RBFSampler
-        Fitted to rows / `scale`.
-    weights, intercepts : arrays of shape (D, outputs) and (outputs,)
-        Of these features.
+    `features` is a StandardScaler or RBFSampler that was fitted to rows / `scale`. `weights` and `intercepts`, of shapes
+    (D, outputs) and (outputs,), belong to these features.
     """
     match features:
         case StandardScaler():
@@ -112,7 +104,7 @@ def convert_features(features: Any, weights: Matrix, intercepts: Vector, scale: 
 def _not_convertible(estimator: Any) -> InputError:
     return InputError(
         "learner",
-        expected="one whose model is arrays without rows",
+        expected="a learner whose model is arrays without rows",
         got=type(estimator).__name__,
         cure="Train 'linear', 'random-fourier', 'forest', 'gradient-boosting' or 'xgboost'.",
     )

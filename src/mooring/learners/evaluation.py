@@ -1,6 +1,7 @@
-"""How well a model serves on labelled rows at home: AUC, sensitivity and specificity, calibration, confusion, importance.
+"""Local evaluation of a model on labelled rows: AUC, sensitivity, specificity, calibration, confusion and importance.
 
-Intervals are 95 %, over rows. That of the AUC is DeLong's, by each row's influence; differences of AUCs are paired.
+Intervals are 95 % intervals over rows. The interval of the AUC is DeLong's, computed from the influence of each row;
+differences of AUCs are paired.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Estimate(Record):
     high: FloatOrNaN
 
     def written(self, digits: str = ".3f") -> str:
-        """The value, and its interval where it has one."""
+        """Return the value as text, with its interval if there is one."""
         return f"{self.value:{digits}}" + (
             "" if math.isnan(self.low) else f" [{self.low:{digits}}, {self.high:{digits}}]"
         )
@@ -42,7 +43,7 @@ class Estimate(Record):
 
 @dataclass(frozen=True)
 class CalibrationBin(Record):
-    """Rows with about the same probability: its mean, the share that came true with its interval, and how many."""
+    """Rows with similar probabilities: their mean, the observed share with its interval, and the number of rows."""
 
     predicted: float
     observed: float
@@ -56,33 +57,34 @@ class ModelEvaluation(Record):
     """How well one model predicts the classes of labelled rows."""
 
     confusion: tuple[tuple[int, ...], ...]
-    """Rows of each class (outer) by what was predicted (inner)."""
+    """Number of rows by true class (outer) and predicted class (inner)."""
     auc: Estimate | None
-    """Area under the ROC curve: of the second of two classes; of more, the mean over classes of each against the others.
-    None without probabilities, or where the rows are all of one class."""
+    """Area under the ROC curve of the second of two classes. For more classes, it is the mean of the areas of each class
+    against the others. None without probabilities, or if all rows have the same class."""
     sensitivity: Estimate | None
     specificity: Estimate | None
-    """Of two classes: the share of the second, and of the first, that is recognised."""
+    """Shares of the second and of the first class that are recognised. Only set for two classes."""
     brier: FloatOrNaN
-    """Mean squared error of the second class's probability, or of more classes the sum over them; NaN without any."""
+    """Mean squared error of the second class's probability. For more classes, it is the sum over classes; NaN without
+    probabilities."""
     calibration: tuple[CalibrationBin, ...]
-    """Of the second of two classes; of more, of the class predicted."""
+    """Calibration of the second of two classes or, for more classes, of the predicted class."""
 
 
 @dataclass(frozen=True)
 class Evaluation(Record):
-    """The joint model beside one trained alone, on the same labelled rows."""
+    """The evaluation of the joint model and of a model trained alone, on the same labelled rows."""
 
     classes: tuple[str, ...]
     threshold: float
-    """From which probability on the second of two classes is predicted."""
+    """Probability from which the second of two classes is predicted."""
     joint: ModelEvaluation
     alone: ModelEvaluation | None = None
     auc_gain: Estimate | None = None
-    """The joint model's AUC less that of training alone, paired by row."""
+    """AUC of the joint model minus that of training alone, paired by row."""
 
     def list_measures(self) -> Rows:
-        """A line a measure, as text: of the joint model, of training alone, and the difference where it is paired."""
+        """Return a table with one line per measure: the joint model, training alone, and the paired difference if known."""
         second, models = self.classes[-1], (self.joint, self.alone)
         names = {
             "auc": f"AUC of '{second}'" if len(self.classes) == 2 else "AUC, mean over classes",
@@ -98,14 +100,14 @@ class Evaluation(Record):
                     (words, joint.written(), alone.written() if alone else "", gain.written("+.3f") if gain else "")
                 )
         if not math.isnan(self.joint.brier):
-            brier = ["" if one is None or math.isnan(one.brier) else f"{one.brier:.3f}" for one in models]
+            brier = ["" if model is None or math.isnan(model.brier) else f"{model.brier:.3f}" for model in models]
             rows.append(("Brier score (0 is best)", brier[0], brier[1], ""))
         return rows
 
 
 @dataclass(frozen=True)
 class Importance(Record):
-    """What the score falls by when a column is shuffled: its mean and standard deviation over shuffles."""
+    """The drop of the score when a column is shuffled: its mean and standard deviation over shuffles."""
 
     name: str
     drop: FloatOrNaN
@@ -115,30 +117,30 @@ class Importance(Record):
 def evaluate_classes(
     truth: Labels, joint: Predicted, alone: Predicted | None = None, *, classes: Sequence[str], threshold: float = 0.5
 ) -> Evaluation:
-    """Evaluate the joint model, and beside it one that was trained alone, on the same labelled rows.
+    """Return the evaluation of the joint model and of a model trained alone, on the same labelled rows.
 
-    Parameters
-    ----------
-    truth : integers of shape (n,)
-    threshold : float, default 0.5
-        From which probability on the second of two classes is predicted.
+    `truth` holds the class codes of the rows. `threshold` is the probability from which the second of two classes is
+    predicted.
 
     Examples
     --------
     >>> truth, sure = np.array([0, 0, 1, 1]), np.array([0.1, 0.6, 0.4, 0.9])
-    >>> found = evaluate_classes(truth, (truth, np.column_stack([1 - sure, sure])), classes=("no", "yes"))
-    >>> found.joint.auc.value, found.joint.confusion
+    >>> evaluation = evaluate_classes(truth, (truth, np.column_stack([1 - sure, sure])), classes=("no", "yes"))
+    >>> evaluation.joint.auc.value, evaluation.joint.confusion
     (0.75, ((1, 1), (1, 1)))
     """
     if not 0 < threshold < 1:
         raise InputError("threshold", expected="between 0 and 1", got=f"{threshold:g}", cure="0.5 is the default.")
     models = [joint] if alone is None else [joint, alone]
     curves = [None if shares is None else _auc(truth, shares) for _, shares in models]
-    found = [_evaluate(truth, one, curve, len(classes), threshold) for one, curve in zip(models, curves, strict=True)]
+    evaluations = [
+        _evaluate(truth, predicted, curve, len(classes), threshold)
+        for predicted, curve in zip(models, curves, strict=True)
+    ]
     gain = None
     if alone is not None and curves[0] is not None and curves[1] is not None:
         gain = _estimate(curves[0][0] - curves[1][0], curves[0][1] - curves[1][1], least=-1.0)
-    return Evaluation(tuple(classes), threshold, found[0], None if alone is None else found[1], gain)
+    return Evaluation(tuple(classes), threshold, evaluations[0], None if alone is None else evaluations[1], gain)
 
 
 def measure_importance(
@@ -149,24 +151,11 @@ def measure_importance(
     widths: dict[str, int],
     kind: Kind,
 ) -> tuple[str, tuple[Importance, ...]]:
-    """Measure by how much a model's score falls when a column is shuffled among rows (permutation importance).
+    """Return the metric, and the permutation importance of each column: the drop of the score when its cells are shuffled.
 
-    Parameters
-    ----------
-    predict : callable
-        From encoded rows to what the model says of them.
-    rows : array of shape (n, width)
-        Of them, 50 to 500 are drawn: fewer where columns are many.
-    truth : array of shape (n,)
-    widths : dict
-        Encoded numbers of each column, in order, by the column's name.
-
-    Returns
-    -------
-    metric : str
-        The AUC where it is defined, else as of `Score`.
-    importances : tuple of Importance
-        The column that matters most first.
+    `predict` returns a model's predictions for encoded rows. Of the rows, 50 to 500 are drawn, fewer if there are many
+    columns. `widths` maps the name of each column, in order, to its number of encoded numbers. The metric is the AUC if it
+    is defined, else that of `Score`. The most important column comes first.
     """
     from sklearn.inspection import permutation_importance
 
@@ -181,27 +170,27 @@ def measure_importance(
         return score_value(truth, values, kind=kind) if curve is None else curve[0]
 
     places = np.tile(np.arange(len(rows))[:, None], len(blocks))
-    found = permutation_importance(
+    importances = permutation_importance(
         _Shuffled(predict, blocks), places, truth, scoring=score, n_repeats=_REPEATS, random_state=0
     )
-    each = zip(widths, found.importances_mean.tolist(), found.importances_std.tolist(), strict=True)
-    ordered = sorted((Importance(*one) for one in each), key=lambda one: -one.drop)
+    each = zip(widths, importances.importances_mean.tolist(), importances.importances_std.tolist(), strict=True)
+    ordered = sorted((Importance(*figures) for figures in each), key=lambda importance: -importance.drop)
     shares = predict(rows[:1])[1]
     return METRICS[kind] if shares is None or np.unique(truth).size < 2 else "AUC", tuple(ordered)
 
 
 class _Shuffled:
-    """A model that takes, for every column, the place of the row whose cell it is: columns of several numbers stay whole."""
+    """A model whose input is, for every column, the index of the row to take its cell from, so that columns stay whole."""
 
     def __init__(self, predict: Callable[[Matrix], Predicted], blocks: Sequence[Matrix]) -> None:
         self._predict, self._blocks = predict, blocks
 
     def fit(self, *_: Any) -> _Shuffled:
-        """Nothing: scikit-learn asks for it."""
+        """Do nothing; scikit-learn requires this method."""
         return self
 
     def predict(self, places: Labels) -> Predicted:
-        """What the model says of rows that are put together from these places."""
+        """Return the predictions for rows that are assembled from these indices."""
         return self._predict(np.hstack([block[places[:, k]] for k, block in enumerate(self._blocks)]))
 
 
@@ -224,16 +213,16 @@ def _evaluate(
 
 
 def _calibrate(predicted: Matrix, came_true: npt.NDArray[np.bool_]) -> tuple[CalibrationBin, ...]:
-    """Ten bins of the same width, without those that no row is in."""
+    """Return ten bins of equal width, without empty ones."""
     bins = np.minimum((predicted * _BINS).astype(np.int64), _BINS - 1)
-    found = []
-    for one in np.unique(bins):
-        inside = bins == one
+    calibration = []
+    for number in np.unique(bins):
+        inside = bins == number
         share = _share(int(came_true[inside].sum()), int(inside.sum()))
         assert share is not None
         mean = float(predicted[inside].mean())
-        found.append(CalibrationBin(mean, share.value, share.low, share.high, int(inside.sum())))
-    return tuple(found)
+        calibration.append(CalibrationBin(mean, share.value, share.low, share.high, int(inside.sum())))
+    return tuple(calibration)
 
 
 def _share(successes: int, trials: int) -> Estimate | None:
@@ -244,16 +233,16 @@ def _share(successes: int, trials: int) -> Estimate | None:
 
 
 def _auc(truth: Labels, shares: Matrix) -> tuple[float, Matrix] | None:
-    """The AUC and every row's influence on it (DeLong et al. 1988); None where no class has rows in it and outside."""
+    """Return the AUC and the influence of every row on it (DeLong et al. 1988), or None if all rows have the same class."""
     n, K = shares.shape
     values, influences = [], []
     for k in (1,) if K == 2 else range(K):
-        inside, own = truth == k, shares[:, k]
+        inside, scores = truth == k, shares[:, k]
         m = int(inside.sum())
         if m in (0, n):
             continue
         above = np.empty(n)
-        above[inside], above[~inside] = Membership(own[inside], own[~inside]).wins()
+        above[inside], above[~inside] = Membership(scores[inside], scores[~inside]).wins()
         value = float(above[inside].mean())
         values.append(value)
         influences.append((above - value) * n / np.where(inside, m, n - m))

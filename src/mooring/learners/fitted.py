@@ -1,4 +1,4 @@
-"""Trained learners: an estimator of scikit-learn with the scale of its rows, or a model that is arrays already."""
+"""Trained learners: a scikit-learn estimator with the scale of its rows, or a model that consists of arrays."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FittedEstimator:
-    """A trained estimator of scikit-learn, with the one scale that its rows are divided by."""
+    """A trained scikit-learn estimator, with the number that its rows are divided by."""
 
     learner: str
     kind: Kind
     n_components: int
-    """Columns of its rows, h."""
+    """The number of columns of its rows, h."""
     scale: float
     estimator: Any
-    """Trained on rows / scale."""
+    """The estimator, trained on rows / scale."""
 
     def predict(self, rows: Matrix) -> Labels:
         """Predict the labels of rows of shape (n, h)."""
@@ -66,8 +66,8 @@ class FittedEstimator:
         return shares
 
     def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
-        """Rows as the estimator takes them."""
-        return np.asarray(rows / np.float64(self.scale))  # in double precision, whatever rows come in
+        """Return rows divided by the scale, as the estimator expects them."""
+        return np.asarray(rows / np.float64(self.scale))  # in double precision, whatever the precision of the rows
 
     def to_model(self, n_classes: int = 0) -> Model:
         """Return the model as arrays (`mooring.learners.conversion`)."""
@@ -80,7 +80,7 @@ class FittedEstimator:
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """A learner whose training gives arrays."""
+    """A trained learner whose model consists of arrays."""
 
     learner: str
     model: Model
@@ -105,16 +105,10 @@ class FittedModel:
 
 
 def require_labelled_rows(rows: Matrix, labels: Labels, kind: Kind) -> None:
-    """Refuse rows and labels that no learner can be trained on.
+    """Raise an `InputError` for rows or labels that no learner can be trained on.
 
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-        At least one row of finite numbers.
-    labels : array of shape (n,), or (n, k) for k numbers at once
-        Classes, or finite numbers.
-    kind : {"classes", "number"}
-        What the labels are.
+    There must be at least one row, of shape (n, h), and one label per row, of shape (n,) or (n, k) for k numbers at once;
+    all numbers must be finite.
     """
     if rows.ndim != 2 or min(rows.shape) < 1:
         cure = "Give a table with a row for each record."
@@ -128,5 +122,5 @@ def require_labelled_rows(rows: Matrix, labels: Labels, kind: Kind) -> None:
 
 
 def find_scale(rows: Matrix) -> float:
-    """Return the standard deviation of rows of shape (n, h), over all columns; 1 where they are all alike."""
+    """Return the standard deviation of rows of shape (n, h), over all columns; 1 if all rows are equal."""
     return float(np.sqrt(np.mean((rows - rows.mean(axis=0)) ** 2))) or 1.0

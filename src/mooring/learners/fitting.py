@@ -1,4 +1,4 @@
-"""Training a learner, cross-validation, and what `auto` chooses."""
+"""Training of learners, cross-validation, and the choice that `auto` makes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mooring.learners.scores import score_value
 from mooring.typing import Indices, Labels, Matrix
 
 MOST_ROWS = 50_000
-"""Rows that `mooring train` draws where there are more."""
-MOST_ALONE = 12  # participants whose own models are trained, to compare with
+"""Maximum number of rows that `mooring train` uses; from more rows, it draws this many."""
+MOST_ALONE = 12  # maximum number of participants whose own models are trained for comparison
 ROW_FOLDS = 5
 _MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600
 _SCREENED_AT_LEAST, _SCREENED_EACH, _SCREENED = 10, 500, 10_000
@@ -23,7 +23,7 @@ _SCREENED_AT_LEAST, _SCREENED_EACH, _SCREENED = 10, 500, 10_000
 def train_learner(
     learner: LearnerLike, rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None
 ) -> Fitted:
-    """Train a learner.
+    """Return a trained learner.
 
     Parameters
     ----------
@@ -47,20 +47,14 @@ def train_learner(
 def decide_learner(
     learner: LearnerLike, rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None
 ) -> Learner:
-    """Return the learner itself, the one of this name or, for "auto", the one that `choose_learner` chooses.
-
-    Parameters
-    ----------
-    learner, rows, labels, kind, seed, owners
-        As for `train_learner`.
-    """
+    """Return the learner with this name, or the learner itself; for "auto", the one that `choose_learner` chooses."""
     if learner == AUTO:
         learner = choose_learner(rows, labels, kind=kind, seed=seed, owners=owners)
     return resolve_learner(learner)
 
 
 def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None) -> str:
-    """Return what "auto" is for these rows: the candidate that best predicts participants that it was not trained on.
+    """Return what "auto" means for these rows: the candidate that predicts participants left out of training best.
 
     Parameters
     ----------
@@ -72,16 +66,16 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
     Returns
     -------
     str
-        One of `CANDIDATES`; the simpler one where they score the same or there is too little to tell.
+        One of `CANDIDATES`; the simpler one if scores are equal or there are too few rows.
 
     Notes
     -----
-    The score is balanced accuracy or R² over up to 600 rows, an even share of everybody's, in three folds.
+    The score is balanced accuracy or R² over up to 600 rows, an equal share from every participant, in three folds.
     """
     owners = np.zeros(len(rows), dtype=np.int64) if owners is None else owners
     mine = [np.flatnonzero(owners == place) for place in range(int(owners.max(initial=0)) + 1)]
     drawn = np.concatenate(
-        [own[picks] for own, picks in zip(mine, choice_rows(list(map(len, mine)), seed), strict=True)]
+        [positions[picks] for positions, picks in zip(mine, choice_rows(list(map(len, mine)), seed), strict=True)]
     )
     rows, labels, owners = rows[drawn], labels[drawn], owners[drawn]
     if labels.size < 2 * ROW_FOLDS or np.unique(labels).size < 2:
@@ -105,7 +99,7 @@ def cross_validate(
     seed: int,
     on_part: Callable[[], None] | None = None,
 ) -> Labels:
-    """Predict every part's labels by a learner that was trained on the other parts.
+    """Return predicted labels, those of each part by a learner that was trained on the other parts.
 
     Parameters
     ----------
@@ -127,16 +121,9 @@ def cross_validate(
 
 
 def group_folds(n_groups: int, seed: int, *, most: int = _MOST_GROUPS) -> Indices:
-    """The fold in which each of so many participants is left out: each in its own, or `most` folds of several.
+    """Return the fold in which each of `n_groups` participants is left out.
 
-    Parameters
-    ----------
-    n_groups : int
-        Participants.
-    seed : int
-        Deals them out where there are more than `most`.
-    most : int, optional
-        Folds at most.
+    Each participant has its own fold. If there are more than `most`, they are assigned to `most` folds at random.
 
     Examples
     --------
@@ -150,7 +137,7 @@ def group_folds(n_groups: int, seed: int, *, most: int = _MOST_GROUPS) -> Indice
 
 
 def row_folds(labels: Labels, seed: int) -> Indices:
-    """The fold in which each row is left out: random folds with about the same labels each; numbers are spread by rank."""
+    """Return the fold in which each row is left out: random folds, stratified by class or by the rank of a number."""
     order = np.random.default_rng(seed).permutation(len(labels))
     ranked = order[np.argsort(labels[order], kind="stable")]
     folds = np.empty(len(labels), dtype=np.int64)
@@ -159,16 +146,9 @@ def row_folds(labels: Labels, seed: int) -> Indices:
 
 
 def draw_rows(counts: Sequence[int], most: int, seed: int) -> list[Indices]:
-    """Positions of an even share of each participant's rows: `most` in all, but at least one each.
+    """Return the positions of an equal share of each participant's rows: about `most` in total, but at least one each.
 
-    Parameters
-    ----------
-    counts : sequence of int
-        Rows of each participant.
-    most : int
-        In all; more by one where a share would be empty.
-    seed : int
-        For which rows.
+    `counts` are the numbers of rows of the participants.
     """
     rng = np.random.default_rng(seed)
     share = min(1.0, most / max(1, sum(counts)))
@@ -177,27 +157,25 @@ def draw_rows(counts: Sequence[int], most: int, seed: int) -> list[Indices]:
 
 
 def choice_rows(counts: Sequence[int], seed: int, *, left_out: Collection[int] = ()) -> list[Indices]:
-    """Positions of the rows by which `choose_learner` chooses; the same before and after `draw_rows(counts, MOST_ROWS)`.
+    """Return the positions of the rows that `choose_learner` uses, a subset of `draw_rows(counts, MOST_ROWS)`.
 
-    Parameters
-    ----------
-    left_out : collection of int
-        Participants none of whose rows are drawn.
+    No rows are drawn from the participants in `left_out`.
     """
     drawn = draw_rows(counts, MOST_ROWS, seed)
-    sizes = [0 if place in left_out else own.size for place, own in enumerate(drawn)]
-    return [own[few] for own, few in zip(drawn, draw_rows(sizes, _CHOICE_ROWS, seed), strict=True)]
+    sizes = [0 if place in left_out else positions.size for place, positions in enumerate(drawn)]
+    return [positions[few] for positions, few in zip(drawn, draw_rows(sizes, _CHOICE_ROWS, seed), strict=True)]
 
 
 def screening_rows(counts: Sequence[int], seed: int, *, salt: str) -> list[Indices]:
-    """Positions of up to 500 rows of each participant, 10,000 in all; the same before and after `draw_rows`, as above.
+    """Return the positions of up to 500 rows of each participant, 10,000 in total, a subset of `draw_rows` as above.
 
-    Parameters
-    ----------
-    salt : str
-        Hexadecimal digits that no participant knows before its upload: who knows which rows are screened behaves in those.
+    `salt` holds hexadecimal digits that no participant knows before its upload. A participant that knew which rows are
+    screened could manipulate only the others.
     """
     rng = np.random.default_rng([seed, int(salt, 16)])
     each = max(_SCREENED_AT_LEAST, min(_SCREENED_EACH, _SCREENED // max(1, len(counts))))
     drawn = draw_rows(counts, MOST_ROWS, seed)
-    return [own[np.sort(rng.choice(own.size, size=min(each, own.size), replace=False))] for own in drawn]
+    return [
+        positions[np.sort(rng.choice(positions.size, size=min(each, positions.size), replace=False))]
+        for positions in drawn
+    ]

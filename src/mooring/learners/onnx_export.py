@@ -227,8 +227,8 @@ def _list_table_blocks(graph: _Graph, features: TableFeatures, rows: str) -> lis
     for part in described.curves:
         numbers = graph.add("Gather", rows, graph.hold(part.columns), axis=1)
         if part.decades:
-            one, half = graph.hold(np.float64(1)), graph.hold(np.float64(part.decades / 2))
-            logs = graph.add("Log", graph.add("Add", graph.add("Mul", graph.add("Add", numbers, one), half), one))
+            unit, half = graph.hold(np.float64(1)), graph.hold(np.float64(part.decades / 2))
+            logs = graph.add("Log", graph.add("Add", graph.add("Mul", graph.add("Add", numbers, unit), half), unit))
             numbers = graph.add("Mul", logs, graph.hold(np.float64(1 / math.log(part.decades + 1))))
         if part.weight:
             curve = graph.add("Mul", numbers, graph.hold(np.float64(part.weight)))

@@ -1,4 +1,4 @@
-"""Ridge regression from sums: the one solver of models of secure sums, their coefficients, and rows in pieces."""
+"""Ridge regression from sums: the solver for models of secure sums, for their coefficients, and for rows in pieces."""
 
 from __future__ import annotations
 

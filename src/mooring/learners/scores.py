@@ -198,7 +198,9 @@ def balanced_accuracy(predictions: Labels, labels: Labels) -> npt.NDArray[np.flo
             cure="For one member, pass predictions[None].",
         )
     if labels.ndim == 2:
-        return np.array([balanced_accuracy(one[None], own)[0] for one, own in zip(predictions, labels, strict=True)])
+        return np.array(
+            [balanced_accuracy(predicted[None], truth)[0] for predicted, truth in zip(predictions, labels, strict=True)]
+        )
     return np.asarray(_recalls(predictions, labels)[0].mean(axis=1))
 
 

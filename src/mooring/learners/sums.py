@@ -62,13 +62,13 @@ class Sums:
     @property
     def n_rows(self) -> float:
         """About the number of rows, by the count of least variance: of the constant, the trace, or both; one at least."""
-        found, c0 = float(self.products[-1, -1]) / self.constant_share, self.constant_share
+        count, c0 = float(self.products[-1, -1]) / self.constant_share, self.constant_share
         if (
             self.unit_length and self.noise_scales[0] > 0
         ):  # exact sums are of rounded features, a little shorter than one
             weight = (1 / c0**2 - 1 / c0) / (len(self.products) + 1 / c0**2 - 2 / c0)
-            found += weight * (float(np.trace(self.products)) - found)
-        return max(1.0, found)
+            count += weight * (float(np.trace(self.products)) - count)
+        return max(1.0, count)
 
     @property
     def means(self) -> tuple[Matrix, Matrix]:
@@ -142,15 +142,15 @@ def check_sums(sums: Sums) -> list[str]:
     S, n, D = sums.products, float(sums.products[-1, -1]) / sums.constant_share, len(sums.products)
     noise_S, noise_T = sums.noise_scales
     slack = 6 * noise_S * (1 / sums.constant_share + math.sqrt(D))
-    found = []
+    problems = []
     if n < -slack or not -0.01 * n - slack <= n - float(np.trace(S)) <= max(n, 0) + slack:
-        found.append("The trace of the products is above the number of rows, or below zero, as no rows' can be.")
+        problems.append("The trace of the products is above the number of rows, or below zero, as no rows' can be.")
     if float(np.linalg.eigvalsh(S)[0]) < -1e-6 * max(n, 1) - 3 * noise_S * math.sqrt(D):
-        found.append("The products have an eigenvalue further below zero than their noise explains.")
+        problems.append("The products have an eigenvalue further below zero than their noise explains.")
     lengths = np.sqrt(np.maximum(np.diag(S) + 6 * noise_S, 0) * (max(n, 0) + slack))
     if (np.abs(sums.outcomes) > 1.01 * lengths[:, None] + 6 * noise_T + 1e-6).any():
-        found.append("Outcomes and features correlate more than any rows' can.")
-    return found
+        problems.append("Outcomes and features correlate more than any rows' can.")
+    return problems
 
 
 def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
@@ -200,15 +200,15 @@ def _estimate_lengths(means: Matrix, axes: Matrix, inverse: Matrix, noise: Matri
     What noise adds is taken off; of three classes and more, lengths are shrunk to their mean by the variance that is left
     (empirical Bayes). Of two, both come of one vector, and nothing is there to shrink to.
     """
-    found = np.einsum("ik,ik->k", means, axes) - noise * np.trace(inverse)
-    if len(found) > 2 and noise.min() > 0:
+    lengths = np.einsum("ik,ik->k", means, axes) - noise * np.trace(inverse)
+    if len(lengths) > 2 and noise.min() > 0:
         squares = float((inverse**2).sum())
         signal = np.maximum(0, np.einsum("ik,ik->k", axes, axes) - noise * squares)
         variance = 2 * noise**2 * squares + 4 * noise * signal
-        mean = np.average(found, weights=1 / variance)
-        spread = max(0.0, float(((found - mean) ** 2).sum() / (len(found) - 1) - variance.mean()))
-        found = mean + (found - mean) * spread / (spread + variance)
-    return np.asarray(np.maximum(0, found))
+        mean = np.average(lengths, weights=1 / variance)
+        spread = max(0.0, float(((lengths - mean) ** 2).sum() / (len(lengths) - 1) - variance.mean()))
+        lengths = mean + (lengths - mean) * spread / (spread + variance)
+    return np.asarray(np.maximum(0, lengths))
 
 
 def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
@@ -231,8 +231,8 @@ def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
     best, ratio = -math.inf, _RIDGE_OF_NUMBERS * n / D
     if sums.n_classes:
         values, vectors = np.linalg.eigh((centred + centred.T) / 2)
-        told = values > _LEAST_VALUE * n / D if noise_S == 0 else values > -math.inf  # what is less is rounding
-        values, squares = np.maximum(values[told], 0)[:, None], (vectors[:, told].T @ crossed) ** 2
+        usable = values > _LEAST_VALUE * n / D if noise_S == 0 else values > -math.inf  # what is less is rounding
+        values, squares = np.maximum(values[usable], 0)[:, None], (vectors[:, usable].T @ crossed) ** 2
         trace = max(float(values.sum()), _SMALLEST * n)
         for explained in _EXPLAINED:
             prior, residual = explained * float(total.mean()) / trace, max(1 - explained, _LEAST_RESIDUAL) * total / n

@@ -163,13 +163,13 @@ def unscale_limits(limit: Vector, scale: float) -> Vector:
     >>> found / 0.3 <= 0.1, np.nextafter(found, 1) / 0.3 <= 0.1
     (array([ True]), array([False]))
     """
-    found = limit * scale
+    largest = limit * scale
     for _ in range(_MOST_STEPS):
-        found = np.where(found / scale > limit, np.nextafter(found, -np.inf), found)
+        largest = np.where(largest / scale > limit, np.nextafter(largest, -np.inf), largest)
     for _ in range(_MOST_STEPS):
-        above = np.nextafter(found, np.inf)
-        found = np.where(above / scale <= limit, above, found)
-    return found
+        above = np.nextafter(largest, np.inf)
+        largest = np.where(above / scale <= limit, above, largest)
+    return largest
 
 
 def _base_scores(parameters: Mapping[str, str], objective: str, n_outputs: int) -> Vector:

@@ -63,5 +63,5 @@ class MechanismSettings(OpenRecord):
     def read(cls, entries: Mapping[str, Any], schema: Schema) -> MechanismSettings:
         """Read the entries of [mechanism] as the settings of the mechanism that they name."""
         kind = cls.get_kind(entries.get("name"))
-        own = {key: value for key, value in entries.items() if key != "name"}
-        return read_entries(kind, kind.complete(own, schema), what="mechanism", cure=TABLE_CURE)
+        settings = {key: value for key, value in entries.items() if key != "name"}
+        return read_entries(kind, kind.complete(settings, schema), what="mechanism", cure=TABLE_CURE)

@@ -152,5 +152,5 @@ def _arrays_of(value: Any) -> Iterator[Any]:
         for part in value:
             yield from _arrays_of(part)
     elif is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            yield from _arrays_of(getattr(value, one.name))
+        for field in fields(value):
+            yield from _arrays_of(getattr(value, field.name))

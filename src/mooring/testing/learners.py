@@ -109,15 +109,17 @@ def _check_model(learner: Learner, fitted: Fitted, rows: Matrix, n_classes: int)
     _require(not any(_holds_row(array, rows) for array in arrays.values()), learner, "deliver a model without rows")
     new = np.concatenate([rows, np.random.default_rng(1).uniform(-9, 9, (200, _N_COLUMNS))])
     expected, shares = fitted.predict(new), fitted.probabilities(new, n_classes)
-    predicted, found = model.predict_with_probabilities(new)
+    predicted, probabilities = model.predict_with_probabilities(new)
     if n_classes:
         _require(np.array_equal(expected, predicted), learner, "deliver a model that predicts the same classes")
     else:
         is_same = np.allclose(predicted, expected, rtol=_SAME_NUMBERS, atol=0)
         _require(is_same, learner, "deliver a model that predicts the same numbers")
-    _require((shares is None) == (found is None), learner, "deliver a model with probabilities where it has them")
-    if shares is not None and found is not None:
-        is_same = np.allclose(shares, found, rtol=0, atol=_SAME_NUMBERS)
+    _require(
+        (shares is None) == (probabilities is None), learner, "deliver a model with probabilities where it has them"
+    )
+    if shares is not None and probabilities is not None:
+        is_same = np.allclose(shares, probabilities, rtol=0, atol=_SAME_NUMBERS)
         _require(is_same, learner, "deliver a model that gives the same probabilities")
     _check_file(learner, model, new)
 
@@ -125,8 +127,8 @@ def _check_model(learner: Learner, fitted: Fitted, rows: Matrix, n_classes: int)
 def _check_file(learner: Learner, model: Model, rows: Matrix) -> None:
     with TemporaryDirectory() as folder:
         digest = write_model(Path(folder) / "model", model)
-        again, found = read_model(Path(folder) / "model", model.spec)
-    _require(digest == found, learner, "have a model whose file is read as it was written")
+        again, read_digest = read_model(Path(folder) / "model", model.spec)
+    _require(digest == read_digest, learner, "have a model whose file is read as it was written")
     for before, after in zip(
         model.predict_with_probabilities(rows), again.predict_with_probabilities(rows), strict=True
     ):

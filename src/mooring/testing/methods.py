@@ -100,6 +100,6 @@ def _check_alignment(method: Method) -> None:
     )
     if method.uses_anchor or method.transform == "common":
         joint, truth = np.concatenate(simulation.aligned), np.concatenate(rows)
-        found, expected = (np.linalg.norm(part[:, None] - part[None], axis=-1) for part in (joint, truth))
-        is_same = np.allclose(found, expected, atol=1e-6)
+        measured, expected = (np.linalg.norm(part[:, None] - part[None], axis=-1) for part in (joint, truth))
+        is_same = np.allclose(measured, expected, atol=1e-6)
         require(is_same, f"Without noise, {method.name} must keep all distances between rows.")

@@ -61,12 +61,14 @@ class LinkageTest:
 
     def figure(self, rows: Rows) -> Figure:
         """How often rebuilt rows are linked, beside chance, control and floor."""
-        seen = [one[self.queried] for one in (rows if isinstance(rows, tuple) else (rows,))]
+        seen = [part[self.queried] for part in (rows if isinstance(rows, tuple) else (rows,))]
         if self.embedding is not None:
-            found = [link(self.embedding(one), self.vectors, self.galleries, metric="cosine") for one in seen]
+            figures = [link(self.embedding(part), self.vectors, self.galleries, metric="cosine") for part in seen]
         else:
-            found = [link(one, self.vectors, self.galleries, metric=metric) for one in seen for metric in ROW_METRICS]
-        best = max(found, key=lambda one: one.value)
+            figures = [
+                link(part, self.vectors, self.galleries, metric=metric) for part in seen for metric in ROW_METRICS
+            ]
+        best = max(figures, key=lambda figure: figure.value)
         return replace(best, name=self.name, control=self.control, floor=self.floor)
 
 

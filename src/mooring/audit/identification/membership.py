@@ -61,7 +61,10 @@ class MembershipTest:
     seed: int
 
     def measure(
-        self, outcome: AttackOutcome, found: Sequence[Reconstruction], evidence: Sequence[Matrix] | None = None
+        self,
+        outcome: AttackOutcome,
+        reconstructions: Sequence[Reconstruction],
+        evidence: Sequence[Matrix] | None = None,
     ) -> AttackOutcome:
         """An attack's outcome with what its rebuilt rows, one set a target, tell of who is in and of whose they are.
 
@@ -74,23 +77,26 @@ class MembershipTest:
             then who is in, alone.
         """
         try:
-            attacks = [_LikelihoodAttack.of(self.views[k], one, seed=self.seed + k) for k, one in enumerate(found)]
+            attacks = [
+                _LikelihoodAttack.of(self.views[k], reconstruction, seed=self.seed + k)
+                for k, reconstruction in enumerate(reconstructions)
+            ]
         except DoesNotApply:  # nothing is known of the population
             return outcome
         if evidence is not None:
             pairs = zip(attacks, evidence, strict=True)
-            attacks = [replace(one, upload=replace(one.upload, surplus=-density)) for one, density in pairs]
-        told, without = self._scores(attacks)
-        figures = told.figures(without) | told.outlying_figures(self.outlying, without)
+            attacks = [replace(attack, upload=replace(attack.upload, surplus=-density)) for attack, density in pairs]
+        membership, without = self._scores(attacks)
+        figures = membership.figures(without) | membership.outlying_figures(self.outlying, without)
         bound, control = (
-            None if one is None else bound_epsilon(one.members, one.others, delta=_DELTA).epsilon
-            for one in (told, without)
+            None if scores is None else bound_epsilon(scores.members, scores.others, delta=_DELTA).epsilon
+            for scores in (membership, without)
         )
         figures["empirical_epsilon"] = Figure(
-            "empirical_epsilon", bound or 0.0, Interval.unknown(), 0.0, control, None, told.members.size, True
+            "empirical_epsilon", bound or 0.0, Interval.unknown(), 0.0, control, None, membership.members.size, True
         )
         figures |= {} if evidence is not None else self._search(attacks) | self._holders(attacks)
-        return replace(outcome, figures={**outcome.figures, **figures}, curve=told.curve())
+        return replace(outcome, figures={**outcome.figures, **figures}, curve=membership.curve())
 
     def _scores(self, attacks: Sequence[_LikelihoodAttack]) -> tuple[Membership, Membership | None]:
         """Scores of members and others; and by an upload of rows that are not the targets'."""
@@ -101,37 +107,41 @@ class MembershipTest:
                 scores[place].append(attack.upload.score_members(asked.rows, codes))
                 if attack.control is not None:
                     scores[2 + place].append(attack.control.score_members(asked.rows, codes))
-        told = Membership(np.concatenate(scores[0]), np.concatenate(scores[1]))
+        membership = Membership(np.concatenate(scores[0]), np.concatenate(scores[1]))
         if not scores[2]:
-            return told, None
+            return membership, None
         missed = min(float(part[np.isfinite(part)].min(initial=0.0)) for part in scores[2] + scores[3])
         control = [np.nan_to_num(np.concatenate(part), neginf=missed) for part in scores[2:]]
-        return told, Membership(control[0], control[1])
+        return membership, Membership(control[0], control[1])
 
     def _search(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
         """Rows looked up in registers and assigned to rosters; the control takes each row for the next of its class."""
-        found, shifted, foreign, right, wrong = [], [], [], [], []
-        for own, attack in zip(self.members, attacks, strict=True):
-            register, places, others = own + self.register, np.arange(own.codes.size), _shift(attack.upload.codes)
+        matches, shifted, foreign, right, wrong = [], [], [], [], []
+        for members, attack in zip(self.members, attacks, strict=True):
+            register, places, others = (
+                members + self.register,
+                np.arange(members.codes.size),
+                _shift(attack.upload.codes),
+            )
             codes = attack.recode(register.codes)
-            found.append(attack.upload.search_register(register.rows, codes, places))
+            matches.append(attack.upload.search_register(register.rows, codes, places))
             shifted.append(attack.upload.search_register(register.rows, codes, others))
             if attack.control is not None:
                 nowhere = np.full(attack.control.codes.size, -1)
                 foreign.append(attack.control.search_register(register.rows, codes, nowhere).posterior > _SURE)
-            rows, chosen = attack.upload.assign_roster(own.rows)
+            rows, chosen = attack.upload.assign_roster(members.rows)
             right.append(chosen == rows)
             wrong.append(chosen == others[rows])
         figures = {}
-        sizes = 1 + np.concatenate([one.n_others for one in found])
+        sizes = 1 + np.concatenate([match.n_others for match in matches])
         for name, size in (("register_class", None), ("register_1000", _REGISTER)):
-            hits, false = (np.concatenate([one.first_ranks(size) for one in side]) for side in (found, shifted))
+            hits, false = (np.concatenate([match.first_ranks(size) for match in side]) for side in (matches, shifted))
             enough = sizes >= (size or 0)
             if enough.any():
                 chance = float((1 / np.minimum(sizes, size or np.inf))[enough].mean())
                 figures[name] = _share(name, hits[enough], chance, float(false[enough].mean()))
-        sure = np.concatenate([one.posterior > _SURE for one in found])
-        named = np.concatenate([one.is_right for one in found])
+        sure = np.concatenate([match.posterior > _SURE for match in matches])
+        named = np.concatenate([match.is_right for match in matches])
         claimed = float(np.concatenate(foreign).mean()) if foreign else None
         figures["claims"] = _share("claims", sure & named, 0.0, claimed)
         if sure.any():
@@ -166,7 +176,7 @@ def audit_row_noise(simulation: RowSimulation) -> EpsilonAudit | None:
         return None
     parts = zip(simulation.secrets, simulation.uploads, simulation.private_data, strict=True)
     undone = [to_numpy(secret.invert(upload.representation) - rows) for secret, upload, rows in parts]
-    drawn = np.concatenate([one.ravel() for one in undone])[:_MOST_NUMBERS] / scale
+    drawn = np.concatenate([noise.ravel() for noise in undone])[:_MOST_NUMBERS] / scale
     claimed = gaussian_epsilon(1.0, _DELTA)
     return EpsilonAudit(claimed, claimed, bound_epsilon(drawn[::2] + 1, drawn[1::2], delta=_DELTA))
 
@@ -175,7 +185,7 @@ def audit_row_noise(simulation: RowSimulation) -> EpsilonAudit | None:
 class _LikelihoodAttack:
     """One attack on one target, ready to be asked."""
 
-    found: Reconstruction
+    reconstruction: Reconstruction
     by_class: bool
     error: Matrix
     densities: Densities
@@ -185,22 +195,22 @@ class _LikelihoodAttack:
     """An upload of rows that are not the target's: the colluders', with the same error."""
 
     @classmethod
-    def of(cls, view: CollusionView, found: Reconstruction, *, seed: int) -> _LikelihoodAttack:
-        rows = to_numpy(found.rows)
-        codes, population = fit_population(found, view)
+    def of(cls, view: CollusionView, reconstruction: Reconstruction, *, seed: int) -> _LikelihoodAttack:
+        rows = to_numpy(reconstruction.rows)
+        codes, population = fit_population(reconstruction, view)
         by_class = np.array_equal(codes, view.codes_of([view.target]))
-        left = view.data_noise_scale if found.data_noise_scale is None else found.data_noise_scale
+        left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
         error = np.eye(rows.shape[1]) * (left**2 + _EXACT**2 * float(rows.var(axis=0).mean()))
-        error += 0.0 if found.row_error is None else to_numpy(found.row_error)
+        error += 0.0 if reconstruction.row_error is None else to_numpy(reconstruction.row_error)
         densities = Densities(to_numpy(population.means), to_numpy(population.covariances) + error)
         upload = RebuiltRows.of(rows, codes, error=error, densities=densities)
-        attack = cls(found, by_class, error, densities, upload, None)
+        attack = cls(reconstruction, by_class, error, densities, upload, None)
         if not view.colluders:
             return attack
         known = np.concatenate([to_numpy(colluder.rows) for colluder in view.colluders])
         noise = np.random.default_rng([seed, 15]).standard_normal(known.shape) @ np.linalg.cholesky(error).T
-        own = view.codes_of([colluder.index for colluder in view.colluders])
-        return replace(attack, control=attack._prepare(known + noise, own))
+        colluder_codes = view.codes_of([colluder.index for colluder in view.colluders])
+        return replace(attack, control=attack._prepare(known + noise, colluder_codes))
 
     def _prepare(self, rows: Matrix, codes: Codes) -> RebuiltRows:
         """Another upload, rebuilt with the same error; without rows of classes that the target cannot have."""
@@ -229,7 +239,7 @@ class _LikelihoodAttack:
             rows: Array = view.uploads[i].representation
             if view.alignment is not None:
                 rows = view.alignment.maps[view.target].invert(view.alignment.maps[i].apply(rows))
-            uploads.append(self._prepare(to_numpy(self.found.rigid_map.invert(rows)), view.codes_of([i])))
+            uploads.append(self._prepare(to_numpy(self.reconstruction.rigid_map.invert(rows)), view.codes_of([i])))
         counts = [upload.codes.size for upload in uploads]
         place = others.index(view.target)
         return uploads, place, counts[place] / sum(counts)
@@ -238,10 +248,10 @@ class _LikelihoodAttack:
 def _shift(codes: Codes) -> npt.NDArray[np.int64]:
     """For each row the place of the next one of its class."""
     order = np.argsort(codes, kind="stable")
-    found = np.empty(codes.size, dtype=np.int64)
+    following = np.empty(codes.size, dtype=np.int64)
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-        found[part] = np.roll(part, 1)
-    return found
+        following[part] = np.roll(part, 1)
+    return following
 
 
 def _share(name: str, hits: npt.NDArray[Any], chance: float, control: float | None) -> Figure:
@@ -277,14 +287,15 @@ def make_membership_test(
     known = [part for part in labels if part is not None]
     members = tuple(Candidates(to_numpy(simulation.private_data[v.target]), v.codes_of([v.target])) for v in views)
     encoded = to_numpy(simulation.projection.encode(like(outside, simulation.projection.matrix)))
-    told = np.concatenate(known) if len(known) == len(labels) else None
-    codes = _codes_like(partition, views[0], told, len(outside))
+    known_labels = np.concatenate(known) if len(known) == len(labels) else None
+    codes = _codes_like(partition, views[0], known_labels, len(outside))
     order = np.random.default_rng([seed, 16]).permutation(len(outside))[:_MOST_OTHERS]
     free = Candidates(encoded[order], codes[order])
     others = tuple(
-        free[k :: len(views)][np.isin(free.codes[k :: len(views)], one.codes)] for k, one in enumerate(members)
+        free[k :: len(views)][np.isin(free.codes[k :: len(views)], candidates.codes)]
+        for k, candidates in enumerate(members)
     )
-    if min(one.codes.size for one in (*members, *others)) < 2:
+    if min(candidates.codes.size for candidates in (*members, *others)) < 2:
         return None
     targets = [view.target for view in views]
     more = [
@@ -301,15 +312,15 @@ def _codes_like(partition: Partition, view: CollusionView, labels: npt.NDArray[A
         return np.zeros(n_rows, dtype=np.intp)
     known, first = np.unique(np.concatenate(partition.train_labels), return_index=True)
     place = np.minimum(np.searchsorted(known, labels), known.size - 1)
-    found = np.concatenate([part for part in codes if part is not None])[first][place]
+    mapped = np.concatenate([part for part in codes if part is not None])[first][place]
     is_number = np.issubdtype(known.dtype, np.floating)  # cut into groups: the next known number's will do
-    return np.asarray(np.where(is_number | (known[place] == labels), found, -1), dtype=np.intp)
+    return np.asarray(np.where(is_number | (known[place] == labels), mapped, -1), dtype=np.intp)
 
 
 def _find_outlying(members: Sequence[Candidates], others: Sequence[Candidates]) -> npt.NDArray[np.bool_]:
     """The tenth of all members that lie farthest from their class's mean, by the covariance within classes."""
     everything = sum((*members[1:], *others), members[0])
-    centred, n_members = everything.rows.copy(), sum(one.codes.size for one in members)
+    centred, n_members = everything.rows.copy(), sum(candidates.codes.size for candidates in members)
     for k in np.unique(everything.codes):
         centred[everything.codes == k] -= centred[everything.codes == k].mean(axis=0)
     values, axes = np.linalg.eigh(centred.T @ centred / len(centred))

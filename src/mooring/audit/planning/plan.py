@@ -60,16 +60,16 @@ class Plan(Record):
     def frontier(self) -> tuple[PointResult, ...]:
         """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
         known = [
-            (find_safety(one, self.limit), one.deployed.value, one)
-            for one in self.tried.row_points
-            if one.deployed is not None and one.worst(self.limit.measure) is not None
+            (find_safety(result, self.limit), result.deployed.value, result)
+            for result in self.tried.row_points
+            if result.deployed is not None and result.worst(self.limit.measure) is not None
         ]
         best = [
-            (a, one)
-            for a, b, one in known
+            (a, result)
+            for a, b, result in known
             if not any(safety >= a and score >= b and (safety, score) != (a, b) for safety, score, _ in known)
         ]
-        return tuple(one for _, one in sorted(best, key=lambda pair: pair[0]))
+        return tuple(result for _, result in sorted(best, key=lambda pair: pair[0]))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, and the points among which it chose."""
@@ -78,9 +78,9 @@ class Plan(Record):
         return render_html(self.verdict, self.mechanism_lines() or "", tables=tables)
 
 
-def find_safety(one: PointResult, limit: LeakageLimit) -> float:
+def find_safety(result: PointResult, limit: LeakageLimit) -> float:
     """A number that is higher where the strongest attack recovers less."""
-    worst = one.worst(limit.measure)
+    worst = result.worst(limit.measure)
     if worst is None:
         return -1.0
     return worst[1].value if limit.at_least else -worst[1].value

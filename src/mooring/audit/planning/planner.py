@@ -146,11 +146,11 @@ def split_budget(auditor: Auditor, point: SumPoint) -> SumPoint:
     """Return the same ε with the split of the budget between S and T whose model scores best on the auditor's rows."""
     tried = [replace(point, product_share=share) for share in (point.product_share, *_OTHER_SHARES)]
 
-    def scored(one: SumPoint) -> float:
-        simulation = one.settled_for(auditor.deployment).simulate(auditor.deployment)
+    def scored(candidate: SumPoint) -> float:
+        simulation = candidate.settled_for(auditor.deployment).simulate(auditor.deployment)
         alone = Alone(References(None, None, 0), None)
-        found = measure_utility(simulation, auditor.deployment, learner=auditor.settings.learner, alone=alone)
-        return -math.inf if found.deployed is None else found.deployed.value
+        utility = measure_utility(simulation, auditor.deployment, learner=auditor.settings.learner, alone=alone)
+        return -math.inf if utility.deployed is None else utility.deployed.value
 
     return max(tried, key=scored)
 
@@ -165,11 +165,11 @@ def _try_sums(
     for point in sums:
         search.say(point.title_with())
         results.append(searcher.audit(point))
-    able = [one for one in results if one.point.promise is not None and one.gain is not None]
-    paying = [one for one in able if one.gain is not None and one.gain.answer == "pays"]
+    able = [result for result in results if result.point.promise is not None and result.gain is not None]
+    paying = [result for result in able if result.gain is not None and result.gain.answer == "pays"]
     if not paying or reporter.deployment.label_kind is None:
         return results, [], " Secure sums, which carry a guarantee, were not shown to pay either." if able else ""
-    least = min(paying, key=lambda one: one.point.promise or (math.inf, 0.0)).point
+    least = min(paying, key=lambda result: result.point.promise or (math.inf, 0.0)).point
     assert isinstance(least, SumPoint)
     reported = reporter.audit(least)
     words = f" Secure sums carry a guarantee instead: at ε = {least.epsilon:g} {state_total(reported)}"

@@ -1,4 +1,4 @@
-"""The search of a plan: points audited so far, the next ones to try, and the best one audited on other rows."""
+"""The search of a plan: it audits points, chooses the next ones, and audits the best one on other rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ _ANCHOR_SCALES = (0.05, 0.1, 0.2, 0.4)
 _BOTH = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
 _MOST_NOISE = 5.0
 _HALVINGS = 3
-_ROOM = 2.0  # intervals to the limit while searching: at one, every other point found just there fails on other rows
-HALVES = "Chosen on one half of each participant's rows; these figures are of the other half, with draws of their own."
+_ROOM = (
+    2.0  # required distance from the limit while searching, in intervals; with 1, half of the points fail on other rows
+)
+HALVES = (
+    "The setting was chosen on one half of each participant's rows; these figures come from the other half, with "
+    "independent random draws."
+)
 
 
 class PointSearch:
-    """Points tried so far, and what to try next."""
+    """The points that were tried so far, and the rules by which further points are tried."""
 
     def __init__(
         self, auditor: Auditor, limit: LeakageLimit, progress: Progress | None, n_anchor_rows: int | None
@@ -37,27 +42,21 @@ class PointSearch:
         self.expected = 0
 
     def say(self, words: str) -> None:
-        """Tell what comes next."""
+        """Report to `progress` what comes next."""
         if self.progress is not None:
             self.progress(len(self.tried), max(self.expected, len(self.tried) + 1), words)
 
     def finish(self) -> None:
-        """Tell that all is done."""
+        """Report to `progress` that the search is done."""
         if self.progress is not None:
             total = max(self.expected, len(self.tried))
             self.progress(total, total, "done")
 
     def at(self, v: float, level: float, h: int, r: int) -> PointResult:
-        """The point with these noises and sizes, audited unless it was before.
+        """Return the result at a point, which is audited if it was not tried before.
 
-        Parameters
-        ----------
-        v : float
-            Anchor noise scale.
-        level : float
-            σ in units of the rows' root mean square.
-        h, r : int
-            Components and anchor rows.
+        `v` is the anchor noise scale, `level` is σ in units of the rows' root mean square, `h` and `r` are the numbers of
+        components and anchor rows.
         """
         point = point_with_noise(v, level, n_components=h, n_anchor_rows=r)
         if point not in self.tried:
@@ -66,14 +65,14 @@ class PointSearch:
             if len(self.tried) == 1 and self.tried[point].worst(self.limit.measure) is None:
                 raise InputError(
                     "limit",
-                    expected="about something that can be measured on these rows",
+                    expected="a measure that can be taken on these rows",
                     got=str(self.limit),
-                    cure="Linkage needs ten rows of a class, membership test rows, identity linkage groups of rows.",
+                    cure="Linkage needs ten rows of a class, membership test rows, and identity linkage groups of rows.",
                 )
         return self.tried[point]
 
     def over_noise(self, h: int) -> None:
-        """The grid, then each noise bisected to where the limit is just met."""
+        """Try a grid of noise scales, then bisect each scale to the smallest one that meets the limit."""
         r = self.n_anchor_rows or 4 * h
         fixed = [(0.0, level) for level in _DATA_LEVELS] + [(v, 0.0) for v in _ANCHOR_SCALES] + list(_BOTH)
         self.expected += len(fixed) + 4 * _HALVINGS + 6
@@ -85,7 +84,7 @@ class PointSearch:
             self._bisect(partial(self.at, v, h=h, r=r), [level for w, level in _BOTH if w == v])
 
     def over_shape(self, *, widen: bool) -> None:
-        """Other numbers of components and of anchor rows, at the best point so far."""
+        """Try other numbers of components and anchor rows at the best point so far."""
         best = self.best()
         if best is None:
             return
@@ -105,7 +104,10 @@ class PointSearch:
                     break
 
     def conclude(self, reporter: Auditor) -> tuple[PointResult, PointResult | None, str]:
-        """The best point, or the safest where none keeps to the limit, as reported; what is recommended; and the verdict."""
+        """Return the reported point, the recommended point if there is one, and the verdict.
+
+        The reported point is the best one, or the safest one if none keeps to the limit.
+        """
         best, bare = self.best(), next(iter(self._ranked(with_noise=False)), None)
         aside = ""
         if bare is not None and (best is None or _score(bare) > _score(best)):
@@ -113,8 +115,8 @@ class PointSearch:
                 f" ({bare.title} keeps to it against the attacks we know, but its rows carry no noise: the upload is "
                 "an exact image of them, so it is not recommended.)"
             )
-        noisy = [one for point, one in self.tried.items() if point.data_noise_level > 0]
-        chosen = best or max(noisy, key=lambda one: find_safety(one, self.limit))
+        noisy = [result for point, result in self.tried.items() if point.data_noise_level > 0]
+        chosen = best or max(noisy, key=lambda result: find_safety(result, self.limit))
         self.say(f"on the other half of the rows: {chosen.title}")
         point = self._point_of(chosen)
         level = chosen.data_noise_scale / reporter.deployment.rms(
@@ -123,40 +125,47 @@ class PointSearch:
         reported = reporter.audit(replace(point, data_noise_level=level))
         if best is None:
             words = f"No operating point that was tried keeps to the limit ({self.limit}). None is recommended."
-            return reported, None, f"{words} At the safest, {_held(reported)}, {self._found(reported)}. {HALVES}{aside}"
+            return (
+                reported,
+                None,
+                f"{words} At the safest, {_describe_point(reported)}, {self._describe_leakage(reported)}. {HALVES}{aside}",
+            )
         recommended, words = self._worded(reported, reporter.alone.references.local_only)
         return reported, recommended, f"{words} {HALVES}{aside}"
 
-    def _found(self, one: PointResult) -> str:
-        """What attacks recover at a point, in a clause."""
-        worst = one.worst(self.limit.measure)
+    def _describe_leakage(self, result: PointResult) -> str:
+        """Return a clause on what attacks recover at a point."""
+        worst = result.worst(self.limit.measure)
         if worst is None:
             return "no attack could be measured"
         digits = ".2f" if self.limit.at_least else ".0%"
-        found = f"the strongest attack ({worst[0]}) gets {worst[1].value:{digits}}{worst[1].interval.written(digits)}"
-        found += "" if worst[1].control is None else f" (without the upload: {worst[1].control:{digits}})"
-        linked = one.worst("linkage")
+        words = (
+            f"the strongest attack ({worst[0]}) reaches {worst[1].value:{digits}}{worst[1].interval.written(digits)}"
+        )
+        words += "" if worst[1].control is None else f" (without the upload: {worst[1].control:{digits}})"
+        linked = result.worst("linkage")
         if linked is not None and self.limit.measure != "linkage":
-            found += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
-        told = one.worst("membership_at_1_percent")
-        if told is not None and "membership" not in self.limit.measure:
-            found += f"; '{told[0]}' tells {told[1].value:.0%} of them to be in, at {state_alarms(told[1])}"
-        return found
+            words += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
+        recognised = result.worst("membership_at_1_percent")
+        if recognised is not None and "membership" not in self.limit.measure:
+            attack, figure = recognised
+            words += f"; '{attack}' recognises {figure.value:.0%} of them as uploaded, at {state_alarms(figure)}"
+        return words
 
     def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
-        held, found = _held(best), self._found(best)
+        held, leakage = _describe_point(best), self._describe_leakage(best)
         if not self.limit.met_at(best):
             return None, (
                 f"Nothing is recommended. {held} kept to the limit ({self.limit}) on the rows that were searched; on others "
-                f"{found}, so it is not kept. More rows make figures surer; a stricter limit leaves a margin."
+                f"{leakage}, so it is not kept. More rows make figures more certain; a stricter limit leaves a margin."
             )
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
-            return best, f"Keeps to the limit ({self.limit}): {held}; {found}. Utility was not measured."
+            return best, f"{held} keeps to the limit ({self.limit}): {leakage}. Utility was not measured."
         assert best.gain is not None
         scores = (
             f"The joint model ({best.learner}) scores {best.deployed}, training alone {alone}. {best.gain.sentence()}"
         )
-        kept = f"There {found}, so the limit ({self.limit}) is kept. A lower bound on leakage, not a guarantee."
+        kept = f"There {leakage}, so the limit ({self.limit}) is kept. A lower bound on leakage, not a guarantee."
         if best.gain.answer == "does not pay":
             words = f"Nothing is recommended. The best point that keeps to the limit ({self.limit}) is {held}."
             return None, f"{words} {scores}"
@@ -164,25 +173,27 @@ class PointSearch:
         return best, f"{named}: {held}. {scores} {kept}"
 
     def best(self) -> PointResult | None:
-        """The point that scores best of those that keep to the limit and whose rows carry noise."""
+        """Return the point with the best score among those that keep to the limit and whose rows carry noise."""
         return next(iter(self._ranked()), None)
 
     def _point_of(self, result: PointResult) -> RotationPoint:
-        return next(point for point, one in self.tried.items() if one is result)
+        return next(point for point, audited in self.tried.items() if audited is result)
 
-    def _keeps(self, one: PointResult) -> bool:
-        return self.limit.met_at(one, room=_ROOM)
+    def _keeps(self, result: PointResult) -> bool:
+        return self.limit.met_at(result, room=_ROOM)
 
     def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
-        """Points that keep to the limit, the best score first, then the safest; without scores, the least noise first."""
+        """Return the points that keep to the limit, by score and then by safety; without scores, by least noise."""
         kept = [
-            one for point, one in self.tried.items() if self._keeps(one) and (point.data_noise_level > 0) == with_noise
+            result
+            for point, result in self.tried.items()
+            if self._keeps(result) and (point.data_noise_level > 0) == with_noise
         ]
-        sign = 1 if any(math.isfinite(_score(one)) for one in kept) else -1
-        return sorted(kept, key=lambda one: (_score(one), sign * find_safety(one, self.limit)), reverse=True)
+        sign = 1 if any(math.isfinite(_score(result)) for result in kept) else -1
+        return sorted(kept, key=lambda result: (_score(result), sign * find_safety(result, self.limit)), reverse=True)
 
     def _bisect(self, at: Callable[[float], PointResult], grid: Sequence[float], *, most: float = _MOST_NOISE) -> None:
-        """Find the least noise that keeps to the limit: widen the grid if need be, then halve."""
+        """Find the smallest noise that keeps to the limit: extend the grid if necessary, then bisect."""
         low, high = 0.0, None
         for noise in sorted(grid):
             if self._keeps(at(noise)):
@@ -205,13 +216,13 @@ class PointSearch:
                 low = middle
 
 
-def _held(one: PointResult) -> str:
-    """A point in words, with its sizes."""
-    point = one.point
+def _describe_point(result: PointResult) -> str:
+    """Return the title of a point with its numbers of components and anchor rows."""
+    point = result.point
     assert isinstance(point, RotationPoint)
-    return f"{one.title}, h = {point.n_components}, r = {point.n_anchor_rows}"
+    return f"{result.title}, h = {point.n_components}, r = {point.n_anchor_rows}"
 
 
-def _score(one: PointResult) -> float:
-    """The score as deployed; the least there is where it was not measured or is undefined."""
-    return -math.inf if one.deployed is None or math.isnan(one.deployed.value) else one.deployed.value
+def _score(result: PointResult) -> float:
+    """Return the score as deployed, or −∞ if it was not measured or is undefined."""
+    return -math.inf if result.deployed is None or math.isnan(result.deployed.value) else result.deployed.value

@@ -159,8 +159,8 @@ class TableFeatures:
                     linear.append((place, {start: self._linear_weight}, 0.0))
                 if hats := self._hats(column):
                     centres = np.linspace(0.0 if log else -1.0, 1.0, hats)
-                    own = [(place + 1 + k, start, c, centres[1] - centres[0]) for k, c in enumerate(centres)]
-                    curves.setdefault((log, True), []).extend(own)
+                    hats_of_column = [(place + 1 + k, start, c, centres[1] - centres[0]) for k, c in enumerate(centres)]
+                    curves.setdefault((log, True), []).extend(hats_of_column)
             place += self._width(column)
             start += column.width
             if column.missing == "indicate":
@@ -309,10 +309,10 @@ def require_width(rows: Matrix, features: FeatureMap) -> None:
 
 def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:
     """Scale all features but the last to a norm of √(1 − c₀), or by `largest`, and set the last to √c₀, in place."""
-    own = phi[:, :-1]
+    features = phi[:, :-1]
     if largest is not None:
-        own *= math.sqrt(1 - constant_share) / largest
+        features *= math.sqrt(1 - constant_share) / largest
     else:
-        norms = np.sqrt(np.einsum("ij,ij->i", own, own))[:, None]
-        own *= math.sqrt(1 - constant_share) / np.where(norms > 0, norms, 1.0)
+        norms = np.sqrt(np.einsum("ij,ij->i", features, features))[:, None]
+        features *= math.sqrt(1 - constant_share) / np.where(norms > 0, norms, 1.0)
     phi[:, -1] = math.sqrt(constant_share)

@@ -201,7 +201,9 @@ class SumSettings(MechanismSettings):
         """Raise an `InputError` where thresholds do not hold, or a combiner has no combining key."""
         features = make_features(self, schema, image_shape)
         scheme = make_scheme(self, make_layout(self, schema, features), features, [member.name for member in roster])
-        unable = [one.name for one in roster if one.name in scheme.combiners and not one.holds_combining_key]
+        unable = [
+            member.name for member in roster if member.name in scheme.combiners and not member.holds_combining_key
+        ]
         if unable:
             problem = f"The combiner {unable[0]!r} has no combining key that it signed."
             raise InputError("roster", problem=problem, cure="Use the card that 'mooring join' wrote.")
