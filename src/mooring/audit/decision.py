@@ -280,7 +280,7 @@ def state_promise(settings: SumSettings) -> str:
 
 def state_alone(score: Score) -> str:
     """Return a sentence on the score of a participant's model of its own rows, before it joins."""
-    figure = f"{score.with_interval()} {score.metric}"
+    figure = f"{score.metric} of {score.with_interval()}"
     return (
         f"A model of this participant's raw rows alone has a cross-validated {figure}. Joining has to improve on that."
     )
