@@ -1,8 +1,8 @@
 """Trained models as data: arrays that NumPy evaluates, and nothing that runs.
 
-A model is a function from a row of numbers to one score an output, and what the scores mean. There are three functions: a
-linear one, a linear one of random Fourier features, and a sum over decision trees. A model of secure sums is a linear
-function of the study's public features, which its specification names.
+A model consists of a function from a row of numbers to one score per output, and of the meaning of these scores. There are
+three kinds of functions: linear functions, linear functions of random Fourier features, and sums over decision trees. A
+model of secure sums is a linear function of the study's public features, which its specification names.
 
 Legend: x a row; W, b weights and intercepts; F, f frequencies and offsets.
 """
@@ -23,54 +23,54 @@ from mooring.mechanisms.sums.feature_map import FeatureMap
 from mooring.typing import Matrix, Vector
 
 MOST_TREES = 10_000
-"""Of a model: with more, a prediction takes too long."""
+"""Maximum number of trees of a model; with more, a prediction would take too long."""
 MOST_LEVELS = 64
-"""Of a tree, from its root to its deepest leaf."""
-_NUMBERS_AT_ONCE = 2**22  # that a block of rows may need while it is evaluated
+"""Maximum number of levels of a tree, from its root to its deepest leaf."""
+_NUMBERS_AT_ONCE = 2**22  # maximum size of the intermediate arrays of a block of rows
 _MOST_ROWS_AT_ONCE = 8192
-_ROUNDING = 1e-6  # of probabilities
+_ROUNDING = 1e-6  # tolerance for probabilities
 
 Kind = Literal["classes", "number"]
 Link = Literal["softmax", "shares", "none"]
-"""How scores become probabilities: by the softmax, as they are, or not at all."""
+"""How scores become probabilities: by the softmax, without change, or not at all."""
 Integers: TypeAlias = npt.NDArray[np.int32]
 Predicted: TypeAlias = tuple[npt.NDArray[Any], Matrix | None]
-"""What a model says of rows: classes or numbers, and the probability of each class, if it has any."""
+"""The predictions of a model: classes or numbers, and the probability of each class if the model has probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelSpec:
-    """What the models of a study take and predict."""
+    """The inputs and outputs of the models of a study."""
 
     n_inputs: int
-    """Numbers of a row."""
+    """The number of entries of a row."""
     n_classes: int
-    """Classes of the study; 0 where a number is predicted."""
+    """The number of classes of the study; 0 if a number is predicted."""
     features: FeatureMap | None = None
-    """The public features that the function takes instead of the row itself."""
+    """The public features that the function is applied to, if it is not applied to the row itself."""
     bounds: tuple[float, float] | None = None
-    """The range of a number: predictions are clipped to it."""
+    """The range of a predicted number, to which predictions are clipped."""
 
     @property
     def kind(self) -> Kind:
-        """What is predicted."""
+        """Whether classes or a number are predicted."""
         return "classes" if self.n_classes else "number"
 
     @property
     def n_arguments(self) -> int:
-        """Numbers that the function takes: those of the row or, without the constant, of its features."""
+        """The number of arguments of the function: the entries of the row or of its features without the constant."""
         return self.n_inputs if self.features is None else self.features.n_features - 1
 
 
 @dataclass(frozen=True, eq=False)
 class LinearFunction:
-    """x W + b."""
+    """The linear function x W + b."""
 
     name: ClassVar[str] = "linear"
     ARRAYS: ClassVar = {"weights": ("F64", ("inputs", "outputs")), "intercepts": ("F64", ("outputs",))}
 
     weights: Matrix
-    """Of shape (inputs, outputs)."""
+    """W, of shape (inputs, outputs)."""
     intercepts: Vector
     """Of shape (outputs,)."""
 
@@ -89,7 +89,7 @@ class LinearFunction:
 
 @dataclass(frozen=True, eq=False)
 class FourierFunction:
-    """cos(x F + f) W + b: a linear function of random Fourier features."""
+    """The function cos(x F + f) W + b, which is linear in random Fourier features."""
 
     name: ClassVar[str] = "fourier"
     ARRAYS: ClassVar = {
@@ -100,11 +100,11 @@ class FourierFunction:
     }
 
     frequencies: Matrix
-    """Of shape (inputs, width)."""
+    """F, of shape (inputs, width)."""
     offsets: Vector
-    """Of shape (width,)."""
+    """f, of shape (width,)."""
     weights: Matrix
-    """Of shape (width, outputs)."""
+    """W, of shape (width, outputs)."""
     intercepts: Vector
     """Of shape (outputs,)."""
 
@@ -141,21 +141,21 @@ class TreeFunction:
     }
 
     feature: Integers
-    """Of shape (nodes,): the column that a node compares; -1 for a leaf."""
+    """The column that each node compares, of shape (nodes,); -1 for a leaf."""
     limit: Vector
-    """Of shape (nodes,): a row whose number is at most this goes to the left child; 0 for a leaf."""
+    """The threshold of each node, of shape (nodes,); 0 for a leaf. A row with at most this number goes to the left child."""
     values: Matrix
-    """Of shape (leaves, width): what the leaves add to the outputs, in the order of the leaves."""
+    """The numbers that leaves add to the outputs, of shape (leaves, width), in the order of the leaves."""
     first_output: Integers
-    """Of shape (trees,): a tree adds its values to this output and to those after it."""
+    """The first output that each tree adds its values to, of shape (trees,); further values go to the outputs after it."""
     divisor: Matrix
-    """Of shape (): the sum over trees is divided by it."""
+    """The number that the sum over trees is divided by, of shape ()."""
     intercepts: Vector
     """Of shape (outputs,)."""
 
     @property
     def n_trees(self) -> int:
-        """Trees."""
+        """The number of trees."""
         return int(self.first_output.size)
 
     @property
@@ -165,7 +165,7 @@ class TreeFunction:
 
     @cached_property
     def children(self) -> npt.NDArray[np.int64]:
-        """The left child of each node; a leaf is its own."""
+        """The left child of each node; a leaf is its own child."""
         inner = self.feature >= 0
         nodes: npt.NDArray[np.int64] = np.arange(inner.size)
         nodes[inner] = self.n_trees + 2 * np.arange(inner.sum())
@@ -173,17 +173,17 @@ class TreeFunction:
 
     @cached_property
     def leaves(self) -> npt.NDArray[np.int64]:
-        """The place of each leaf in `values`; 0 for inner nodes before the first leaf."""
+        """The index of each leaf in `values`; 0 for inner nodes before the first leaf."""
         return np.asarray(np.maximum(np.cumsum(self.feature < 0) - 1, 0))
 
     @cached_property
     def n_levels(self) -> int:
-        """Steps from a root to the deepest leaf."""
+        """The number of steps from a root to the deepest leaf."""
         return len(self._level_sizes) - 1
 
     @cached_property
     def _level_sizes(self) -> list[int]:
-        """Nodes of each level, as far as there are nodes, and of at most `MOST_LEVELS` + 2 levels."""
+        """The number of nodes of each level, for at most `MOST_LEVELS` + 2 levels."""
         inner = np.concatenate([[0], np.cumsum(self.feature >= 0)])
         sizes: list[int] = []
         start, size = 0, self.n_trees
@@ -193,7 +193,7 @@ class TreeFunction:
         return sizes
 
     def require_valid(self) -> None:
-        """Refuse nodes that are not those of whole trees in the order of their levels, and outputs that do not exist."""
+        """Raise a `RefusedError` for nodes that are not complete trees in level order, and for outputs that do not exist."""
         n_outputs, width = self.intercepts.size, self.values.shape[1]
         n_nodes = self.n_trees + 2 * int((self.feature >= 0).sum())
         if not sum(self._level_sizes) == self.feature.size == n_nodes or len(self._level_sizes) > MOST_LEVELS + 1:
@@ -206,7 +206,7 @@ class TreeFunction:
             raise refuse_model("its trees are divided by zero")
 
     def evaluate(self, rows: Matrix) -> Matrix:
-        """Scores of rows of shape (n, inputs): an array of shape (n, outputs). All trees take one level a step."""
+        """Scores of rows of shape (n, inputs): an array of shape (n, outputs). A step goes down one level of all trees."""
         places = np.arange(len(rows))[:, None]
         feature = np.maximum(self.feature, 0)
         limit = np.where(self.feature < 0, np.inf, self.limit)
@@ -246,7 +246,7 @@ class Model:
     function: ModelFunction
     link: Link
     classes: Integers
-    """Of shape (outputs,): the class that each output is of; 0 where a number is predicted."""
+    """The class of each output, of shape (outputs,); 0 if a number is predicted."""
 
     def __post_init__(self) -> None:
         if isinstance(self.function, TreeFunction) and self.function.feature.max(initial=-1) >= self.spec.n_arguments:
@@ -263,7 +263,7 @@ class Model:
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether it gives a probability for each class."""
+        """Whether the model gives a probability for each class."""
         return self.link != "none"
 
     def with_classes(self, n_classes: int) -> Model:
@@ -271,7 +271,7 @@ class Model:
         return replace(self, spec=replace(self.spec, n_classes=n_classes))
 
     def decision(self, rows: npt.NDArray[np.floating[Any]]) -> Matrix:
-        """Scores of rows, of shape (n, outputs): the largest is that of the class predicted."""
+        """Return the scores of rows, of shape (n, outputs); the class with the largest score is predicted."""
         if rows.ndim != 2 or rows.shape[1] != self.spec.n_inputs:
             got, cure = f"shape {rows.shape}", "Give the model rows of the study that it belongs to."
             raise InputError("rows", expected=f"of shape (n, {self.spec.n_inputs})", got=got, cure=cure)
@@ -289,11 +289,11 @@ class Model:
         return scores
 
     def predict(self, rows: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:
-        """Predict for rows of shape (n, inputs): the number of a class (int64), or a number (float64)."""
+        """Return the predictions for rows of shape (n, inputs): class codes (int64), or numbers (float64)."""
         return self.predict_with_probabilities(rows)[0]
 
     def predict_with_probabilities(self, rows: npt.NDArray[np.floating[Any]]) -> Predicted:
-        """Predict as `predict`, and the probability of each class, of shape (n, classes); None where there are none."""
+        """Return the predictions, and the probabilities of classes, of shape (n, classes), or None if there are none."""
         scores = self.decision(rows)
         if self.spec.kind == "number":
             numbers = scores[:, 0]
@@ -311,5 +311,5 @@ class Model:
 
 
 def refuse_model(reason: str) -> RefusedError:
-    """Return the error of a model that cannot be used."""
+    """Return the error for a model that cannot be used."""
     return RefusedError("the model", reason=reason, cure="Ask the analyst for your result again.")

@@ -1,7 +1,7 @@
-"""Models written as ONNX, for whoever scores elsewhere: the extra `onnx`. mooring itself never reads or runs such a file.
+"""Export of models as ONNX, for use outside mooring (extra `onnx`). mooring itself never reads or runs such a file.
 
-Every function becomes matrix products, comparisons and look-ups of ONNX's own domain, with all its numbers in plain arrays;
-a model of secure sums begins with its features.
+Every function is written as matrix products, comparisons and look-ups of ONNX's own domain, with all its numbers in plain
+arrays. A model of secure sums starts with its features.
 
 Legend: x the encoded row; u its features before they are scaled, in blocks; W the weights, b the intercepts; c₀ the share of
 the constant. The score is √(1 − c₀) uW/‖u‖ + b, computed block by block: no array of all features is needed.
@@ -38,24 +38,24 @@ def _require_onnx() -> Any:
 
 @dataclass
 class _Graph:
-    """A graph while it is drawn: steps and numbers so far."""
+    """A graph under construction: the nodes and arrays so far."""
 
     onnx: Any = field(default_factory=_require_onnx)
     nodes: list[Any] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a step, and return the name of what it makes."""
+        """Add a node and return the name of its output."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [name], **attributes))
         return name
 
     def finish(self, output: str, operator: str, *inputs: str, **attributes: Any) -> None:
-        """Add the last step of an output."""
+        """Add the node that computes an output of the graph."""
         self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [output], **attributes))
 
     def hold(self, array: npt.ArrayLike) -> str:
-        """Hold an array of numbers, and return its name."""
+        """Store an array of numbers and return its name."""
         name = f"n{len(self.numbers)}"
         self.numbers.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
@@ -69,7 +69,7 @@ class _Graph:
         return self.add("ReduceSum", value, self.hold(np.array([1])), keepdims=keepdims)
 
     def write(self, width: int, element: str, n_probabilities: int) -> bytes:
-        """Write the graph from rows to predictions as a model."""
+        """Return the file of the model that the graph computes."""
         helper, types = self.onnx.helper, self.onnx.TensorProto.DataType
         outputs = [helper.make_tensor_value_info(OUTPUT, types.Value(element), [None])]
         if n_probabilities:
@@ -81,7 +81,7 @@ class _Graph:
 
 
 def to_onnx(model: Model) -> bytes:
-    """Write a model as ONNX.
+    """Return a model as an ONNX file.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def _add_linear(graph: _Graph, rows: str, weights: npt.ArrayLike, intercepts: np
 
 
 def _add_trees(graph: _Graph, function: TreeFunction, rows: str) -> str:
-    """Walk down all trees at once, one level a step; a leaf leads to itself."""
+    """Go down all trees at once, one level per step; a leaf leads to itself."""
     is_leaf = function.feature < 0
     limits = np.where(is_leaf, np.finfo(np.float64).max, function.limit)
     children, others = function.children, np.where(is_leaf, function.children, function.children + 1)
@@ -153,7 +153,7 @@ def _add_trees(graph: _Graph, function: TreeFunction, rows: str) -> str:
 
 
 def _add_features(graph: _Graph, function: LinearFunction, features: FeatureMap, rows: str) -> str:
-    """A linear function of public features."""
+    """Add a linear function of public features."""
     scores = squares = ""
     for values, places in _list_blocks(graph, features, rows):
         part = graph.add("MatMul", values, graph.hold(function.weights[places]))
@@ -171,7 +171,7 @@ def _add_features(graph: _Graph, function: LinearFunction, features: FeatureMap,
 
 
 def _list_blocks(graph: _Graph, features: FeatureMap, rows: str) -> list[tuple[str, npt.NDArray[np.int64]]]:
-    """The features of rows before they are scaled, in blocks, and the places of each block's columns in φ."""
+    """Return the features of rows before they are scaled, in blocks, with the indices of each block's columns in φ."""
     match features:
         case TableFeatures():
             return _list_table_blocks(graph, features, rows)
@@ -182,12 +182,15 @@ def _list_blocks(graph: _Graph, features: FeatureMap, rows: str) -> list[tuple[s
             sine = graph.add("Cos", graph.add("Sub", phases, graph.hold(np.float64(math.pi / 2))))
             return [(graph.add("Cos", phases), np.arange(M)), (sine, np.arange(M, 2 * M))]
     raise InputError(
-        "features", expected="a feature map of mooring's", got=type(features).__name__, cure="Use one of them."
+        "features",
+        expected="TableFeatures, PictureFeatures or FourierFeatures",
+        got=type(features).__name__,
+        cure="Use one of them.",
     )
 
 
 def _add_picture_features(graph: _Graph, features: PictureFeatures, rows: str) -> str:
-    """U of pictures; filters are held in single precision, which halves the file."""
+    """Add the features u of pictures. Filters are stored in single precision, which halves the size of the file."""
     projection = features.projection
     filters, m = projection.filters, projection.filters.n_moduli
     spread = np.repeat(filters.matrix / features.n_channels, features.n_channels, axis=0).astype(np.float32)
@@ -219,7 +222,7 @@ def _add_picture_features(graph: _Graph, features: PictureFeatures, rows: str) -
 
 
 def _list_table_blocks(graph: _Graph, features: TableFeatures, rows: str) -> list[tuple[str, npt.NDArray[np.int64]]]:
-    """The features of a table in blocks: linear ones, hats, and the same of numbers on a logarithmic scale."""
+    """Return the features of a table in blocks: linear features and hat functions, on linear and logarithmic scales."""
     described = features.describe()
     blocks = []
     if described.at.size:

@@ -1,9 +1,9 @@
-"""The learners by name: what each one is, whether its model is delivered, what it is trained on and by which engines.
+"""The registry of learners: what each one trains on, whether its model is delivered, and which engines can train it.
 
-`auto` is no learner: it stands for the candidate that predicts best participants that it was not trained on
-(`choose_learner`) or, where there are no rows to tell by, for the first candidate. Commands, audits, plans and engines all
-look learners up here, so that a name means the same everywhere; each of them takes a learner of one's own as well.
-scikit-learn, which takes a second to load, is loaded when a learner is trained.
+`auto` is not a learner. It stands for the candidate that best predicts participants left out of training (`choose_learner`)
+or, without rows to decide, for the first candidate. Commands, audits, plans and engines all use this registry, so that a
+name has the same meaning everywhere; each of them also takes a learner object. scikit-learn, which takes a second to load,
+is loaded when a learner is trained.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from mooring.typing import Labels, Matrix
 
 AUTO = "auto"
 _N_FOURIER, _N_NYSTROEM = 800, 600
-_MOST_LEAVES, _DEEPEST = 2000, 40  # of a tree: a forest of many rows must still be a model that can be sent
-_LEAST_IN_LEAF = 5  # rows: with one, a model that predicts a number holds that of every row, and tells twice as many
+_MOST_LEAVES, _DEEPEST = 2000, 40  # limits of a tree, so that a forest of many rows is still small enough to send
+_LEAST_IN_LEAF = 5  # rows; with 1, a forest stores the number of every row, and attacks recognise twice as many
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """What trains a model on rows. An object with these attributes can be used wherever the name of a learner can."""
+    """A learner trains a model on rows. An object with these attributes can be used wherever the name of a learner can."""
 
     @property
     def name(self) -> str:
-        """What records and reports call it."""
+        """The name of the learner in records and reports."""
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
 
     @property
     def delivers(self) -> bool:
-        """Whether its model may be handed to participants: not if it holds rows that it was trained on.
+        """Whether its model may be delivered to participants, which is not so if it holds rows that it was trained on.
 
-        Whoever has its own secret and map can turn the common space back, so such a model would hand every participant the
-        others' rows.
+        A participant can use its own secret map to convert the common space back to raw rows, so such a model would give
+        every participant the rows of the others.
         """
 
     @property
@@ -53,7 +53,7 @@ class Learner(Protocol):
 
     @property
     def distributed(self) -> bool:
-        """Whether `mooring train --engine dask` trains it, on rows in pieces."""
+        """Whether `mooring train --engine dask` can train it on rows in pieces."""
 
     def fit(self, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Fitted:
         """Train on rows of shape (n, h) and their labels: classes from 0, or numbers."""
@@ -61,18 +61,18 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class SumLearner:
-    """What trains a model on the sums of a study of secure sums."""
+    """A learner that trains a model on the sums of a study of secure sums."""
 
     name: str
     description: str
     kinds: tuple[Kind, ...]
-    """What it predicts."""
+    """The kinds of labels that it can predict."""
     fit: Callable[..., SumModel]
-    """From `mooring.learners.sums.Sums`, and whether to `shrink` correlations, to a model."""
+    """Takes `mooring.learners.sums.Sums` and whether to `shrink` correlations, and returns a model."""
 
 
 def _centre_rows(n_components: int, seed: int) -> Any:
-    """Rows around their mean: a solver converges there. The best model does not depend on it (`conversion`)."""
+    """Return a transformer that centres rows, so that solvers converge. It does not change the best model (`conversion`)."""
     from sklearn.preprocessing import StandardScaler
 
     return StandardScaler(with_std=False)
@@ -87,10 +87,10 @@ class LinearSettings:
     alpha: float = 1.0
     """Strength of the ridge regression's penalty, for numbers of unit variance."""
     max_iter: int = 2000
-    """Of the logistic regression."""
+    """Maximum number of iterations of the logistic regression."""
     features: Callable[[int, int], Any] = _centre_rows
-    """From h and a seed to a scikit-learn transformer. Rows come to it with unit mean variance, of which the width of a
-    Gaussian kernel is γ = 1/h."""
+    """Takes h and a seed, and returns a scikit-learn transformer. Its rows have a mean variance of one, for which γ = 1/h
+    is a suitable width of a Gaussian kernel."""
 
     def make(self, kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
         """Return an untrained scikit-learn estimator for rows of this shape."""
@@ -108,23 +108,23 @@ class EstimatorLearner:
     name: str
     description: str
     make: Callable[..., Any]
-    """From the kind of label, the `shape` of the rows and `seed` to an untrained scikit-learn estimator."""
+    """Takes the kind of label, the `shape` of the rows and `seed`, and returns an untrained scikit-learn estimator."""
     delivers: bool = True
     automatic: bool = False
     linear: LinearSettings | None = None
-    """What `mooring.engines.dask` needs to train it in pieces."""
+    """Settings with which `mooring.engines.dask` can train it on rows in pieces; None if it cannot."""
 
     @property
     def distributed(self) -> bool:
-        """Whether `mooring train --engine dask` trains it."""
+        """Whether `mooring train --engine dask` can train it."""
         return self.linear is not None
 
     def fit(self, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Fitted:
-        """Train an estimator; where all labels are the same, it predicts that one.
+        """Return a trained estimator; if all labels are equal, it predicts that label.
 
-        Rows are divided by one scale for all columns: scaling each column by itself would make the result depend on how the
-        coordinates are turned. They are not centred: their mean would tell of them in the model, and no learner depends on
-        where rows lie, but for rounding and what random features are drawn.
+        Rows are divided by one scale for all columns, because a scale for each column would make the result depend on the
+        rotation of the coordinates. They are not centred, because their mean would then be part of the model, and because no
+        learner depends on the origin, except through rounding and the random features drawn.
         """
         require_labelled_rows(rows, labels, kind)
         scale = find_scale(rows)
@@ -154,7 +154,7 @@ def _forest(kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     forest = RandomForestClassifier if kind == "classes" else RandomForestRegressor
-    # A limit on leaves makes scikit-learn grow trees best first, which is another forest: only where there is need.
+    # With a limit on leaves, scikit-learn grows trees in a different order, so it is set only if it is needed.
     most_leaves = _MOST_LEAVES if shape[0] > _MOST_LEAVES else None
     settings = {"max_depth": _DEEPEST, "max_leaf_nodes": most_leaves, "min_samples_leaf": _LEAST_IN_LEAF}
     return forest(n_estimators=200, random_state=seed, **settings)
@@ -183,8 +183,8 @@ def _linear(name: str, description: str, settings: LinearSettings) -> EstimatorL
     return EstimatorLearner(name, description, settings.make, automatic=True, linear=settings)
 
 
-# Candidates of `auto` are learners whose predictions do not depend on how the coordinates are turned, so that they mean the
-# same on raw rows and in the common space, and which every engine can train.
+# Candidates of `auto` are learners that every engine can train and whose predictions do not depend on the rotation of the
+# coordinates, so that they are the same on raw rows and in the common space.
 _ROW_LEARNERS: tuple[Learner, ...] = (
     _linear("linear", "logistic or ridge regression", LinearSettings()),
     _linear(
@@ -199,7 +199,7 @@ _ROW_LEARNERS: tuple[Learner, ...] = (
         delivers=False,
     ),
     EstimatorLearner("svm", "a support vector machine with a Gaussian kernel", _svm, delivers=False),
-    EstimatorLearner("forest", "a random forest of 200 trees, five rows a leaf at least", _forest),
+    EstimatorLearner("forest", "a random forest of 200 trees with at least five rows per leaf", _forest),
     EstimatorLearner("gradient-boosting", "boosted trees, by scikit-learn", _gradient_boosting),
     XGBoostLearner(),
 )
@@ -218,16 +218,16 @@ LearnerLike: TypeAlias = str | Learner
 
 
 def require_learner(learner: object, *, engine: Literal["local", "dask"] = "local", to_deliver: bool = False) -> None:
-    """Refuse what is neither `auto` nor a learner of this engine, before any work.
+    """Raise an `InputError`, before any work, for anything that is neither `auto` nor a learner of this engine.
 
     Parameters
     ----------
     learner : str or Learner
-        A name in `LEARNERS`, "auto", or a learner of one's own.
+        A name in `LEARNERS`, "auto", or a learner object.
     engine : {"local", "dask"}, default "local"
         One process, or a cluster that takes the rows in pieces.
     to_deliver : bool, default False
-        Whether to refuse learners whose models hold rows, too.
+        Whether learners whose models hold rows are refused as well.
     """
     if learner != AUTO:
         resolve_learner(learner, engine=engine, to_deliver=to_deliver)
@@ -236,12 +236,12 @@ def require_learner(learner: object, *, engine: Literal["local", "dask"] = "loca
 def resolve_learner(
     learner: object, *, engine: Literal["local", "dask"] = "local", to_deliver: bool = False
 ) -> Learner:
-    """Return the learner of a name, or the learner itself; refuse one that this step cannot use.
+    """Return the learner with this name, or the learner itself, or raise an `InputError` if this step cannot use it.
 
     Parameters
     ----------
     learner, engine, to_deliver
-        As for `require_learner`, except "auto", which only rows can decide (`choose_learner`).
+        As for `require_learner`, except that "auto" is refused, since it depends on rows (`choose_learner`).
 
     Examples
     --------
@@ -259,7 +259,7 @@ def resolve_learner(
         if engine == "dask" and not resolved.distributed:
             cure = "It needs all rows at once: leave --engine out to train it on a share of the rows."
         elif to_deliver and not resolved.delivers:
-            cure = "Its model would hold rows that every participant could turn back into raw ones. Audits may use it."
+            cure = "Its model would hold rows that every participant could convert back to raw ones. Only audits may use it."
         else:
             return resolved
     got = repr(learner if isinstance(learner, str) else getattr(learner, "name", learner))[:80]
@@ -267,7 +267,7 @@ def resolve_learner(
 
 
 def resolve_sum_learner(learner: object, kind: Kind) -> SumLearner:
-    """Return the learner of sums of a name; "auto" is the first that predicts this kind of label."""
+    """Return the learner of sums with this name; "auto" is the first one that predicts this kind of label."""
     usable = {name: known for name, known in SUM_LEARNERS.items() if kind in known.kinds}
     if learner == AUTO:
         return next(iter(usable.values()))

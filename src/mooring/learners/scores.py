@@ -1,4 +1,4 @@
-"""How good predictions are, with an interval, and whether one model beats another on the same rows."""
+"""Scores of predictions with intervals, and paired comparisons of two models on the same rows."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ class Score(Record):
     high: FloatOrNaN
     """The score and its 95 % interval over test rows."""
     n: int
-    """Test rows."""
+    """The number of test rows."""
 
     def __str__(self) -> str:
         return self.written(self.value)
 
     def written(self, value: float) -> str:
-        """A value of this metric as people write it: a share as a percentage, R² as a number."""
+        """Return a value of this metric as text: a share as a percentage, R² as a number."""
         return "undefined" if math.isnan(value) else f"{value:.2f}" if self.metric == "R²" else f"{value:.1%}"
 
     def describe(self) -> Written:
-        """The score and its interval as text; the interval is None where it is not known."""
+        """Return the score and its interval as text; the interval is None if it is not known."""
         interval = None if math.isnan(self.low) else (self.written(self.low), self.written(self.high))
         return Written(self.written(self.value), interval)
 
     def with_interval(self) -> str:
-        """The score and its interval, if it is known."""
+        """Return the score as text, with its interval if it is known."""
         known = f"[{self.written(self.low)}, {self.written(self.high)}]"
         return f"{self} {'(no interval)' if math.isnan(self.low) else known}"
 
 
 @dataclass(frozen=True)
 class Gain(Score):
-    """How much better the joint model is than training alone, from paired differences on the same rows.
+    """The difference in score between the joint model and training alone, from paired differences on the same rows.
 
-    The value is the joint model's score less the mean score of the models trained alone; `n` counts the rows that all of
-    them scored.
+    The value is the joint model's score minus the mean score of the models trained alone; `n` is the number of rows that all
+    of them predicted.
     """
 
     n_needed: int | None = None
-    """About how many rows like these would show a difference of this size with a probability of 80 %; None where there is
-    no difference, or the rows cannot say how much it varies."""
+    """Approximate number of such rows with which a difference of this size would be shown with a probability of 80 %. None
+    if there is no difference, or if its variance is not known."""
 
     @property
     def answer(self) -> Answer:
-        """Whether joining pays: yes or no where the interval lies on one side of zero."""
+        """Whether joining pays, which is known if the interval lies on one side of zero."""
         return "pays" if self.low > 0 else "does not pay" if self.high <= 0 else "cannot tell"
 
     def __str__(self) -> str:
@@ -75,17 +75,19 @@ class Gain(Score):
         return f"{value}{'' if self.metric == 'R²' else ' points'} [{low}, {high}]"
 
     def sentence(self) -> str:
-        """The answer, with the figures that it rests on."""
+        """Return a sentence with the answer and the figures behind it."""
         if self.answer != "cannot tell":
             return f"Joining {self.answer}: {self} on the same {self.n:,} rows."
         words = f"Cannot tell with these {self.n:,} rows whether joining pays: {self} on the same rows"
-        if self.n_needed is None or self.n_needed <= self.n:  # with very few rows, Student's interval asks for more
+        if (
+            self.n_needed is None or self.n_needed <= self.n
+        ):  # possible with very few rows, for which Student's interval is wider
             return f"{words}."
         about = round(self.n_needed, 2 - len(str(self.n_needed)))
         return f"{words}; about {about:,} would be needed to show such a difference ({_POWER:.0%} power)."
 
     def written(self, value: float) -> str:
-        """A difference of this metric as people write it: percentage points, or a difference of R²."""
+        """Return a difference of this metric as text: percentage points, or a difference of R²."""
         if math.isnan(value):
             return "unknown"
         return (f"{value:+z.3f}" if self.metric == "R²" else f"{100 * value:+z.1f}").replace("-", "−")
@@ -94,26 +96,26 @@ class Gain(Score):
 def compare(
     truth: Labels, joint: Labels, alone: Labels, *, kind: Literal["classes", "number"], groups: Labels | None = None
 ) -> Gain | None:
-    """Compare the joint model with models trained alone on the same rows; None where the score is undefined.
+    """Return how much better the joint model is than models trained alone, or None if the score is undefined.
 
     Parameters
     ----------
     truth, joint : arrays of shape (n,)
-        Labels, and what the joint model predicts.
+        The labels, and the predictions of the joint model.
     alone : array of shape (n_models, n)
-        What each model trained alone predicts; a row's result is the mean over models.
+        The predictions of each model trained alone; the result of a row is the mean over models.
     groups : array of shape (n,), optional
-        Whose each row is, where several rows are of one person: the interval is then over persons.
+        The person of each row, if persons have several rows. The interval is then over persons.
 
     Notes
     -----
-    The interval is over rows, for these models and participants: it does not say what other participants would gain.
+    The interval is over rows, for these models and participants. It does not cover what other participants would gain.
 
     Examples
     --------
     >>> truth = np.arange(40) % 2
-    >>> found = compare(truth, truth, np.zeros((1, 40)), kind="classes")
-    >>> found.answer, str(found)
+    >>> gain = compare(truth, truth, np.zeros((1, 40)), kind="classes")
+    >>> gain.answer, str(gain)
     ('pays', '+50.0 points [+44.9, +55.1]')
     """
     if kind == "classes":
@@ -133,7 +135,7 @@ def compare(
 
 
 def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"], rng: np.random.Generator) -> Score:
-    """Score predictions, with an interval over the rows: balanced accuracy for classes, R² for numbers.
+    """Return the score of predictions with an interval over rows: balanced accuracy for classes, R² for numbers.
 
     Parameters
     ----------
@@ -149,7 +151,9 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
     value = score_value(truth, predicted, kind=kind)
     if kind == "classes":
         (recalls,), counts = _recalls(predicted[None], truth)
-        smoothed = (recalls * counts + 0.5) / (counts + 1)  # so that a perfect score does not get a width of zero
+        smoothed = (recalls * counts + 0.5) / (
+            counts + 1
+        )  # so that the interval of a perfect score does not have a width of zero
         resampled = (rng.binomial(counts, smoothed, size=(_RESAMPLES, counts.size)) / counts).mean(axis=1)
     else:
         squares, around = (truth - predicted) ** 2, (truth - truth.mean()) ** 2
@@ -165,7 +169,7 @@ def score(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"
 
 
 def score_value(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"]) -> float:
-    """The score alone; R² is undefined (nan) where all numbers are the same.
+    """Return the score without an interval; R² is undefined (NaN) if all numbers are equal.
 
     Parameters
     ----------
@@ -180,9 +184,9 @@ def score_value(truth: Labels, predicted: Labels, *, kind: Literal["classes", "n
 
 
 def balanced_accuracy(predictions: Labels, labels: Labels) -> npt.NDArray[np.float64]:
-    """The mean over the classes in `labels` of the share recognised: predictions (E, m) and labels (m,) give (E,).
+    """Return the mean over classes of the share recognised, of shape (E,), for predictions of shape (E, m).
 
-    Labels of shape (E, m) are each member's own.
+    Labels have the shape (m,), or (E, m) if each of the E members of an ensemble has its own.
 
     Examples
     --------
@@ -193,7 +197,7 @@ def balanced_accuracy(predictions: Labels, labels: Labels) -> npt.NDArray[np.flo
     if predictions.ndim != 2 or labels.shape not in (predictions.shape, predictions.shape[1:]) or labels.size == 0:
         raise InputError(
             "predictions",
-            expected="of shape (members, rows), with one label a row and at least one row",
+            expected="an array of shape (members, rows), with one label per row and at least one row",
             got=f"shape {predictions.shape} with labels of shape {labels.shape}",
             cure="For one member, pass predictions[None].",
         )
@@ -205,7 +209,7 @@ def balanced_accuracy(predictions: Labels, labels: Labels) -> npt.NDArray[np.flo
 
 
 def _recalls(predictions: Labels, labels: Labels) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """The share of each class that each member recognises, of shape (E, classes), and the rows of each class."""
+    """Return the share of each class that each member recognises, of shape (E, classes), and the class sizes."""
     classes, codes = np.unique(labels, return_inverse=True)
     members = np.eye(classes.size)[codes]
     counts = np.bincount(codes)
