@@ -79,6 +79,16 @@ def test_in_words_it_says_who_is_missing_and_what_was_set_aside(place: Path) -> 
     run("train", "--learner", "linear")
 
 
+def test_files_set_aside_are_named_even_when_too_few_bundles_remain(place: Path) -> None:
+    for name in "abc":
+        (place / "inbox" / f"{name}.bundle").write_bytes(b"nonsense")
+    printed = flat(run("align", "--bundles", "inbox", code=2).output)
+    error = record_of("align", "--bundles", "inbox", code=2)["error"]
+    assert [entry["file"] for entry in error["intake"]["set_aside"]] == ["a.bundle", "b.bundle", "c.bundle"]
+    for entry in error["intake"]["set_aside"]:
+        assert f"{entry['file']}: {entry['reason']}" in printed
+
+
 def test_exit_codes(place: Path) -> None:
     run("train", code=5, what="the alignment")
     run("align", "--bundles", "nowhere", code=5, what="the folder of bundles")

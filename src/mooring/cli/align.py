@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from mooring.cli import execution
 from mooring.cli.options import EngineOptions, engine_option
@@ -69,6 +70,11 @@ def align(
     place = execution.make_place(study, vault, folder)
     options = {"bundles": bundles, "mode": mode, "certify": certify, "confirmations": confirmations}
     with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as place.engine:
-        outcome = execution.take_step("align", place, **options)
+        try:
+            outcome = execution.take_step("align", place, **options)
+        except InputError as problem:  # too few bundles may be left because others were set aside
+            intake = execution.take_step("collect", place, bundles=bundles)
+            console.say(*(escape(f"Set aside {entry.file}: {entry.reason}.") for entry in intake.result.set_aside))
+            raise console.fail(problem, execution.BAD_INPUT, intake=intake.record) from None
     console.show_outcome(outcome)
     return execution.STANDINGS[outcome.standing]
