@@ -1,7 +1,7 @@
-"""The demonstration: a whole study of secure sums on scikit-learn's digits, every step of every role by its real command.
+"""The demonstration: a whole study of secure sums on scikit-learn's digits, in which every role runs the real commands.
 
-Twenty participants with forty handwritten digits each; every command runs in a process of its own, in its role's folder. An
-audit of the same digits shows the paper's way, and sums without noise, beside it.
+Twenty participants have forty handwritten digits each. Every command runs in a process of its own, in its role's folder. An
+audit of the same digits compares the study with the paper's method and with sums without noise.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LABEL = "digit"
 _EVERYBODY = 20  # fewer participants do not get more rows each
 EPSILON = 2.0
 _N_COMBINERS = 15
-# What commands load, at their start or where it is used: loaded once, in a process that their processes are copies of. On
-# Linux alone, since the linear algebra of macOS does not survive the copy, and Windows has none: there, each loads its own.
+# Modules that commands use are loaded once, in a process that is forked for each command. This is done on Linux only: the
+# linear algebra of macOS does not survive a fork, and Windows has none. There, each process loads its own modules.
 _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
     *("mooring.cli.app", "mooring.report.charts", "mooring.report.study_page", "mooring.protocol.analyst.delivery"),
@@ -47,14 +47,14 @@ _PRELOADED = [
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the commands answered, as they print it with --format json.
+    """The results of the commands, as they print them with --format json.
 
     Attributes
     ----------
     tables : Tables
     fingerprint : str
     predictions : tuple of dict
-        One a participant.
+        One per participant.
     audit : dict
     """
 
@@ -70,13 +70,13 @@ def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress
     Parameters
     ----------
     folder : Path
-        Made if it is not there.
+        It is created if needed.
     n_participants : int
-        Clinics that share.
+        Number of participants.
     seed : int
-        For which digits each clinic has.
+        Random seed of the split of digits among participants.
     progress : Progress
-        Called with each step.
+        Called after each step.
     """
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
     (folder / "post").mkdir()
@@ -86,7 +86,7 @@ def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress
 
 
 def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
-    """Every command of the study, in order."""
+    """Run every command of the study, in order."""
     tables, designer, analyst, post = stage.tables, folder / "designer", folder / "analyst", folder / "post"
     draft = ["study", "init", "columns.csv", "--name", "digits", "--label", LABEL, "--classes", ",".join("0123456789")]
     draft += ["--all-ranges", "0:16", "--image-shape", "8x8", "--mechanism", "secure-sum", "--epsilon", f"{EPSILON:g}"]
@@ -116,7 +116,7 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
     predictions = stage.each("scoring new rows", lambda name: predict)
     audit = ["audit", "everybodys-rows.csv", *agreed, "--participants", str(len(tables.names))]
     audit += ["--rows-each", str(ROWS_EACH), "--seed", str(seed), "--epsilon", "none"]
-    audit += ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1"]  # the paper's way
+    audit += ["--method", "aa-i-gdp-anchor-noise", "--anchor-noise", "0.1"]  # the paper's method
     audited = stage.run("attacking", folder / "auditor", audit)
     page = ["report", "analysis", *agreed, "--audit", "../auditor/audit-report/audit.json"]
     stage.run("the report", analyst, [*page, "--output", "../report.html"])
@@ -125,12 +125,12 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
 
 @contextmanager
 def _command_processes() -> Iterator[ProcessPoolExecutor]:
-    """Processes for one command each, as many at once as there are processors, each with one thread."""
+    """Yield a pool of processes for one command each, one per processor, each with one thread."""
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     before = {name: os.environ.get(name) for name in threads}
     context = multiprocessing.get_context(_START)
     context.set_forkserver_preload(_PRELOADED)
-    os.environ |= threads  # for the processes: libraries read it when they are loaded
+    os.environ |= threads  # libraries in the processes read it when they are loaded
     try:
         with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as pool:
             yield pool
@@ -141,7 +141,7 @@ def _command_processes() -> Iterator[ProcessPoolExecutor]:
 
 
 def _run_command(place: Path, words: Sequence[str]) -> tuple[int, str, str]:
-    """Run a command in a folder as if it were typed; return its exit code and what it printed. For a process of its own."""
+    """Run a command in a folder, in a process of its own; return its exit code, its output and its errors."""
     os.chdir(place)
     sys.argv = ["mooring", *words]
     output, errors, code = io.StringIO(), io.StringIO(), 0
@@ -155,7 +155,7 @@ def _run_command(place: Path, words: Sequence[str]) -> tuple[int, str, str]:
 
 @dataclass
 class _Stage:
-    """Runs commands and keeps count."""
+    """Runs commands and reports progress."""
 
     pool: ProcessPoolExecutor
     tables: Tables
@@ -163,18 +163,18 @@ class _Stage:
     done: int = 0
 
     def run(self, words: str, place: Path, command: Sequence[str]) -> dict[str, Any]:
-        """One command, in one folder, in one process."""
+        """Run one command in one folder."""
         return self._answer(words, place, command, self._start(place, command))
 
     def each(
         self, words: str, command: Callable[[str], list[str]], places: Sequence[Path] = ()
     ) -> list[dict[str, Any]]:
-        """Every participant, or some, run a command in their own folders; as many at once as there are processors."""
+        """Run a command in the folders of all participants, or of some, as many at once as there are processors."""
         started = [
             (place, asked := command(place.name), self._start(place, asked))
             for place in places or self.tables.participants
         ]
-        return [self._answer(words, *one) for one in started]
+        return [self._answer(words, *running) for running in started]
 
     def _start(self, place: Path, command: Sequence[str]) -> Future[tuple[int, str, str]]:
         return self.pool.submit(_run_command, place, [*command, "--format", "json"])
@@ -194,16 +194,16 @@ class _Stage:
 
 @dataclass(frozen=True)
 class Tables:
-    """Where everything lies.
+    """The folders of the demonstration, and their tables.
 
     Attributes
     ----------
     folder : Path
-        Of the whole demonstration.
+        Folder of the whole demonstration.
     participants : tuple of Path
-        One folder each, with rows.csv (to be shared) and new-rows.csv (seen later, to be scored).
+        One folder per participant, with rows.csv (to share) and new-rows.csv (to predict later).
     everything : Path
-        All participants' rows, which no real study has in one place; for the audit.
+        File of all participants' rows for the audit, which no real study has in one place.
     """
 
     folder: Path
@@ -217,20 +217,20 @@ class Tables:
 
 
 def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
-    """Deal the digits out: forty rows a participant to share, about as many to score later.
+    """Split the digits among participants: forty rows each to share, and about as many to predict later.
 
     Parameters
     ----------
     folder : Path
-        Where each clinic gets a folder of its own.
+        Folder in which each participant gets a folder of its own.
     n_participants : int
-        Clinics.
+        Number of participants.
     seed : int
-        For which digits each clinic has.
+        Random seed of the split of digits among participants.
     """
     images, digits = load_digits(return_X_y=True)
-    rest = np.random.default_rng(seed).permutation(len(digits))
-    rest = rest[np.argsort(digits[rest], kind="stable")]  # class by class, dealt round: everybody has every digit
+    order = np.random.default_rng(seed).permutation(len(digits))
+    order = order[np.argsort(digits[order], kind="stable")]  # class by class, so that every participant has every digit
     tables = Tables(
         folder,
         tuple(folder / f"clinic-{k + 1:02}" for k in range(n_participants)),
@@ -238,11 +238,11 @@ def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
     )
     shared = []
     for k, place in enumerate(tables.participants):
-        own = rest[k :: max(n_participants, _EVERYBODY)]
-        takes_part = np.isin(np.arange(own.size), np.linspace(0, own.size - 1, ROWS_EACH).round().astype(int))
-        _write(place / "rows.csv", images[own[takes_part]], digits[own[takes_part]])
-        _write(place / "new-rows.csv", images[own[~takes_part]], digits[own[~takes_part]])
-        shared.append(own)
+        rows = order[k :: max(n_participants, _EVERYBODY)]
+        takes_part = np.isin(np.arange(rows.size), np.linspace(0, rows.size - 1, ROWS_EACH).round().astype(int))
+        _write(place / "rows.csv", images[rows[takes_part]], digits[rows[takes_part]])
+        _write(place / "new-rows.csv", images[rows[~takes_part]], digits[rows[~takes_part]])
+        shared.append(rows)
     _write(folder / "designer" / "columns.csv", images[:0], digits[:0])
     everybody = np.concatenate(shared)
     _write(tables.everything, images[everybody], digits[everybody])

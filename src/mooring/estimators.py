@@ -40,7 +40,7 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Parameters
     ----------
     data_noise_scale : float, default 0
-        σ, the noise that `upload` adds. `transform` adds none: it is what a participant does with its own rows at home.
+        σ, the scale of the noise that `upload` adds. `transform` adds none, because its result is not uploaded.
     random_state : int, optional
         By default the map comes from the operating system's entropy. A seed is for experiments: it can be guessed.
 
@@ -111,7 +111,7 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Independent normal directions; or the top singular vectors of the rows that `fit` is given, which must then be
         public: never a participant's.
     random_state : int, optional
-        All participants need the same projection, and so the same seed, unless one hands it to the others.
+        All participants need the same projection, and so the same seed, unless they pass the projection on.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.random_state = random_state
 
     def fit(self, X: npt.ArrayLike, y: Any = None) -> PublicProjection:
-        """Make the projection: for public rows, or for the width of any."""
+        """Make the projection, from public rows or for the number of features of any rows."""
         rows = _checked(self, X)
         if self.kind not in ("gaussian", "public-svd"):
             raise InputError(
@@ -155,31 +155,31 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
-        """X F."""
+        """Return X F."""
         check_is_fitted(self)
         return np.asarray(self.projection_.encode(_checked(self, X, reset=False)))
 
     def inverse_transform(self, X: npt.ArrayLike) -> Matrix:
-        """X F†, the least-squares way back."""
+        """Return X F†, the least-squares inverse."""
         check_is_fitted(self)
         return np.asarray(self.projection_.decode(check_array(X, dtype=np.float64)))
 
 
 class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Bring one participant's rows into the common space, by what it uploaded of the anchor.
+    """Bring one participant's rows into the common space by its anchor representation.
 
     Parameters
     ----------
     template : array of shape (r, d), optional
-        The common anchor to align to, such as `template_` of an aligner that is fitted. By default what `fit` is given,
-        centred: the participant then is the reference.
+        The common anchor to align to, such as `template_` of a fitted aligner. By default it is the centred argument of
+        `fit`, so that the participant itself is the reference.
 
     Attributes
     ----------
     map_ : RigidMap
         The alignment map T ↦ (T − 1 bᵀ) R.
     template_ : array of shape (r, d)
-        What it aligned to, centred.
+        The centred template.
     n_features_in_ : int
 
     Examples
@@ -189,7 +189,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     >>> anchor, rows = make_anchor(12, 3, rng=rng), rng.standard_normal((5, 3))
     >>> secrets = [RigidPerturbation().fit(anchor) for _ in range(3)]
     >>> aligners = AnchorAligner.fit_many([secret.transform(anchor) for secret in secrets])
-    >>> together = [one.transform(secret.transform(rows)) for one, secret in zip(aligners, secrets)]
+    >>> together = [aligner.transform(secret.transform(rows)) for aligner, secret in zip(aligners, secrets)]
     >>> bool(np.allclose(together[0], together[2], atol=1e-6))  # as close as the solver's tolerance brings them
     True
     """
@@ -199,14 +199,14 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     @classmethod
     def fit_many(cls, anchor_representations: Sequence[npt.ArrayLike]) -> tuple[AnchorAligner, ...]:
-        """Align all participants together (generalized Procrustes); one fitted aligner each, in their order."""
+        """Align all participants together (generalized Procrustes) and return one fitted aligner each, in their order."""
         uploads = [check_array(upload, dtype=np.float64) for upload in anchor_representations]
         alignment = align(uploads)
         fitted = []
         for upload, map in zip(uploads, alignment.maps, strict=True):
-            one = cls(template=np.asarray(alignment.template))
-            _checked(one, upload)
-            fitted.append(one._settled(map, np.asarray(alignment.template)))
+            aligner = cls(template=np.asarray(alignment.template))
+            _checked(aligner, upload)
+            fitted.append(aligner._settled(map, np.asarray(alignment.template)))
         return tuple(fitted)
 
     def fit(self, X: npt.ArrayLike, y: Any = None) -> AnchorAligner:
@@ -220,12 +220,12 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self._settled(align_to_template(B, template), template)
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
-        """(X − 1 bᵀ) R: uploaded rows in the common space."""
+        """Return (X − 1 bᵀ) R, the uploaded rows in the common space."""
         check_is_fitted(self)
         return np.asarray(self.map_.apply(_checked(self, X, reset=False)))
 
     def inverse_transform(self, X: npt.ArrayLike) -> Matrix:
-        """Rows of the common space as the participant would have uploaded them."""
+        """Return rows of the common space as the participant would have uploaded them."""
         check_is_fitted(self)
         return np.asarray(self.map_.invert(check_array(X, dtype=np.float64)))
 
@@ -236,7 +236,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 
 def _checked(estimator: BaseEstimator, X: npt.ArrayLike, *, reset: bool = True) -> Matrix:
-    """A finite float64 matrix, as wide as the estimator was fitted for unless that is being settled now."""
+    """Return a finite float64 matrix, whose width is checked unless `reset` sets it."""
     return np.asarray(validate_data(estimator, X, dtype=np.float64, reset=reset))
 
 
@@ -245,6 +245,6 @@ def _streams(random_state: int | None) -> Streams:
         return Streams.from_system()
     if not isinstance(random_state, Integral) or isinstance(random_state, bool):
         expected, got = "a whole number, or None for the system's entropy", type(random_state).__name__
-        cure = "Other sources of randomness cannot be told from guessable ones."
+        cure = "Give an integer seed for an experiment, and None otherwise."
         raise InputError("random_state", expected=expected, got=got, cure=cure)
     return Streams.for_experiment(int(random_state))

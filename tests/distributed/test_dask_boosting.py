@@ -388,7 +388,7 @@ def test_workers_meet_where_all_of_them_reach_this_machine(monkeypatch: pytest.M
         assert not together.is_here(unknown)
         assert together.own_address([unknown]) == "127.0.0.1"
     found = {here: "127.0.0.1", away: "10.0.0.7", unknown: None}
-    monkeypatch.setattr(together, "_way_to", found.get)
+    monkeypatch.setattr(together, "_local_address_to", found.get)
     for others in ([here, away], [away, here], [unknown, here, away]):
         assert together.own_address(others) == "10.0.0.7"
     assert not together.is_here(away)

@@ -1,1 +1,1 @@
-"""The command line: one file a command; `app` only registers."""
+"""The command line, with one file per command; `app` only registers them."""

@@ -1,4 +1,4 @@
-"""`mooring align`: check the bundles that came, and make what is trained on from them."""
+"""`mooring align`: verify the bundles that arrived, and prepare the rows or sums that a model is trained on."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ def align(
     console: execution.Output,
     engine: EngineOptions,
     bundles: Annotated[
-        str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or a URL: s3://…, https://…")
+        str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or its URL: s3://…, https://…")
     ],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     late: Annotated[
-        bool, typer.Option("--late", help="Admit newcomers only; whoever is aligned already keeps its map.")
+        bool, typer.Option("--late", help="Only add new participants; those already aligned keep their maps.")
     ] = False,
     again: Annotated[
         bool,
         typer.Option(
             "--again",
-            help="Align everybody anew although results were delivered; train and deliver to everybody afterwards.",
+            help="Align everybody again although results were delivered; then train and deliver again.",
         ),
     ] = False,
     certify: Annotated[
         bool, typer.Option("--certify/--no-certify", help="Try to prove that no better alignment exists.")
     ] = True,
     rows_at_once: Annotated[
-        int | None, engine_option("--rows-at-once", help="Rows that a worker holds at a time.")
+        int | None, engine_option("--rows-at-once", help="Largest number of rows that a worker holds in memory.")
     ] = None,
     reduce_over_workers: Annotated[
         bool | None,
         engine_option(
             "--reduce-over-workers/--no-reduce-over-workers",
-            help="Leave anchor representations with the workers.",
-            show_default="above 2 GB of them",
+            help="Keep anchor representations on the workers.",
+            show_default="if they exceed 2 GB",
         ),
     ] = None,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
@@ -53,10 +53,10 @@ def align(
 ) -> int | None:
     """Take the step 'align'.
 
-    Every bundle is checked first, and set aside if it does not pass. Once results are delivered, newcomers are admitted
-    with --late: another alignment of everybody would not fit what was delivered, and needs --again.
+    Every bundle is verified first, and set aside if it fails. Once results have been delivered, add new participants with
+    --late. Aligning everybody again would invalidate the delivered maps and models; it needs --again.
 
-    Exit code 3 means: done, but something was set aside.
+    Exit code 3 means that the step is done, but a bundle was set aside.
 
     Example: mooring align --study study.toml --bundles inbox --folder analysis
 

@@ -51,17 +51,17 @@ class InOrder(TyperGroup):
     """Lists commands in the order in which a study uses them."""
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
-        """Read what stands before a command."""
+        """Read the options before a command."""
         with explain_usage_errors([*args]):
             return super().make_context(info_name, args, *rest, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        """Read what follows, and run the command."""
+        """Read the command and its options, and run it."""
         with explain_usage_errors([*ctx.args]):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all commands."""
+        """Return the names of all commands."""
         order = ["study" if command is study_app else command.__name__ for command, _ in COMMANDS]
         return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
 
@@ -69,9 +69,9 @@ class InOrder(TyperGroup):
 app = typer.Typer(
     cls=InOrder,
     help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.\n\n"
-    "A study goes from top to bottom. Its commands have an example in their --help, and --format json for other programs. "
-    "Exit codes: 0 done, 2 input that cannot be used, 3 done but something was set aside, 4 refused to protect somebody, "
-    "5 disk trouble, 70 a fault of mooring's own, 130 interrupted.",
+    "A study uses these commands from top to bottom. The --help of each shows an example, and --format json prints its "
+    "result for other programs. Exit codes: 0 done; 2 input that cannot be used; 3 done, but something was set aside; "
+    "4 refused to protect somebody; 5 a file or disk problem; 70 a fault in mooring; 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # a traceback must not print anybody's records
 )

@@ -1,4 +1,4 @@
-"""`mooring audit`: attack every method on data like yours, and see what is recovered."""
+"""`mooring audit`: attack every method on data like yours, and report what the attacks recover."""
 
 from __future__ import annotations
 
@@ -21,31 +21,35 @@ def audit(
     options: AuditOptions,
     method: Annotated[
         list[str] | None,
-        study_option(help=f"A method to audit; may be given again: {', '.join(METHODS)}.", show_default="all"),
+        study_option(help=f"Method to audit, one of {', '.join(METHODS)}; repeatable.", show_default="all"),
     ] = None,
-    anchor_rows: Annotated[int | None, study_option(min=2, help="Anchor rows r.", show_default="4 h")] = None,
+    anchor_rows: Annotated[
+        int | None, study_option(min=2, help="Number of anchor rows, r.", show_default="4 h")
+    ] = None,
     anchor_noise: Annotated[
-        list[float] | None, study_option(help="Anchor noise v; may be given again.", show_default="0.05 0.1 0.2")
+        list[float] | None, study_option(help="Scale of the anchor noise, v; repeatable.", show_default="0.05 0.1 0.2")
     ] = None,
     data_noise: Annotated[
         list[float] | None,
         study_option(
-            help="Private-data noise σ: with --study of an encoded number, which lies between -1 and 1; else in standard "
-            "deviations of a column, or of a pixel from 0 to 1. May be given again.",
-            show_default="0.3 0.5 0.8 of the rows' root mean square",
+            help="Scale of the private-data noise, σ; repeatable. With --study, its unit is that of encoded numbers, which "
+            "lie between -1 and 1. Otherwise it is a column's standard deviation or, for images, the range of a pixel.",
+            show_default="0.3, 0.5 and 0.8 times the rows' root mean square",
         ),
     ] = None,
     epsilon: Annotated[
         list[str] | None,
         study_option(
-            help="Audit secure sums beside, with this ε or 'none', which is no guarantee; may be given again."
+            help="Also audit secure sums with this ε; 'none' adds no noise and gives no guarantee. Repeatable."
         ),
     ] = None,
-    known_rows: Annotated[int, attacker_option(min=0, help="Grant the attacker so many of the target's rows.")] = 0,
-    repeated_uploads: Annotated[int, attacker_option(min=0, help="Let the target upload so many times more.")] = 0,
+    known_rows: Annotated[int, attacker_option(min=0, help="Number of the target's rows that the attacker knows.")] = 0,
+    repeated_uploads: Annotated[
+        int, attacker_option(min=0, help="Number of further uploads that the target makes.")
+    ] = 0,
     output: ReportFolder = Path("audit-report"),
 ) -> None:
-    """Partition rows like yours among participants, run every method, attack every upload, and report what is recovered.
+    """Split rows like yours among participants, run every method, attack every upload, and report what is recovered.
 
     Example: mooring audit patients.csv --label outcome --participants 8
 

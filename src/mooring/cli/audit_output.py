@@ -1,4 +1,4 @@
-"""What `mooring audit` and `mooring plan` give: a page and its numbers, findings to read first, a table of points."""
+"""Output of `mooring audit` and `mooring plan`: a page with its numbers, the main findings, and a table of points."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _ASKED = {
 
 
 def write_page(folder: Path, render: Callable[..., str], result: Any, name: str) -> str:
-    """Write report.html and the numbers behind it; return the line that says where they are.
+    """Write report.html and the numbers behind it, and return the line that says where they are.
 
     Parameters
     ----------
     render : callable
-        From a result, and the command that it came from, to a page.
+        Makes the page from a result and the command that produced it.
     name : str
-        Of the file with the numbers.
+        Name of the file with the numbers.
     """
     page, numbers = folder / "report.html", folder / name
     for path, text in ((page, render(result, command=quote_command())), (numbers, result.to_json())):
@@ -51,7 +51,7 @@ def write_page(folder: Path, render: Callable[..., str], result: Any, name: str)
 
 
 def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
-    """What a reader must know first: hazards, who attacks whom, and the strongest attack at the chosen setting.
+    """Print what a reader must know first: hazards, who attacks whom, and the strongest attack at the chosen setting.
 
     Parameters
     ----------
@@ -68,17 +68,17 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
     console.print(
         f"{', '.join(about.colluders) or 'nobody'} colludes with the analyst against {', '.join(about.targets)}."
     )
-    one = result.headline_point
-    told = None if one is None or not one.point.shares_rows else state_membership(one)
-    for words in [*([] if told is None else [told]), result.headline()]:
+    headline = result.headline_point
+    membership = None if headline is None or not headline.point.shares_rows else state_membership(headline)
+    for words in [*([] if membership is None else [membership]), result.headline()]:
         console.print(words, style="bold red", markup=False)
     for measure, words in _ASKED.items():
-        found = result.measured(measure)
-        if found is not None:
-            console.print(f"{words}: {found}", markup=False)
+        figure = result.measured(measure)
+        if figure is not None:
+            console.print(f"{words}: {figure}", markup=False)
     if result.release is not None:
         console.print(f"The model: {result.release}", markup=False)
-    for words in () if result.headline_point is None else state_exposure(result.headline_point):
+    for words in () if headline is None else state_exposure(headline):
         console.print(f"Most exposed: {words}.", markup=False)
 
 
@@ -89,8 +89,8 @@ def print_points(
 
     Points that share rows and points that share totals have different columns, and so a table each.
     """
-    rows = [one for one in points if one.point.shares_rows]
-    totals = [one for one in points if not one.point.shares_rows]
+    rows = [measured for measured in points if measured.point.shares_rows]
+    totals = [measured for measured in points if not measured.point.shares_rows]
     if rows:
         caption = _CAPTION.format(unit=result.noise_unit.words)
         console.print(make_table(result.list_points(rows), title=title, caption=caption, n_left=2, n_rows=len(rows)))

@@ -1,4 +1,4 @@
-"""`mooring check`: look before anything leaves."""
+"""`mooring check`: see what an upload would give away, before anything is uploaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(
     anchor: execution.AnchorPath = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Where the page goes; it shows rows of yours.", show_default="beside the vault's records"),
+        typer.Option(help="File for the page, which shows some of your rows.", show_default="in the vault"),
     ] = None,
     ignore: execution.IgnoreColumns = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulated attack.")] = 0,
@@ -36,18 +36,18 @@ def check(
         bool,
         typer.Option(
             "--fit-only",
-            help="Only see whether the table fits, and list every problem; needs no vault, roster or anchor.",
+            help="Only check that the table fits the study, and list every problem; needs no vault, roster or anchor.",
         ),
     ] = False,
 ) -> int | None:
     """Take the step 'check', or with --fit-only the step 'fit'.
 
-    Part of your own rows plays the colluder and attacks the rest, at the study's noise, with every attack that mooring
-    knows. What is found is kept in the vault, with a page for you; nothing leaves. In a study of secure sums the attackers
-    are after membership: with the study's noise, and without any.
+    Some of your rows play the part of a colluding participant, who attacks your other rows at the study's noise with every
+    attack that mooring has. The result is kept in the vault, with a page for you; nothing is uploaded. In a study of secure
+    sums, the attacks try to recognise whose rows are in the sums, with the study's noise and without noise.
 
-    Exit code 4 means: done, and your rows are not shown to keep to a limit that the study states: 'mooring share' refuses
-    them. Exit code 3: done, and the advice is not to share.
+    Exit code 3 means that the check is done and advises against sharing. Exit code 4 means that your rows were not shown to
+    keep to a limit of the study, so that 'mooring share' refuses them.
 
     Example: mooring check patients.csv --study draft.toml --fit-only
 
@@ -60,7 +60,7 @@ def check(
         given = {"data": data, "ignore": ignore, "seed": seed, "anchor": anchor, "output": output}
         try:
             outcome = execution.take_step("check", place, **given)
-        except InputError:  # what does not fit is listed whole
+        except InputError:  # list every reason why the table does not fit
             _fit(console, place, data, ignore)
             raise
     console.show_outcome(outcome)
@@ -87,7 +87,7 @@ def _fit(console: execution.Output, place: Place, data: Path, ignore: Sequence[s
 
 
 def _list_problems(problems: Sequence[Problem]) -> Iterator[str]:
-    """Problems by column: what is wrong, how often, where first, and what to do."""
+    """Yield the problems by column: what is wrong, how often, where it occurs first, and what to do."""
     heading = ""
     for problem in problems:
         above = f"[bold]{escape(problem.column or 'Lines')}[/bold], {escape(problem.expected)}"

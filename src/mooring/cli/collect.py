@@ -1,4 +1,4 @@
-"""`mooring collect`: look at the bundles that came."""
+"""`mooring collect`: verify the bundles that arrived."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mooring.cli import execution
 def collect(
     console: execution.Output,
     bundles: Annotated[
-        str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or a URL: s3://…, https://…")
+        str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or its URL: s3://…, https://…")
     ],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
 ) -> int | None:
     """Take the step 'collect'.
 
-    'mooring align' does the same first. The work folder remembers whose bundle was accepted.
+    'mooring align' also begins with this step. The work folder records whose bundle was accepted.
 
-    Exit code 3 means: done, but something was set aside.
+    Exit code 3 means that the step is done, but a bundle was set aside.
 
     Example: mooring collect --study study.toml --bundles inbox --folder analysis
     """

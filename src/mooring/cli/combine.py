@@ -14,25 +14,27 @@ from mooring.cli import execution
 def combine(
     console: execution.Output,
     bundles: Annotated[
-        str, typer.Option("--bundles", "-b", help="A folder of everybody's *.bundle files, or a URL: s3://…, https://…")
+        str, typer.Option("--bundles", "-b", help="The folder of all *.bundle files, or its URL: s3://…, https://…")
     ],
     closing_list: Annotated[
         Path | None,
-        typer.Option("--list", help="The closing list that 'mooring align' wrote; none to confirm bundles."),
+        typer.Option(
+            "--list", help="The closing list that 'mooring align' wrote. Without it, the bundles are only confirmed."
+        ),
     ] = None,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
         Path | None,
-        typer.Option(help="Where your answer goes.", show_default="YOUR-NAME.share, or YOUR-NAME.confirmation"),
+        typer.Option(help="File for your answer.", show_default="YOUR-NAME.share, or YOUR-NAME.confirmation"),
     ] = None,
 ) -> int | None:
     """Take the step 'confirm' or 'combine'.
 
-    It is for the combiners that a study of secure sums names. Without --list, it confirms; with --list, it combines. The
-    same list gives the same bytes again.
+    This command is for the combiners that a study of secure sums names. Without --list, it confirms the bundles; with
+    --list, it combines them. Running it again with the same list writes the same bytes.
 
-    Exit code 3 means: done, but your share in somebody's bundle failed verification.
+    Exit code 3 means that the step is done, but your share in somebody's bundle failed verification.
 
     Example: mooring combine --bundles inbox --study study.toml --vault st-mary/vault
 

@@ -1,4 +1,4 @@
-"""`mooring deal`: the anchor, sealed to every participant."""
+"""`mooring deal`: make the anchor, and encrypt it to every participant."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def deal(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
-        Path | None, typer.Option(help="Where the sealed anchor goes.", show_default="STUDY.anchor")
+        Path | None, typer.Option(help="File for the sealed anchor.", show_default="STUDY.anchor")
     ] = None,
 ) -> None:
     """Take the step 'deal'.
 
-    Anybody may carry the file, the analyst included: only participants can open it.
+    Anybody may pass the file on, the analyst included, because only participants can open it.
 
     Example: mooring deal --study study.toml --vault st-mary/vault --output heart.anchor
     """

@@ -1,4 +1,4 @@
-"""`mooring deliver`: each participant's map and the model, signed."""
+"""`mooring deliver`: write each participant's map and the model, signed by the analyst."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from mooring.cli import execution
 def deliver(
     console: execution.Output,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="Gets a folder for each participant; a folder, or a URL: s3://…")
+        str,
+        typer.Option(
+            "--output", "-o", help="Folder or URL (s3://…) in which each participant gets a folder of its own."
+        ),
     ],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
@@ -24,7 +27,7 @@ def deliver(
         typer.Option(
             "--override",
             metavar="'NAME: REASON'",
-            help="Deliver a model above the study's limit; who decides it and why is signed and shown to everybody.",
+            help="Deliver a model that exceeds the study's limit. The name and reason are signed and shown to everybody.",
         ),
     ] = "",
 ) -> None:

@@ -1,4 +1,4 @@
-"""`mooring demo`: a whole study on handwritten digits, through the real commands, ending in a page to open."""
+"""`mooring demo`: run a whole study on handwritten digits with the real commands, and write its report."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option(help="Folder for everything that the study makes; must be new or empty.")
-    ] = Path("demo-report"),
-    participants: Annotated[int, typer.Option(min=3, max=20, help="How many take part.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed gives other rows to each participant.")] = 0,
+    output: Annotated[Path, typer.Option(help="Folder for all files of the study; it must be new or empty.")] = Path(
+        "demo-report"
+    ),
+    participants: Annotated[int, typer.Option(min=3, max=20, help="Number of participants.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the split of rows among participants.")] = 0,
 ) -> None:
-    """Twenty participants with forty handwritten digits each, and an analyst, in folders and processes of their own.
+    """Run a whole study on this machine: twenty participants with forty handwritten digits each, and an analyst.
 
-    Through the real commands of a study of secure sums: study, join, check, share, combine, align, train, deliver, predict,
-    report. Look into the folders afterwards: post/ is what anybody may see, analyst/ has sealed sums and nobody's rows. Only
-    auditor/ holds everybody's rows, which no real study has in one place: an audit shows the paper's way beside sums, what
-    attacks recover, and what pooling would give.
+    Every role has a folder of its own and runs the real commands of a study of secure sums: study, join, check, share,
+    combine, align, train, deliver, predict and report. Look into the folders afterwards: post/ holds what anybody may see,
+    and analyst/ holds sealed sums and nobody's rows. Only auditor/ holds everybody's rows, which no real study has in one
+    place. The audit there compares secure sums with the paper's method and with pooled rows, and shows what attacks recover.
 
     Example: mooring demo --output demo-report --seed 3
     """
@@ -38,7 +38,7 @@ def demo(
 
         _require_empty(output)
         console.say(
-            f"Playing a study of {participants} participants in {escape(str(output))}; this takes a minute or two."
+            f"Running a study of {participants} participants in {escape(str(output))}; this takes a minute or two."
         )
         with count_progress() as tell:
             played = run_demo(output.resolve(), n_participants=participants, seed=seed, progress=tell)
@@ -47,18 +47,21 @@ def demo(
 
 def _require_empty(output: Path) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        got = "one that holds something"
-        raise InputError("output", expected="a new or empty folder", got=got, cure="Delete it, or name another.")
+        got = "a folder that is not empty" if output.is_dir() else "a file"
+        raise InputError("output", expected="a new or empty folder", got=got, cure="Delete it, or name another folder.")
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise InputError(
-            "output", expected="a folder that can be made", got=problem.strerror or "an error", cure="Name another."
+            "output",
+            expected="a folder that can be made",
+            got=problem.strerror or "an error",
+            cure="Name another folder.",
         ) from None
 
 
 def _say(console: Output, played: DemoResult, output: Path) -> None:
-    """The story, in a page."""
+    """Print the result of the demonstration."""
     from mooring.audit import AuditResult
     from mooring.demo import EPSILON, ROWS_EACH
     from mooring.report.audit_page import compare_mechanisms
@@ -73,31 +76,35 @@ def _say(console: Output, played: DemoResult, output: Path) -> None:
     table.add_column(justify="right", no_wrap=True)
     table.add_column()
     table.add_row(
-        "alone", _mean(played, "local_only"), "each one's own model on its own new rows; mean over participants"
+        "alone",
+        _mean(played, "local_only"),
+        "a model trained on one participant's rows, on its new rows; mean over participants",
     )
     table.add_row(
         "together", _mean(played, "score"), "the joint model on the same rows, evaluated locally", style="bold"
     )
     console.print(table)
     console.say(_compare(played), "\nThe same digits in a simulation, where an analyst colludes with one participant:")
-    ways = Table(box=SIMPLE_HEAD, pad_edge=False)
+    mechanisms = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("mechanism", "score", "what an attacker gets, at least", "promised"):
-        ways.add_column(heading, justify="right" if heading == "score" else "left")
+        mechanisms.add_column(heading, justify="right" if heading == "score" else "left")
     for line in compare_mechanisms(AuditResult.from_dict(played.audit)):
-        ways.add_row(line.name, "" if line.score is None else str(line.score), line.attacker, line.promise)
-    console.say(ways, "A better attack may exist; on its assumptions, what is promised holds against all.")
-    console.say(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold] in a browser: the analyst's page.")
+        mechanisms.add_row(line.name, "" if line.score is None else str(line.score), line.attacker, line.promise)
+    console.say(
+        mechanisms, "A better attack may exist. A promise holds against every attack within the study's assumptions."
+    )
+    console.say(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold], the analyst's report, in a browser.")
     shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)
-    console.say(f"What one participant was shown before sharing: {escape(str(shown))}")
+    console.say(f"The page that one participant saw before sharing: {escape(str(shown))}")
 
 
 def _compare(played: DemoResult) -> str:
-    """Together less alone, paired by row and pooled over participants, who are independent of each other."""
+    """State the gain of the joint model over local ones, paired by row and pooled over independent participants."""
     import numpy as np
 
     from mooring.metrics.intervals import mean_ratio, student_interval
 
-    gains = np.array([[one["gain"]["value"]] for one in played.predictions if one["gain"]])
+    gains = np.array([[record["gain"]["value"]] for record in played.predictions if record["gain"]])
     value, error, n = mean_ratio(gains, np.ones_like(gains))
     interval = student_interval(value, error, n=n)
     side = "pays" if interval.low > 0 else "does not pay" if interval.high <= 0 else "is not shown to pay"
@@ -108,5 +115,6 @@ def _compare(played: DemoResult) -> str:
 
 
 def _mean(played: DemoResult, which: str) -> str:
-    values = [one[which]["value"] for one in played.predictions if one[which] and one[which]["value"] is not None]
+    scores = [record[which] for record in played.predictions if record[which]]
+    values = [score["value"] for score in scores if score["value"] is not None]
     return f"{sum(values) / len(values):.1%}"

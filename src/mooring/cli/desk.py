@@ -1,4 +1,4 @@
-"""`mooring desk`: the same steps as a page in the browser."""
+"""`mooring desk`: the steps of a study on a page in the browser."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from mooring.errors import MissingExtraError
 
 
 def desk(
-    folder: Annotated[Path, typer.Argument(help="Your folder: tables, vault, what others sent you.")] = Path("."),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 for any that is free.")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+    folder: Annotated[
+        Path, typer.Argument(help="Your folder, with your tables, your vault and the files that others sent you.")
+    ] = Path("."),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Whether to open the page in the browser.")
+    ] = True,
 ) -> None:
-    """Take part, or analyse, on a page in your browser instead of with commands: the same steps, in a folder of yours.
+    """Take the steps of a participant or an analyst on a page in your browser, instead of with commands.
 
-    The page is served on 127.0.0.1, to the browser that opens the printed address; each address works once. It sends
-    nothing anywhere, and reads and writes in the folder alone, except that files which you put in by the page pass through
-    the system's temporary folder. A folder that is not there is made. Ctrl-C ends it. Needs mooring's extra 'desk'.
+    The page is served on 127.0.0.1, to the browser that opens the printed address; each address works once. The desk uploads
+    nothing. It reads and writes only in the folder, which it creates if needed; files that you add on the page pass through
+    the system's temporary folder. Stop it with Ctrl-C. It needs mooring's extra 'desk'.
 
     Example: mooring desk st-mary
     """
@@ -34,8 +38,8 @@ def desk(
         announced: list[str] = []
 
         def announce(address: str) -> None:
-            told = "Opened. For another browser" if announced else "Open"
-            console.print(f"{told}: {address}", markup=False, highlight=False, soft_wrap=True)
+            prompt = "Opened. For another browser" if announced else "Open"
+            console.print(f"{prompt}: {address}", markup=False, highlight=False, soft_wrap=True)
             if browser and not announced:
                 webbrowser.open(address)
             announced.append(address)

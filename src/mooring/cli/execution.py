@@ -1,4 +1,4 @@
-"""What every command of the protocol shares: options, exit codes, and how results and errors are printed."""
+"""Shared parts of all commands: options, exit codes, and the printing of results and errors."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
-"""Exit codes: bad input; done, but some set aside; refused to protect; disk trouble; a fault of mooring's; Ctrl-C."""
+"""Exit codes: bad input; done in part; refused to protect somebody; a disk problem; a fault in mooring; Ctrl-C."""
 STANDINGS = {"whole": None, "in part": IN_PART, "refused": REFUSED}
-"""Exit codes of steps that ended, by how they stand."""
+"""Exit codes of finished steps, by their standing."""
 TERMINATED = 143
-"""Exit code of a run that the system, or somebody, asked to end."""
+"""Exit code of a run that was ended by SIGTERM."""
 
 StudyPath = Annotated[
     Path, typer.Option("--study", "-s", help="The study's file.", envvar="MOORING_STUDY", rich_help_panel="Study")
@@ -51,32 +51,36 @@ VaultPath = Annotated[
     Path,
     typer.Option(
         "--vault",
-        help="Folder of your keys, secrets and ledger. Keep it, back it up, show it to nobody.",
+        help="Folder of your keys, secrets and ledger. Back it up, and show it to nobody.",
         envvar="MOORING_VAULT",
         rich_help_panel="Study",
     ),
 ]
-WorkFolder = Annotated[Path, typer.Option("--folder", help="Your work folder: what you collect and compute is here.")]
+WorkFolder = Annotated[
+    Path, typer.Option("--folder", help="The analyst's work folder, which holds everything collected and computed.")
+]
 TablePath = Annotated[Path, typer.Argument(help="Your table: .csv (also .tsv, .gz) or .parquet.", show_default=False)]
 AnchorPath = Annotated[
     Path | None,
-    typer.Option(help="The sealed anchor that was dealt.", show_default="STUDY.anchor", rich_help_panel="Study"),
+    typer.Option(help="The sealed anchor that you received.", show_default="STUDY.anchor", rich_help_panel="Study"),
 ]
 IgnoreColumns = Annotated[
-    list[str] | None, typer.Option("--ignore", help="A column of the table that is not shared; may be given again.")
+    list[str] | None, typer.Option("--ignore", help="Column of the table that is not shared; repeatable.")
 ]
 LabelConsent = Annotated[
     bool,
-    typer.Option("--labels", help="Yes, the analyst may see every row's label. Needed where the study has a label."),
+    typer.Option(
+        "--labels", help="Consent: the analyst may see the label of every row. Required where labels are uploaded."
+    ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
-Format = Annotated[Literal["text", "json"], typer.Option(help="What to print: json is for other programs.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+Format = Annotated[Literal["text", "json"], typer.Option(help="Output format; json is for other programs.")]
 _UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer versions of Typer bring along
 DEFAULT_STUDY, DEFAULT_VAULT, DEFAULT_FOLDER = Path("study.toml"), Path("vault"), Path("analysis")
 
 
 class Output(Console):
-    """Where a command prints: text on standard output; or one JSON object there, and text on standard error."""
+    """A console for text on standard output, or for one JSON object there and text on standard error."""
 
     def __init__(self, format: str) -> None:
         self.format = format
@@ -94,9 +98,9 @@ class Output(Console):
         self.show({**outcome.record, **page}, *_describe_outcome(outcome))
 
     def fail(self, problem: MooringError | str, code: int, **further: Any) -> typer.Exit:
-        """Print what went wrong on standard error, and for programs on standard output with its fields; returns the exit.
+        """Print an error on standard error and, in the JSON format, its fields on standard output; return the exit.
 
-        `further` has more fields of the error, such as the kind of one that is only a message.
+        `further` holds further fields of the error, such as its kind if the problem is only a message.
         """
         Console(stderr=True).print(
             f"[bold red]mooring:[/bold red] {escape(str(problem))}", highlight=False, soft_wrap=True
@@ -104,7 +108,7 @@ class Output(Console):
         if self.format == "json":
             known = {} if isinstance(problem, str) else vars(problem)
             error = {"kind": type(problem).__name__, "message": str(problem), **known, **further}
-            with suppress(OSError):  # standard output may be full or closed; the message is on the other one
+            with suppress(OSError):  # standard output may be full or closed; standard error has the message
                 typer.echo(json.dumps({"error": error, "exit_code": code}, indent=2, ensure_ascii=False))
         return typer.Exit(code)
 
@@ -115,17 +119,17 @@ class Output(Console):
 
 
 def make_table(lines: Rows, *, title: str, n_left: int, caption: str = "", n_rows: int | None = None) -> Table:
-    """Lines of text, of which the first holds headings, as a table of the terminal.
+    """Make a table for the terminal from rows of text, of which the first holds the headings.
 
     Parameters
     ----------
     lines : Rows
     title : str
     n_left : int
-        Columns that are aligned left; the others hold numbers.
+        Number of columns that are aligned left; the others hold numbers.
     caption : str, optional
     n_rows : int, optional
-        What comes after so many rows stands apart, in bold.
+        Number of rows after which the remaining rows are set apart, in bold.
     """
     table = Table(title=title, caption=caption or None, box=SIMPLE_HEAD, pad_edge=False)
     for k, heading in enumerate(lines[0]):
@@ -137,7 +141,7 @@ def make_table(lines: Rows, *, title: str, n_left: int, caption: str = "", n_row
 
 @contextmanager
 def run_command(format: str) -> Iterator[Output]:
-    """Run a command: errors become one message, as JSON too where that is asked for, and an exit code with a meaning."""
+    """Run a command, and turn an error into one message, also as JSON if requested, and an exit code."""
     try:
         yield (console := Output(format))
     except KeyboardInterrupt as problem:
@@ -157,7 +161,7 @@ def run_command(format: str) -> Iterator[Output]:
 
 @contextmanager
 def explain_usage_errors(words: Sequence[str]) -> Iterator[None]:
-    """Where a command line asks for JSON, print an error in the line itself as JSON too; otherwise leave it to Typer."""
+    """Print a usage error as JSON if the command line requests JSON; otherwise leave it to Typer."""
     try:
         yield
     except _UsageError as problem:
@@ -170,8 +174,8 @@ def explain_usage_errors(words: Sequence[str]) -> Iterator[None]:
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make a command of a function that prints on its first parameter, the console, and may return an exit code.
 
-    The command has the option --format and, of a parameter that is a dataclass, an option for each of its fields. Where the
-    list of steps explains it, that sentence takes the place of the first of the function's docstring.
+    The command gets the option --format and, for a parameter that is a dataclass, one option per field. If the list of
+    steps explains the command, that explanation replaces the first paragraph of the function's docstring.
     """
     groups: dict[str, Any] = {}
     shown: list[inspect.Parameter] = []
@@ -211,13 +215,13 @@ def _is_out_of_memory(problem: Exception) -> bool:
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end, by SIGTERM."""
+    """The process was asked to end by SIGTERM."""
 
 
 @contextmanager
 def end_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM, which schedulers and `kill` send, end a long run in the way that Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # handlers can be set there alone
+    """Let SIGTERM, which schedulers and `kill` send, end a long run as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
 
@@ -232,7 +236,7 @@ def end_on_sigterm() -> Iterator[None]:
 
 
 def exit_code_of(problem: KeyboardInterrupt) -> int:
-    """The exit code of a run that was stopped from outside."""
+    """Return the exit code of a run that was interrupted or terminated."""
     return TERMINATED if isinstance(problem, Terminated) else INTERRUPTED
 
 
@@ -242,7 +246,7 @@ def _code(problem: MooringError) -> int:
 
 
 def ask_passphrase(vault: Path) -> str | None:
-    """The passphrase of a vault that has one: from the environment, or asked for."""
+    """Return the passphrase of an encrypted vault, from the environment or a prompt; None if it is not encrypted."""
     from mooring.protocol.storage.vault import is_encrypted
 
     if not is_encrypted(vault):
@@ -253,19 +257,19 @@ def ask_passphrase(vault: Path) -> str | None:
 
 
 def read_study(path: Path) -> Study:
-    """The study in a file."""
+    """Read a study's file."""
     from mooring.protocol.messages.study import Study
 
     return Study.read(path)
 
 
 def make_place(study: Path, vault: Path = DEFAULT_VAULT, folder: Path = DEFAULT_FOLDER) -> Place:
-    """The current folder, with what options name in place of the usual names."""
+    """Return the current folder as a place, with the paths that options name."""
     return Place(Path(), study, vault, folder, StepPages(), ask_passphrase=ask_passphrase)
 
 
 def take_step(name: str, place: Place, /, **options: Any) -> Outcome:
-    """Take a step with what was given to a command, by the names of the step's parameters."""
+    """Take a step with a command's options, which are named as the step's parameters are."""
     step = find_step(place, name)
     assert step.run is not None
     given = {option: value for option, value in options.items() if value not in (None, "", ())}
@@ -293,7 +297,7 @@ def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:
 
 
 def quote_command() -> str:
-    """The command as it was typed, for the records that a report shows; without passwords and signatures of addresses."""
+    """Return the command as it was typed, without passwords and signatures in addresses, for the records of a report."""
     from mooring.protocol.transport.addresses import redact_word
 
     return shlex.join(["mooring", *(redact_word(word) for word in sys.argv[1:])])
@@ -301,7 +305,7 @@ def quote_command() -> str:
 
 @contextmanager
 def show_progress(words: str) -> Iterator[Progress]:
-    """A progress bar on standard error; call what it yields with how much is done and how much there is."""
+    """Show a progress bar on standard error; yields a function to call with the amount done and the total."""
     with _progress_bar(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()) as bar:
         task = bar.add_task(words, total=None)
         yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what or words)
@@ -309,7 +313,7 @@ def show_progress(words: str) -> Iterator[Progress]:
 
 @contextmanager
 def count_progress() -> Iterator[Progress]:
-    """A progress bar of steps; call what it yields with steps done, steps in all, and what comes next."""
+    """Show a progress bar of steps; yields a function to call with the steps done, their total, and the next step."""
     with _progress_bar(progress.MofNCompleteColumn(), progress.TimeElapsedColumn()) as bar:
         task = bar.add_task("starting", total=1)
         yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what)

@@ -1,4 +1,4 @@
-"""`mooring export`: the collaboration matrix, or the model as ONNX, for any other tool."""
+"""`mooring export`: write the collaboration matrix as Parquet, or the model as ONNX, for other tools."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from mooring.cli.execution import DEFAULT_FOLDER, Force, Output, WorkFolder, com
 def export(
     console: Output,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The file to write: .onnx for the model, Parquet otherwise.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="File to write: the model if it ends in .onnx, otherwise aligned rows as Parquet."
+        ),
     ],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
     result: Annotated[
-        Path | None, typer.Option(help="A participant's folder of what the analyst delivered, instead of --folder.")
+        Path | None, typer.Option(help="Folder that the analyst delivered to a participant, instead of --folder.")
     ] = None,
     force: Force = False,
 ) -> None:
     """Take the step 'export'.
 
-    The Parquet file has an aligned row for each record, with its participant and label. With an output that ends in .onnx,
-    write the model instead, for scoring elsewhere: from aligned rows or, in a study of secure sums, from encoded rows to
-    predictions. This needs the extra onnx; mooring itself never reads such a file.
+    The Parquet file has one aligned row per record, with its participant and label. If the output ends in .onnx, the model
+    is written instead, for scoring elsewhere. Its input is aligned rows or, in a study of secure sums, encoded rows. This
+    needs the extra onnx; mooring itself never reads such a file.
 
     Example: mooring export --folder analysis --output collaboration.parquet
 
@@ -39,12 +42,14 @@ def export(
         from mooring.protocol.analyst.model_export import export_model
 
         path = export_model(execution.read_study(study), output, folder=folder, result=result, force=force)
-        console.show({"output": str(path)}, f"Wrote {escape(str(path))}: from float32 rows to predictions.")
+        console.show(
+            {"output": str(path)}, f"Wrote {escape(str(path))}. Its input is rows of float32, its output predictions."
+        )
         return
     from mooring.protocol.rotation.collaboration_matrix import export as export_table
 
     path = export_table(folder, output, force=force)
     console.show(
         {"output": str(path)},
-        f"Wrote {escape(str(path))}: columns participant, label (where the study has one) and z1, z2, …",
+        f"Wrote {escape(str(path))} with the columns participant, label (if the study has one) and z1, z2, …",
     )

@@ -1,4 +1,4 @@
-"""`mooring flare`: a job for NVIDIA FLARE, and what each site and the server decide for themselves."""
+"""`mooring flare`: write a job for NVIDIA FLARE, and the settings that each site and the server keep."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rich.markup import escape
 from mooring.cli import execution
 
 flare_app = typer.Typer(
-    help="Take part over NVIDIA FLARE: a job whose sites run what is installed there, and nothing that is sent. "
+    help="Run a study over NVIDIA FLARE. A job contains no code: sites run only what is installed there. "
     "See docs/flare.md.",
     no_args_is_help=True,
 )
-Kit = Annotated[Path, typer.Option("--output", help="The local folder of the kit that 'nvflare provision' made.")]
+Kit = Annotated[Path, typer.Option("--output", help="The folder 'local' of the kit that 'nvflare provision' made.")]
 
 
 @flare_app.command("job")
 @execution.command
 def job(
     console: execution.Output,
-    output: Annotated[Path, typer.Option(help="Folder of the job; made if missing.")],
+    output: Annotated[Path, typer.Option(help="Folder for the job; it is created if needed.")],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
 ) -> None:
-    """Write the job that the analyst submits: two class names and the study's digest, and no code.
+    """Write the job that the analyst submits. It holds two class names and the study's digest, and no code.
 
     Example: mooring flare job --study study.toml --output job
     """
@@ -37,7 +37,7 @@ def job(
 
     console.show(
         {"job": str(output), "fingerprint": agreed.fingerprint},
-        f"Wrote the job to [bold]{escape(str(output))}[/bold]: no code, and nothing secret.",
+        f"Wrote the job to [bold]{escape(str(output))}[/bold]. It contains no code and no secrets.",
         f"It is for the study with the fingerprint {agreed.fingerprint}.",
     )
 
@@ -51,22 +51,25 @@ def site(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     labels: execution.LabelConsent = False,
-    folder: Annotated[Path, typer.Option(help="Gets the bundle that is sent, and the result that comes back.")] = Path(
-        "mooring"
-    ),
+    folder: Annotated[
+        Path, typer.Option(help="Folder for the bundle that is sent and the result that comes back.")
+    ] = Path("mooring"),
     anchor: Annotated[
-        Path | None, typer.Option(help="The sealed anchor, if it came another way.", show_default="through the server")
+        Path | None,
+        typer.Option(
+            help="The sealed anchor, if it does not come through the server.", show_default="through the server"
+        ),
     ] = None,
     ignore: execution.IgnoreColumns = None,
 ) -> None:
-    """Write a participant's settings and policy: which study, table and vault; no code from outside.
+    """Write a participant's settings (study, table and vault) and a policy that refuses code from outside.
 
-    A job can name the study and nothing else. Which table, which vault, and whether labels may be seen is in mooring.toml,
-    here, and a job of another study than yours is refused.
+    A job can only name the study, and a job for a different study is refused. Your own mooring.toml decides which table and
+    vault are used and whether the analyst may see labels.
 
     Example: mooring flare site --study study.toml --data patients.csv --labels --output kit/local
 
-    Secure sums, in which no label leaves: mooring flare site --study study.toml --data patients.csv --output kit/local
+    Secure sums, which upload no labels: mooring flare site --study study.toml --data patients.csv --output kit/local
     """
     from mooring.engines.flare.configuration import write_policy
     from mooring.engines.flare.settings import SiteSettings, opened_vault
@@ -77,7 +80,7 @@ def site(
     agreed = execution.read_study(study)
     member = find_membership(opened_vault(vault), agreed)
     if not data.is_file():
-        raise InputError("data", expected="your table", got="no such file", cure="Check the path.")
+        raise InputError("data", expected="your table", got="a path without a file", cure="Check the path.")
     settings = SiteSettings(
         study.resolve(),
         vault.resolve(),
@@ -95,8 +98,8 @@ def site(
     _show_files(
         console,
         output,
-        f"This site is {member.name}, and FLARE must call it so. It will {shared} in the study with the fingerprint "
-        f"{agreed.fingerprint}.",
+        f"This site is {member.name}, which must also be its name in FLARE. It will {shared} in the study with the "
+        f"fingerprint {agreed.fingerprint}.",
     )
 
 
@@ -107,25 +110,26 @@ def server(
     output: Kit,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
-    folder: Annotated[Path, typer.Option(help="Your work folder, as of 'mooring align'.")] = Path("analysis"),
+    folder: Annotated[Path, typer.Option(help="The analyst's work folder, as in 'mooring align'.")] = Path("analysis"),
     learner: Annotated[
         str,
         typer.Option(
-            help="auto, linear, random-fourier or forest; of secure sums auto, discriminant or least-squares."
+            help="auto, linear, random-fourier or forest; for secure sums auto, discriminant or least-squares."
         ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="For training.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the training.")] = 0,
     least_sites: Annotated[
         int,
-        typer.Option(
-            min=2, help="With fewer bundles there is no model; of secure sums, or with fewer than the quorum."
-        ),
+        typer.Option(min=2, help="Minimum number of bundles. Secure sums also need the study's quorum."),
     ] = 2,
-    wait_seconds: Annotated[int, typer.Option(min=1, help="How long a site may take to answer.")] = 3600,
+    wait_seconds: Annotated[
+        int, typer.Option(min=1, help="Longest time in seconds that a site may take to answer.")
+    ] = 3600,
     late: Annotated[
         bool,
         typer.Option(
-            "--late", help="Once there is an alignment, admit newcomers only; whoever is aligned already keeps its map."
+            "--late",
+            help="Once there is an alignment, only add new participants; those already aligned keep their maps.",
         ),
     ] = False,
 ) -> None:
@@ -141,7 +145,7 @@ def server(
     agreed.require_roster()
     if agreed.analyst is None or opened_vault(vault).signing_key.public != agreed.analyst.signing_key:
         raise RefusedError(
-            "the vault", reason="it is not that of the study's analyst", cure="Give the one that joined as analyst."
+            "the vault", reason="it is not that of the study's analyst", cure="Give the vault that joined as analyst."
         )
     settings = ServerSettings(
         study.resolve(), vault.resolve(), folder.resolve(), learner, seed, least_sites, wait_seconds, late
@@ -160,7 +164,7 @@ def _show_files(console: execution.Output, output: Path, words: str) -> None:
     is_installed = find_spec("nvflare") is not None
     names = ("mooring.toml", "resources.json", "authorization.json", "comm_config.json")
     files = [str(output / name) for name in names]
-    hint = r"NVIDIA FLARE is not installed here. Where the kit runs: pip install 'mooring\[flare]'"
+    hint = r"NVIDIA FLARE is not installed here. Install it where the kit runs: pip install 'mooring\[flare]'"
     console.show(
         {
             "files": files,
@@ -171,7 +175,11 @@ def _show_files(console: execution.Output, output: Path, words: str) -> None:
         },
         f"Wrote {escape(', '.join(files))}.",
         escape(words),
-        *([] if first is None else [f"The kit's certificates are valid until {until}: {escape(first[1])} ends first."]),
+        *(
+            []
+            if first is None
+            else [f"The kit's certificates are valid until {until}; {escape(first[1])} expires first."]
+        ),
         *(f"[yellow]{escape(warning)}[/yellow]" for warning in warnings),
         *([] if is_installed else [hint]),
     )

@@ -1,4 +1,4 @@
-"""`mooring governance`: drafts of the documents that a data-protection officer is asked for."""
+"""`mooring governance`: draft the documents that a data-protection officer asks for."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ def governance(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            help="Your vault, or the analyst's work folder, for what was measured.",
-            show_default="the study's file alone",
+            help="Your vault, or the analyst's work folder, with the records of what was measured.",
+            show_default="only the study's file",
         ),
     ] = None,
     study: StudyPath = DEFAULT_STUDY,
     audit: Annotated[
-        Path | None, typer.Option(help="An audit.json or plan.json, for what attacks recover from rows like these.")
+        Path | None,
+        typer.Option(help="An audit.json or plan.json that measured what attacks recover from similar rows."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the drafts; made if missing.")] = Path(
-        "governance"
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite drafts that are there.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the drafts; it is created if needed.")
+    ] = Path("governance"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing drafts.")] = False,
 ) -> None:
     """Draft an impact assessment (DPIA), an annex to a data-sharing agreement, and answers to the Five Safes.
 
-    Filled from the study's file and your records, as Markdown to edit. What mooring cannot know is marked TO FILL IN. No
-    row and no secret is in them. The annex is made from the study's file alone, and is the same for all parties.
+    The drafts are Markdown files to edit, filled in from the study's file and your records. What mooring cannot know is
+    marked TO FILL IN. They contain no row and no secret. The annex comes from the study's file alone, and is the same for
+    all parties.
 
     Example: mooring governance vault --study study.toml --output governance
     """
@@ -46,11 +48,11 @@ def governance(
     records = StudyRecords()
     if folder is not None:
         records = collect_records(find_records(folder, agreed), examples=False)
-    found = None if audit is None else read_audit(audit, examples=False)
-    drafts = render_drafts(summarise(agreed, records, found))
+    audited = None if audit is None else read_audit(audit, examples=False)
+    drafts = render_drafts(summarise(agreed, records, audited))
     there = [name for name in drafts if (output / name).exists()]
     if there and not force:
-        cure = "Name another folder, or give --force: what was filled in there is lost then."
+        cure = "Name another folder, or give --force, which discards what was filled in there."
         raise InputError("output", expected="a folder without these drafts", got=f"one with {there[0]}", cure=cure)
     make_folder(output, what="the drafts")
     for name, text in drafts.items():
@@ -58,5 +60,5 @@ def governance(
     written = [str(output / name) for name in drafts]
     console.show(
         {"drafts": written, "fingerprint": agreed.fingerprint},
-        f"Wrote {escape(', '.join(written))}: drafts, to be completed where they say TO FILL IN, and checked.",
+        f"Wrote {escape(', '.join(written))}. Complete these drafts where they say TO FILL IN, and check them.",
     )

@@ -1,6 +1,6 @@
-"""What `mooring audit` and `mooring plan` read: a file of rows, partitioned among participants, and who attacks whom.
+"""Inputs of `mooring audit` and `mooring plan`: rows split among participants, and who attacks whom.
 
-With --study, rows are as the study encodes them.
+With --study, rows are encoded as the study declares.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands t
 
 
 def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Projection, EvaluationSpec]:
-    """Read a study and a table that fits it; nothing of the table's own statistics enters."""
+    """Read a study and a table that fits it; the encoding does not depend on the table's statistics."""
     from mooring.protocol.exchange import exchange_of
     from mooring.protocol.rotation.inspection import evaluation_of
 
@@ -60,10 +60,10 @@ def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Pr
 
 
 def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
-    """Refuse options that a study settles: what is audited must be what will be run."""
+    """Refuse options that a study settles, so that what is audited is what will be run."""
     for name, value in options.items():
         if value not in (None, [], ""):
-            cure = "The study says it for everybody."
+            cure = "Leave it out: the study's file settles it for everybody."
             raise InputError(f"--{name.replace('_', '-')}", expected="left out with --study", got="given", cure=cure)
 
 
@@ -75,24 +75,24 @@ def points_of(
     data_noise_scales: Sequence[float],
     epsilons: Sequence[float | None],
 ) -> tuple[OperatingPoint, ...]:
-    """The study's own point first; then, for contrast, what was asked for, with the study's noise unless another is given.
+    """Return the study's own point, then the requested points for comparison, with the study's noise by default.
 
     Parameters
     ----------
     given : AuditInputs
-        With a study.
+        The inputs, with a study.
     methods : sequence of str
-        For contrast.
+        Methods to compare with.
     anchor_noise_scales, data_noise_scales : sequence of float
-        v and σ of these methods; none are the study's own.
+        v and σ of these methods; by default the study's.
     epsilons : sequence of float or None
-        Of secure sums, for contrast; None is without noise.
+        Privacy losses of secure sums to compare with; None adds no noise.
     """
     from mooring.protocol.exchange import AuditRequest, exchange_of
 
     if (anchor_noise_scales or data_noise_scales) and not methods:
-        cure = "Without both, the study's own point is used."
-        raise InputError("--method", expected="named beside a noise", got="left out", cure=cure)
+        cure = "Name the method, or leave the noise out to audit the study's own point."
+        raise InputError("--method", expected="given together with a noise", got="left out", cure=cure)
     asked = AuditRequest(methods, anchor_noise_scales, data_noise_scales, epsilons)
     if not any(part.any() for part in given.parts.train):
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
@@ -101,7 +101,7 @@ def points_of(
 
 @dataclass(frozen=True, eq=False)
 class AuditInputs:
-    """What a command was given, read and partitioned."""
+    """The rows of a command, read and split among participants, with the settings that concern them."""
 
     records: Records
     parts: Partition
@@ -113,14 +113,14 @@ class AuditInputs:
 
     @property
     def noise_unit(self) -> NoiseUnit:
-        """What the rows' numbers are, and so what σ is measured in."""
+        """The unit of the rows' numbers, and so of σ."""
         if self.study is not None:
             return NoiseUnit.ENCODED
         return NoiseUnit.DEVIATION if self.records.image_shape is None else NoiseUnit.PIXEL
 
     @property
     def feature_map(self) -> FeatureMap | None:
-        """The features that a study of these columns has, for secure sums; None without a study."""
+        """The study's features for secure sums; None without a study."""
         if self.study is None:
             return None
         from mooring.protocol.exchange import exchange_of
@@ -128,14 +128,14 @@ class AuditInputs:
         return exchange_of(self.study).audit_features(self.study)
 
     def sum_points(self, epsilons: Sequence[float | None]) -> tuple[SumPoint, ...]:
-        """Secure sums at each ε, for a plan; a study's own first."""
+        """Return points of secure sums at each ε for a plan, the study's own first."""
         if self.study is None:
             return tuple(SumPoint(epsilon) for epsilon in epsilons)
         points = points_of(self, methods=(), anchor_noise_scales=(), data_noise_scales=(), epsilons=epsilons)
         return tuple(point for point in points if isinstance(point, SumPoint))
 
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
-        """What an audit is asked, but for its data and operating points; finished points are kept in the folder."""
+        """Return the settings of an audit; finished points are kept in the folder."""
         return AuditSettings(
             projection=self.projection,
             colluders=self.colluders,
@@ -151,7 +151,7 @@ class AuditInputs:
 
 
 def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
-    """Read a file, hold an attribute out, partition the rows, and say how to evaluate what is rebuilt of them."""
+    """Read a file, hold out an attribute, split the rows, and choose how reconstructions are evaluated."""
     if options.study is not None:
         given = {name: getattr(options, name) for name in _SETTLED_BY_A_STUDY}
         refuse_beside_a_study(given | {"projection": None if options.projection == "auto" else options.projection})
@@ -223,7 +223,7 @@ def _public_share(options: AuditOptions, records: Records) -> float:
 
 
 def _find_participants(names: Sequence[str] | None, parts: Partition) -> tuple[int, ...] | None:
-    """Participants by name; None where none is named."""
+    """Return the indices of participants by name; None if none is named."""
     for name in names or ():
         if name not in parts.names:
             raise InputError(
@@ -235,14 +235,20 @@ def _find_participants(names: Sequence[str] | None, parts: Partition) -> tuple[i
 def _embedding(auditor: str, records: Records, parts: Partition, seed: int) -> Any:
     if records.image_shape is None:
         raise InputError(
-            "--auditor", expected="left out where rows are not images", got=repr(auditor), cure="It compares images."
+            "--auditor",
+            expected="left out where rows are not images",
+            got=repr(auditor),
+            cure="Leave it out: it compares images.",
         )
     if auditor != "digits":
         cure = "In Python, EvaluationSpec(embedding=...) takes a model of your own."
         raise InputError("--auditor", expected="'digits'", got=repr(auditor)[:80], cure=cure)
     if records.labels is None:
         raise InputError(
-            "--auditor", expected="left out where images have no labels", got="'digits'", cure="It learns labels."
+            "--auditor",
+            expected="left out where images have no labels",
+            got="'digits'",
+            cure="Name the column of labels with --label.",
         )
     used = np.concatenate(parts.train_indices)
     free = np.setdiff1d(np.arange(records.n_rows), used)

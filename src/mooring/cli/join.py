@@ -1,4 +1,4 @@
-"""`mooring join`: keys in a vault, and a card for the roster."""
+"""`mooring join`: make keys in a vault, and a card for the roster."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ floor_option = partial(typer.Option, rich_help_panel="Floors")
 @execution.command
 def join(
     console: execution.Output,
-    name: Annotated[str, typer.Option(help="How the study will call you: lower-case letters, digits, hyphens.")],
+    name: Annotated[str, typer.Option(help="Your name in the study: lower-case letters, digits and hyphens.")],
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
-        Path | None, typer.Option(help="Where your public card goes.", show_default="NAME.card.toml")
+        Path | None, typer.Option(help="File for your public card.", show_default="NAME.card.toml")
     ] = None,
     analyst: Annotated[
         bool, typer.Option("--analyst", help="Join as the analyst instead of as a participant.")
     ] = False,
     with_passphrase: Annotated[
-        bool, typer.Option("--passphrase", help="Encrypt the vault; asked for, or taken from MOORING_PASSPHRASE.")
+        bool,
+        typer.Option(
+            "--passphrase",
+            help="Encrypt the vault with a passphrase, which is asked for or read from MOORING_PASSPHRASE.",
+        ),
     ] = False,
     least_anchor_noise: Annotated[
         float | None,
@@ -37,20 +41,22 @@ def join(
         floor_option(min=0.0, help="Refuse studies whose private-data noise is below this.", show_default="0.05"),
     ] = None,
     accept_no_noise: Annotated[
-        bool, floor_option("--accept-no-noise", help="Accept methods without any noise.")
+        bool, floor_option("--accept-no-noise", help="Accept studies whose method adds no noise.")
     ] = False,
     most_epsilon: Annotated[
         float | None,
         floor_option(
-            min=0.0, help="Refuse secure sums beyond this epsilon, over all studies of the same rows.", show_default="8"
+            min=0.0,
+            help="Refuse secure sums that exceed this epsilon in total over all studies of the same rows.",
+            show_default="8",
         ),
     ] = None,
 ) -> None:
     """Take the step 'join'.
 
-    Keep the vault, back it up, and show it to nobody. The card goes to whoever keeps the study's file. A
-    vault that is there already is used as it is, so one vault serves all your studies. Write a new card for each study of
-    secure sums: its combining key is destroyed once the study's total is combined.
+    Back up the vault, and show it to nobody. Send the card to whoever keeps the study's file. An existing vault is used as
+    it is, so that one vault serves all your studies. Write a new card for each study of secure sums, because its combining
+    key is destroyed once the study's total is combined.
 
     Example: mooring join --name st-mary --vault st-mary/vault
     """

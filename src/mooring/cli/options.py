@@ -1,4 +1,4 @@
-"""Options that several commands take alike, as dataclasses whose fields Typer reads."""
+"""Options that several commands share, as dataclasses whose fields Typer reads."""
 
 from __future__ import annotations
 
@@ -28,14 +28,12 @@ ProjectionChoice = Literal["auto", "none", "gaussian", "public-svd"]
 DataPath = Annotated[
     Path,
     typer.Argument(
-        help="A table (.csv, .parquet) or images (a folder with one subfolder a class, .npz, IDX, .parquet)."
+        help="A table (.csv, .parquet) or images (a folder with one subfolder per class, .npz, IDX, .parquet)."
     ),
 ]
 ReportFolder = Annotated[
     Path,
-    typer.Option(
-        help="Folder for report.html and the result; made if missing. A run that was interrupted goes on from it."
-    ),
+    typer.Option(help="Folder for report.html and the result. An interrupted run continues from what it holds."),
 ]
 
 
@@ -46,52 +44,72 @@ def parse_epsilon(word: str) -> float | None:
     except ValueError:
         epsilon = math.nan
     if epsilon is not None and not 0 < epsilon < math.inf:
-        raise InputError("--epsilon", expected="a positive number, or 'none'", got=repr(word), cure="1 is usual.")
+        raise InputError(
+            "--epsilon", expected="a positive number, or 'none'", got=repr(word), cure="A usual value is 1."
+        )
     return epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumOptions:
-    """What `mooring study init` asks of secure sums."""
+    """Options of `mooring study init` for secure sums."""
 
     epsilon: Annotated[
-        str | None, sum_option(help="Privacy loss of adding or removing one unit, or 'none'.", show_default="1")
+        str | None,
+        sum_option(
+            help="Privacy loss ε of adding or removing one row or person; 'none' adds no noise.", show_default="1"
+        ),
     ] = None
-    delta: Annotated[float | None, sum_option(help="Its delta: far below one over all rows.", show_default="1e-5")] = (
-        None
-    )
+    delta: Annotated[
+        float | None,
+        sum_option(
+            help="δ of the guarantee; choose it far below 1 divided by the number of all rows.", show_default="1e-5"
+        ),
+    ] = None
     colluders: Annotated[
-        int | None, sum_option(min=0, help="How many participants may help the analyst.", show_default="1")
+        int | None,
+        sum_option(min=0, help="Number of participants that may collude with the analyst.", show_default="1"),
     ] = None
     combiner: Annotated[
         list[str] | None,
-        sum_option(help="A participant that holds shares; again for more.", show_default="the first 15 enrolled"),
+        sum_option(help="Participant that holds shares; repeatable.", show_default="the first 15 enrolled"),
     ] = None
     threshold: Annotated[
-        int | None, sum_option(min=1, help="How many combiners open the total.", show_default="the least that is safe")
+        int | None,
+        sum_option(
+            min=1, help="Number of combiners needed to open the total.", show_default="the smallest safe number"
+        ),
     ] = None
     quorum: Annotated[
-        int | None, sum_option(min=1, help="The least number of contributions.", show_default="nine tenths")
+        int | None,
+        sum_option(min=1, help="Minimum number of contributions.", show_default="nine tenths of the participants"),
     ] = None
     person: Annotated[
-        str | None, sum_option(help="A column that names persons, who are protected; it stays at home.")
+        str | None,
+        sum_option(help="Column that names persons, to protect persons instead of rows; it is never uploaded."),
     ] = None
     rows_per_person: Annotated[
         str | None,
-        sum_option(help="The most rows of a person; 'mean': any, of which the mean counts.", show_default="1"),
+        sum_option(
+            help="Largest number of rows per person; 'mean' allows any number and uses their mean.", show_default="1"
+        ),
     ] = None
     log_scaled: Annotated[
-        list[str] | None, sum_option(help="A number to be read on a logarithmic scale; again for more.")
+        list[str] | None, sum_option(help="Column of numbers to use on a logarithmic scale; repeatable.")
     ] = None
     hats: Annotated[
-        int | None, sum_option(min=0, help="Curve pieces of a number; 0: straight lines.", show_default="5")
+        int | None,
+        sum_option(
+            min=0, help="Number of curve pieces per column of numbers; 0 fits straight lines.", show_default="5"
+        ),
     ] = None
     least_rows: Annotated[
-        int | None, sum_option(min=1, help="Without noise, who has fewer rows does not share.", show_default="10")
+        int | None,
+        sum_option(min=1, help="Minimum number of rows of a participant in a study without noise.", show_default="10"),
     ] = None
 
     def entries(self) -> dict[str, Any]:
-        """The entries of [mechanism] that were asked for."""
+        """Return the entries of [mechanism] that these options set."""
         names = {"combiner": "combiners", "colluders": "n_colluders", "hats": "n_hats"}
         given = {names.get(name, name): value for name, value in vars(self).items() if value is not None}
         if self.rows_per_person is not None and self.rows_per_person.isdecimal():
@@ -102,30 +120,31 @@ class SumOptions:
 
     @property
     def is_given(self) -> bool:
-        """Whether anything was asked for."""
+        """Whether any of these options was given."""
         return any(value is not None for value in vars(self).values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """What `mooring audit` and `mooring plan` ask alike: which rows, how they are partitioned, who attacks whom."""
+    """Options of `mooring audit` and `mooring plan`: which rows, how they are split, and who attacks whom."""
 
     study: Annotated[
         Path | None,
-        study_option(
-            help="A study's file: rows are encoded as it says, and its method, noise and projection are used."
-        ),
+        study_option(help="A study's file, whose encoding, method, noise and projection are used."),
     ] = None
-    label: Annotated[str | None, data_option(help="The column to predict.")] = None
-    participants: Annotated[int, data_option(min=2, help="How many participants share the rows.")] = 5
+    label: Annotated[str | None, data_option(help="Column to predict.")] = None
+    participants: Annotated[int, data_option(min=2, help="Number of participants among whom the rows are split.")] = 5
     split_by: Annotated[
         str | None,
-        data_option(help="A column that says whose row it is: a hospital, or a person. Its rows stay together."),
+        data_option(
+            help="Column that names the hospital or person of a row; rows with the same name go to the same participant."
+        ),
     ] = None
-    rows_each: Annotated[int | None, data_option(min=2, help="At most so many rows a participant.")] = None
-    drop: Annotated[list[str] | None, data_option(help="A column to leave out; may be given again.")] = None
+    rows_each: Annotated[int | None, data_option(min=2, help="Largest number of rows per participant.")] = None
+    drop: Annotated[list[str] | None, data_option(help="Column to leave out; repeatable.")] = None
     missing: Annotated[
-        list[str] | None, data_option(help="What stands for a missing value, besides ?, NA and nothing.")
+        list[str] | None,
+        data_option(help="Word that stands for a missing value, besides ?, NA and empty cells; repeatable."),
     ] = None
     size: Annotated[int | None, data_option(min=2, help="Resize images to this width and height.")] = None
     public_share: Annotated[
@@ -134,13 +153,15 @@ class AuditOptions:
             min=0.0,
             max=0.9,
             help="Share of rows held out as public, for a public SVD.",
-            show_default="0.1 if it is needed",
+            show_default="0.1 if needed, otherwise 0",
         ),
     ] = None
     components: Annotated[
-        int | None, study_option(min=1, help="Components h to share.", show_default="all features, up to 30")
+        int | None, study_option(min=1, help="Number of components to share, h.", show_default="all features, up to 30")
     ] = None
-    projection: Annotated[ProjectionChoice, study_option(help="How rows are projected before they leave.")] = "auto"
+    projection: Annotated[ProjectionChoice, study_option(help="How rows are projected before they are uploaded.")] = (
+        "auto"
+    )
     learner: Annotated[
         str,
         study_option(
@@ -148,24 +169,23 @@ class AuditOptions:
             "'mooring train' would choose."
         ),
     ] = "auto"
-    colluders: Annotated[int, attacker_option(min=1, help="How many participants collude with the analyst.")] = 1
+    colluders: Annotated[int, attacker_option(min=1, help="Number of participants that collude with the analyst.")] = 1
     colluder: Annotated[
         list[str] | None,
-        attacker_option(help="A participant that colludes, by name; may be given again.", show_default="the first"),
+        attacker_option(help="Name of a participant that colludes; repeatable.", show_default="the first"),
     ] = None
     target: Annotated[
         list[str] | None,
-        attacker_option(
-            help="A participant that is attacked, by name; may be given again.", show_default="the next ones"
-        ),
+        attacker_option(help="Name of a participant that is attacked; repeatable.", show_default="the next ones"),
     ] = None
     attribute: Annotated[
-        str | None, attacker_option(help="A column that is not shared; can it be inferred from what is?")
+        str | None,
+        attacker_option(help="Column that is not shared, and that the attacker tries to infer from the shared ones."),
     ] = None
     auditor: Annotated[
         str | None,
         attacker_option(
-            help="'digits' trains a network on the public and test images, which then compares rebuilt ones."
+            help="'digits' trains a network on public and test images, and links rebuilt images to originals with it."
         ),
     ] = None
     examples: Annotated[
@@ -174,14 +194,14 @@ class AuditOptions:
             "--examples/--no-examples", help="Whether the report shows a few original rows beside rebuilt ones."
         ),
     ] = True
-    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another split, other secrets, other noise.")] = 0
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the split, the secrets and the noise.")] = 0
     device: Annotated[
-        str | None, typer.Option(help="Where to run: cpu, or cuda where there is one.", show_default="cpu")
+        str | None, typer.Option(help="Device to compute on: cpu, or cuda if there is a GPU.", show_default="cpu")
     ] = None
 
 
 def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
-    """A column and its range.
+    """Read a column's name and its range.
 
     Examples
     --------
@@ -195,23 +215,23 @@ def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
 
 
 def parse_pair(option: str, given: str) -> tuple[str, str]:
-    """A column and what is said of it.
+    """Read a column's name and a value for it.
 
     Examples
     --------
     >>> parse_pair("--birth", "born=2026-01-01")
     ('born', '2026-01-01')
     """
-    name, equals, said = given.rpartition("=")
-    if not (equals and name and said):
+    name, equals, value = given.rpartition("=")
+    if not (equals and name and value):
         raise InputError(
-            option, expected="NAME=VALUE", got=repr(given), cure="mooring study init --help shows examples."
+            option, expected="NAME=VALUE", got=repr(given), cure="'mooring study init --help' shows examples."
         )
-    return name, said
+    return name, value
 
 
 def parse_range(given: str) -> tuple[float, float]:
-    """A range.
+    """Read a range.
 
     Examples
     --------
@@ -226,7 +246,7 @@ def parse_range(given: str) -> tuple[float, float]:
 
 
 def parse_named_words(given: str) -> tuple[str, list[str]]:
-    """A column and its categories.
+    """Read a column's name and its categories.
 
     Examples
     --------
@@ -240,12 +260,12 @@ def parse_named_words(given: str) -> tuple[str, list[str]]:
 
 
 def parse_words(given: str) -> list[str]:
-    """Words between commas."""
+    """Read words that are separated by commas."""
     return [word.strip() for word in given.split(",") if word.strip()]
 
 
 def parse_shape(given: str | None) -> tuple[int, ...]:
-    """The shape of an image.
+    """Read the shape of an image.
 
     Examples
     --------
@@ -260,30 +280,35 @@ def parse_shape(given: str | None) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Which engine runs the analyst's long steps: one process, or a Dask cluster and how to reach it."""
+    """Options that choose the engine of the analyst's long steps: one process, or a Dask cluster."""
 
-    engine: Annotated[Literal["local", "dask"], engine_option(help="Dask runs on several processes or machines.")] = (
-        "local"
-    )
+    engine: Annotated[
+        Literal["local", "dask"], engine_option(help="local uses one process; dask uses several processes or machines.")
+    ] = "local"
     scheduler: Annotated[
         str | None,
         engine_option(
-            help="Address of a Dask scheduler, tcp://… or tls://…; without one, workers start on this machine.",
+            help="Address of a Dask scheduler, tcp://… or tls://…. Without it, workers are started on this machine.",
             envvar=_ADDRESS,
         ),
     ] = None
-    workers: Annotated[int | None, engine_option(help="Processes to start here.", show_default="cores")] = None
-    tls_ca: Annotated[Path | None, engine_option(help="PEM of who signed the scheduler's certificate.")] = None
-    tls_cert: Annotated[Path | None, engine_option(help="PEM of your certificate.")] = None
-    tls_key: Annotated[Path | None, engine_option(help="PEM of its key.")] = None
+    workers: Annotated[
+        int | None,
+        engine_option(help="Number of worker processes to start on this machine.", show_default="one per core"),
+    ] = None
+    tls_ca: Annotated[
+        Path | None, engine_option(help="PEM file of the authority that signed the scheduler's certificate.")
+    ] = None
+    tls_cert: Annotated[Path | None, engine_option(help="PEM file of your certificate.")] = None
+    tls_key: Annotated[Path | None, engine_option(help="PEM file of your certificate's key.")] = None
 
     @contextmanager
-    def connect(self, **others: Any) -> Iterator[Engine]:
-        """The engine that was asked for; the local one refuses all options that only Dask has."""
+    def connect(self, **dask_options: Any) -> Iterator[Engine]:
+        """Yield the chosen engine; the local one refuses options that only Dask has."""
         if self.engine == "local":
             from mooring.protocol.analyst.role import LocalEngine
 
-            self._refuse_without_dask(others)
+            self._refuse_without_dask(dask_options)
             yield LocalEngine()
             return
         from mooring.engines.dask import DaskEngine, Tls, connect
@@ -291,16 +316,16 @@ class EngineOptions:
         files = [path for path in (self.tls_ca, self.tls_cert, self.tls_key) if path is not None]
         if len(files) not in (0, 3):
             raise InputError(
-                "TLS", expected="--tls-ca, --tls-cert and --tls-key", got="not all three", cure="Give all."
+                "TLS", expected="--tls-ca, --tls-cert and --tls-key", got="only some of them", cure="Give all three."
             )
         tls = Tls(*files) if files else None
         with connect(scheduler=self.scheduler, workers=self.workers, tls=tls) as client:
-            yield DaskEngine(client, **others)
+            yield DaskEngine(client, **dask_options)
 
-    def _refuse_without_dask(self, others: dict[str, object]) -> None:
-        # An address that stands in the environment asks for nothing by itself.
+    def _refuse_without_dask(self, dask_options: dict[str, object]) -> None:
+        # An address in the environment does not request Dask by itself.
         unasked = {"engine": "local", "scheduler": os.environ.get(_ADDRESS)}
-        for name, value in (asdict(self) | others).items():
+        for name, value in (asdict(self) | dask_options).items():
             if value is not None and value != unasked.get(name):
                 expected, got = "left out with --engine local", "given"
                 raise InputError(f"--{name.replace('_', '-')}", expected=expected, got=got, cure="Pass --engine dask.")

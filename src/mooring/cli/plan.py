@@ -1,4 +1,4 @@
-"""`mooring plan`: which method and how much noise, or whether to join at all."""
+"""`mooring plan`: recommend a method and its noise, or advise against joining."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def plan(
     limit: Annotated[
         str,
         typer.Option(
-            help="What the strongest attack may recover: 'error at least 0.5' (of the most exposed tenth of rows), "
-            "'membership at most 5 % at 1 %', 'linkage at most 20 %'; or the guarantee that secure sums must carry: "
-            "'epsilon at most 2'.",
+            help="Limit on what the strongest attack recovers: 'error at least 0.5' (for the most exposed tenth of rows), "
+            "'membership at most 5 % at 1 %' (of false positives) or 'linkage at most 20 %'; or the guarantee that secure "
+            "sums must have: 'epsilon at most 2'.",
             rich_help_panel="Study",
         ),
     ] = "error at least 0.5",
     output: ReportFolder = Path("plan-report"),
 ) -> None:
-    """Search methods, noise and sizes on rows like yours; recommend a point that keeps to the limit, or say that none pays.
+    """Search methods, noise and sizes on rows like yours; recommend what keeps to the limit, or advise against joining.
 
-    One half of the rows is searched; the figures of the recommended point are of the other half.
+    The search uses one half of the rows; the figures of the recommended setting are measured on the other half.
 
     Example: mooring plan patients.csv --label outcome --participants 8 --limit "error at least 0.5"
 
@@ -49,10 +49,10 @@ def plan(
     from mooring.report import render_plan
 
     if options.rows_each is not None:
-        options = replace(options, rows_each=2 * options.rows_each)  # so many in each half
+        options = replace(options, rows_each=2 * options.rows_each)  # this many in each half
     given = read_and_partition(data, options)
     with count_progress() as tell:
-        found = plan_study(
+        planned = plan_study(
             given.parts,
             limit=limit,
             n_components=options.components,
@@ -61,20 +61,20 @@ def plan(
             settings=given.settings(options, output, feature_map=given.feature_map),
             progress=tell,
         )
-    where = write_page(output, render_plan, found, "plan.json")
+    where = write_page(output, render_plan, planned, "plan.json")
     if console.format == "json":
-        typer.echo(found.to_json())
+        typer.echo(planned.to_json())
         return
     title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
-    if shown := [*found.frontier, *found.tried.totals]:
-        print_points(console, found.tried, shown, title=title)
-    print_findings(console, found.audit, notes=given.records.notes)
-    style = "bold red" if found.mechanism is None else "bold green" if found.answer == "pays" else "bold yellow"
-    console.print(found.verdict, style=style, markup=False)
-    if (against := warn_of_linked_rows(found.recommended)) is not None:
+    if shown := [*planned.frontier, *planned.tried.totals]:
+        print_points(console, planned.tried, shown, title=title)
+    print_findings(console, planned.audit, notes=given.records.notes)
+    style = "bold red" if planned.mechanism is None else "bold green" if planned.answer == "pays" else "bold yellow"
+    console.print(planned.verdict, style=style, markup=False)
+    if (against := warn_of_linked_rows(planned.recommended)) is not None:
         console.print(against, style="bold red", markup=False)
-    lines = found.mechanism_lines()
+    lines = planned.mechanism_lines()
     if lines is not None:
-        console.print("For the study's file, or 'mooring study init --from-plan' with the plan's JSON:")
+        console.print("Write these lines into the study's file, or give plan.json to 'mooring study init --from-plan':")
         console.print(lines, markup=False, highlight=False)
     console.print(where)

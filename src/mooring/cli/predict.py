@@ -1,4 +1,4 @@
-"""`mooring predict`: raw rows in, predictions out, nothing leaves."""
+"""`mooring predict`: predict new rows locally; nothing is uploaded."""
 
 from __future__ import annotations
 
@@ -20,43 +20,48 @@ def predict(
     data: execution.TablePath,
     result: Annotated[
         str,
-        typer.Option(help="The folder that the analyst delivered to you, or its URL: s3://bucket/results/YOUR-NAME."),
+        typer.Option(help="Folder that the analyst delivered to you, or its URL: s3://bucket/results/YOUR-NAME."),
     ],
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     output: Annotated[
-        Path, typer.Option(help="Where the predictions go, one line a row: CSV, or Parquet if it ends in .parquet.")
+        Path,
+        typer.Option(help="File for the predictions, one line per row: Parquet if it ends in .parquet, otherwise CSV."),
     ] = Path("predictions.csv"),
     force: execution.Force = False,
     beside: Annotated[
         Path | None,
         typer.Option(
-            help="The rows you shared: trains a model on them alone, for comparison, if the new rows have labels."
+            help="Table of the rows that you shared. If the new rows have labels, a model trained on these rows alone is "
+            "compared with the joint model."
         ),
     ] = None,
     threshold: Annotated[
-        float, typer.Option(help="From which probability on the second of two classes counts as predicted, in scores.")
+        float,
+        typer.Option(
+            help="Probability from which on the second of two classes counts as predicted when the model is evaluated."
+        ),
     ] = 0.5,
     importance: Annotated[
         bool,
-        typer.Option("--importance", help="Measure what the model looks at, column by column, if there are labels."),
+        typer.Option("--importance", help="Measure how much each column matters to the model, if there are labels."),
     ] = False,
     calibrate: Annotated[
         Path | None,
         typer.Option(
-            help="Labelled rows of yours that you did not share: probabilities are recalibrated on them, numbers get the "
-            "columns low and high, between which nine of ten rows lie."
+            help="Table of labelled rows that you did not share. Probabilities are recalibrated on them; predicted numbers "
+            "get the columns low and high, an interval that holds nine of ten rows."
         ),
     ] = None,
     ignore: execution.IgnoreColumns = None,
 ) -> None:
     """Take the step 'predict'.
 
-    The table has the column prediction and, for classes, probability_<class> for each class (a support vector machine, and
-    least squares from sums, have none).
+    The output has the column prediction and, for classes, a column probability_<class> for each class. Support vector
+    machines, and least squares from sums, give no probabilities.
 
-    Preprocessing, your secret map, the analyst's map and the model in one call, without noise. The map is checked first: it
-    must be orthogonal, signed by the analyst, and made from your own upload.
+    Rows are encoded, mapped by your secret map and the analyst's map, and predicted by the model, all locally and without
+    noise. The analyst's map is checked first: it must be orthogonal, signed by the analyst, and made from your own upload.
 
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
@@ -78,7 +83,7 @@ def predict(
 
 
 def _say_evaluation(record: PredictionRecord) -> list[str]:
-    """Sentences on the AUC, on both kinds of error, and on what the model looks at most."""
+    """Return sentences on the AUC, on both kinds of error, and on the columns that matter most."""
     lines = [] if record.adjustment is None else [str(record.adjustment)]
     if record.evaluation is not None:
         for name, joint, alone, gain in record.evaluation.list_measures()[1:]:
@@ -88,6 +93,6 @@ def _say_evaluation(record: PredictionRecord) -> list[str]:
     if record.importance is not None:
         metric, columns = record.importance
         most = ", ".join(f"{escape(column.name)} ({column.drop:+z.3f})" for column in columns[:5])
-        lines.append(f"What it looks at most (fall of the {metric} when shuffled): {most}.")
-    more = "All of it is on the page of 'mooring report', with the confusion table and the calibration."
+        lines.append(f"Columns that matter most (fall of the {metric} when a column is shuffled): {most}.")
+    more = "'mooring report' shows all measures, with the confusion table and the calibration."
     return [*lines, more] if lines else []

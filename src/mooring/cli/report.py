@@ -1,4 +1,4 @@
-"""`mooring report`: what a role knows of a study, as one page to read, print and sign."""
+"""`mooring report`: write what a role knows about a study as one page to read, print and sign."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def report(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            help="The analyst's work folder, or a participant's vault (or its folder of the study).",
-            show_default="analysis or vault, whichever is here",
+            help="The analyst's work folder, a participant's vault, or the study's folder in that vault.",
+            show_default="analysis, or else vault",
         ),
     ] = None,
     study: Annotated[
@@ -46,14 +46,15 @@ def report(
         ),
     ] = None,
     audit: Annotated[
-        Path | None, typer.Option(help="An audit.json or plan.json, to show what attacks recover from rows like these.")
+        Path | None,
+        typer.Option(help="An audit.json or plan.json that measured what attacks recover from similar rows."),
     ] = None,
     examples: Annotated[
         bool,
         typer.Option(
             "--examples/--no-examples",
-            help="Show a few original rows beside rebuilt ones, if a record has them; the page is then as confidential as "
-            "the data.",
+            help="Show a few original rows beside rebuilt ones, if a record has them. Such a page is as confidential as the "
+            "data.",
         ),
     ] = True,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
@@ -61,7 +62,7 @@ def report(
 ) -> None:
     """Take the step 'report'.
 
-    Any role can run it at any time: what is not known yet says which command would tell.
+    Any role can run it at any time. Where something is not known yet, the page names the command that finds it out.
 
     Example: mooring report analysis --study study.toml --audit audit-report/audit.json
 
@@ -76,7 +77,7 @@ def report(
 
 
 def find_records(folder: Path, study: Study | None) -> Path:
-    """Return where records lie: the folder itself or, of a vault, its folder of the study."""
+    """Return the folder of the records: the folder itself or, in a vault, the folder of the study."""
     studies = folder / "studies"
     if not studies.is_dir():
         return folder

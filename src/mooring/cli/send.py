@@ -1,4 +1,4 @@
-"""`mooring send`: a bundle or an anchor file to a folder, a store or a presigned address."""
+"""`mooring send`: send a bundle or an anchor to a folder, an object store or a presigned address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 AllowHttp = Annotated[
     bool,
     typer.Option(
-        "--allow-http", help="Send a bundle even to http:// or ftp://, where others on the way could read it."
+        "--allow-http", help="Allow http:// and ftp:// addresses, although others on the network could read the bundle."
     ),
 ]
 
@@ -24,21 +24,23 @@ AllowHttp = Annotated[
 @command
 def send(
     console: Output,
-    file: Annotated[Path, typer.Argument(help="What 'mooring share' or 'mooring deal' wrote.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="File that 'mooring share' or 'mooring deal' wrote.", show_default=False)
+    ],
     to: Annotated[
         str,
         typer.Option(
             "--to",
-            help="A folder, a URL (s3://bucket/inbox), a presigned address (https://…, in single quotes), or @FILE with "
-            "one of these in it.",
+            help="A folder, a URL (s3://bucket/inbox), a presigned address (https://…, in single quotes), or @FILE to read "
+            "one of these from a file.",
         ),
     ],
     allow_http: AllowHttp = False,
 ) -> None:
     """Take the step 'send'.
 
-    What breaks off is sent again from its first byte, the same bytes. A presigned address, as 'mooring invite' makes it,
-    needs no credentials here. Nothing but bundles and anchor files is sent: a table or a vault given by mistake is refused.
+    A transfer that breaks off is repeated from the start with the same bytes. A presigned address, which 'mooring invite'
+    makes, needs no credentials here. Only bundles and anchors are sent: a table or a vault given by mistake is refused.
 
     Example: mooring send st-mary.bundle --to @st-mary.address
     """
@@ -55,9 +57,9 @@ def send(
 
 
 def describe_sent(file: Path, sent: SendResult) -> str:
-    """What was sent, as a line of text."""
+    """Return a line of text that says what was sent."""
     if sent.there_before:
-        return f"{file} is at {sent.to} already, the same bytes: nothing was sent."
+        return f"{file} is already at {sent.to} with the same bytes; nothing was sent."
     tries = f", in {sent.tries} tries" if sent.tries > 1 else ""
-    held = "The other side reports the same size or checksum." if sent.confirmed else "The other side took it."
+    held = "The receiver reports the same size or checksum." if sent.confirmed else "The receiver accepted it."
     return f"Sent {file} ({sent.bytes:,} bytes) to {sent.to}{tries}. {held}"

@@ -1,4 +1,4 @@
-"""`mooring share`: one signed bundle, once."""
+"""`mooring share`: write your one signed bundle."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def share(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     anchor: execution.AnchorPath = None,
-    output: Annotated[Path | None, typer.Option(help="Where the bundle goes.", show_default="YOUR-NAME.bundle")] = None,
+    output: Annotated[Path | None, typer.Option(help="File for the bundle.", show_default="YOUR-NAME.bundle")] = None,
     to: Annotated[
         str | None,
         typer.Option(
             "--to",
-            help="Send it there as well, as 'mooring send' does: a folder, a URL, a presigned address, or @FILE with one.",
+            help="Also send the bundle there, as 'mooring send' does: a folder, a URL, a presigned address, or @FILE.",
         ),
     ] = None,
     allow_http: AllowHttp = False,
@@ -40,18 +40,19 @@ def share(
         typer.Option(
             "--override",
             metavar="'NAME: REASON'",
-            help="Share rows that the check does not show to keep to the study's limits; your report says who and why.",
+            help="Share rows that were not shown to keep to the study's limits; your report states the name and reason.",
         ),
     ] = "",
 ) -> None:
     """Take the step 'share'.
 
-    Rows and anchor go into the bundle under your secret map, shuffled, with labels, and nothing else. Other rows in the
-    same study, or the same rows in another one, are refused, since fresh noise on the same rows could be averaged away.
-    Where the study states limits on uploads, so are rows that 'mooring check' has not seen, or not shown to keep to them.
+    The bundle holds your rows and the anchor under your secret map, in random order, with labels, and nothing else. A second
+    upload is refused, be it different rows in the same study or the same rows in a different one, because an attacker could
+    average fresh noise away. If the study limits what attacks may recover, rows are also refused unless 'mooring check' has
+    shown that they keep to the limits.
 
-    In a study of secure sums the bundle holds noisy sums over your rows, sealed in shares to the combiners: the analyst can
-    open nothing of it. The same rows in another such study spend more of your epsilon, which is counted.
+    In a study of secure sums, the bundle holds noisy sums over your rows, encrypted as shares to the combiners, so that the
+    analyst can open none of it. Using the same rows in a second such study spends more of your epsilon, which is counted.
 
     Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
 
@@ -82,7 +83,7 @@ def share(
 
 
 def _send(path: Path, address: str, digest: str, *, allow_http: bool) -> SendResult:
-    """Send the bundle that was written; if that fails, it is still there, and the error says how to go on."""
+    """Send the bundle that was written; if that fails, the file is kept, and the error says how to send it."""
     from mooring.protocol.transport.transfer import send_file
 
     later = f"The bundle is written; to send it later: mooring send {shlex.quote(str(path))} --to …"

@@ -1,4 +1,4 @@
-"""`mooring study`: the one file that everybody agrees on."""
+"""`mooring study`: draft, complete and show the file that everybody agrees on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 study_app = typer.Typer(
     name="study",
-    help="Draft, complete and show a study: the one public file that everybody agrees on.",
+    help="Draft, complete and show a study's file, which is public and which everybody agrees on.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -54,75 +54,99 @@ column_option, method_option = (partial(typer.Option, rich_help_panel=panel) for
 def init(
     console: Output,
     sums: SumOptions,
-    data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet): no value of its rows goes into the draft.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
+    data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet). The draft holds no value of its rows.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the draft.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
-    label: Annotated[str | None, column_option(help="The column to predict.")] = None,
-    classes: Annotated[str, column_option(help='Classes of the label: "no,yes".', show_default=False)] = "",
-    label_range: Annotated[str | None, column_option(help='Range of a label that is a number: "0:250".')] = None,
-    range: Annotated[list[str] | None, column_option(help='A column\'s range: "age=0:120"; again for more.')] = None,
-    all_ranges: Annotated[str | None, column_option(help='Range of every other number: "0:16".')] = None,
+    label: Annotated[str | None, column_option(help="Column to predict.")] = None,
+    classes: Annotated[str, column_option(help='Classes of the label, such as "no,yes".', show_default=False)] = "",
+    label_range: Annotated[
+        str | None, column_option(help='Range of a label that is a number, such as "0:250".')
+    ] = None,
+    range: Annotated[
+        list[str] | None, column_option(help='Range of a column, such as "age=0:120"; repeatable.')
+    ] = None,
+    all_ranges: Annotated[
+        str | None, column_option(help='Range of every other column of numbers, such as "0:16".')
+    ] = None,
     category: Annotated[
-        list[str] | None, column_option(help='A column\'s categories: "sex=female,male"; again for more.')
+        list[str] | None, column_option(help='Categories of a column, such as "sex=female,male"; repeatable.')
     ] = None,
     id: Annotated[
         list[str] | None,
-        column_option(help="A column that names rows: stays at home, comes back beside predictions; again for more."),
+        column_option(
+            help="Column that identifies rows. It is never uploaded, and is copied to the predictions. Repeatable."
+        ),
     ] = None,
     date: Annotated[
-        list[str] | None, column_option(help='A column\'s first and last day: "seen=2000-01-01:2026-12-31".')
+        list[str] | None,
+        column_option(help='First and last day of a column of dates: "seen=2000-01-01:2026-12-31"; repeatable.'),
     ] = None,
     birth: Annotated[
-        list[str] | None, column_option(help='A date of birth, taken as the age at a public day: "born=2026-01-01".')
+        list[str] | None,
+        column_option(help='Column of dates of birth, used as the age on a public day: "born=2026-01-01"; repeatable.'),
     ] = None,
-    drop: Annotated[list[str] | None, column_option(help="A column to leave out; again for more.")] = None,
+    drop: Annotated[list[str] | None, column_option(help="Column to leave out; repeatable.")] = None,
     missing_word: Annotated[
         list[str] | None,
         column_option(
-            help='What stands for a missing value besides ?, NA and nothing: "-9"; or in a column: "chol=0".'
+            help='Word for a missing value besides ?, NA and empty cells, such as "-9"; '
+            '"chol=0" applies to one column. Repeatable.'
         ),
     ] = None,
     missing: Annotated[
         Literal["refuse", "fill", "indicate"],
         column_option(
-            help="What a missing value is: an error; the middle, or no category; that, and a column that tells."
+            help="What to do with a missing value: refuse it; fill in the middle of the range, or no category; or "
+            "fill it in and indicate it in a further column."
         ),
     ] = "refuse",
-    image_shape: Annotated[str | None, column_option(help='If rows are images, their shape: "8x8".')] = None,
-    smallest_class: Annotated[int, column_option(min=1, help="Who has fewer rows of a class does not share.")] = 3,
+    image_shape: Annotated[
+        str | None, column_option(help='Shape of the images if rows are images, such as "8x8".')
+    ] = None,
+    smallest_class: Annotated[
+        int, column_option(min=1, help="A participant with fewer rows of a class than this does not share.")
+    ] = 3,
     from_plan: Annotated[
         Path | None,
-        method_option(help="The plan.json of 'mooring plan --study': takes its method, noise, anchor and projection."),
+        method_option(
+            help="A plan.json of 'mooring plan --study', whose method, noise, anchor and projection are used."
+        ),
     ] = None,
     mechanism: Annotated[
         str | None,
-        method_option(help="rotation, secure-sum, or one that another package defines.", show_default="rotation"),
+        method_option(
+            help="rotation, secure-sum, or a mechanism that another package defines.", show_default="rotation"
+        ),
     ] = None,
     method: Annotated[
         str | None,
-        method_option(help="The method of rotation, which aligns by an anchor.", show_default="aa-i-gdp-data-noise"),
+        method_option(
+            help="Method of the mechanism rotation, which aligns rows by an anchor.", show_default="aa-i-gdp-data-noise"
+        ),
     ] = None,
     components: Annotated[
-        int | None, method_option(min=1, help="Components to share.", show_default="all, up to 30")
+        int | None, method_option(min=1, help="Number of components to share.", show_default="all, up to 30")
     ] = None,
     anchor_rows: Annotated[
-        int | None, method_option(min=2, help="Rows of the anchor.", show_default="four times the components")
+        int | None, method_option(min=2, help="Number of anchor rows.", show_default="four times the components")
     ] = None,
     data_noise: Annotated[
         float | None,
         method_option(
             min=0.0,
-            help="Private-data noise of an encoded number, which lies between -1 and 1, with any projection.",
+            help="Scale of the private-data noise, in units of encoded numbers, which lie between -1 and 1.",
             show_default="0.5",
         ),
     ] = None,
     anchor_noise: Annotated[
         float | None, method_option(min=0.0, help="Scale of the anchor noise.", show_default="0.1")
     ] = None,
-    projection: Annotated[ProjectionChoice, method_option(help="How rows are projected before they leave.")] = "auto",
+    projection: Annotated[
+        ProjectionChoice, method_option(help="How rows are projected before they are uploaded.")
+    ] = "auto",
     force: Force = False,
 ) -> None:
-    """Draft a study from a table's header, and from which columns hold dates or words. Fill in what stays open.
+    """Draft a study from the names and kinds of a table's columns. Fill in the entries that stay open.
 
     Example: mooring study init patients.csv --label ill --classes no,yes --range age=0:120 --category sex=female,male
 
@@ -163,7 +187,7 @@ def init(
         ids=id or (),
         dates={name: (days[:10], days[11:]) for name, days in (parse_pair("--date", given) for given in date or ())},
         births=dict(parse_pair("--birth", given) for given in birth or ()),
-        missing_words={name: [word for own, word in words if own == name] for name, _ in words if name},
+        missing_words={name: [word for column, word in words if column == name] for name, _ in words if name},
         kinds=draft.infer_kinds(data),
     )
     settings = draft.DraftSettings(
@@ -188,7 +212,7 @@ def init(
             "fingerprint": None if drafted is None else drafted.fingerprint,
             "recognised": recognised,
         },
-        f"Wrote [bold]{escape(str(output))}[/bold]. No value of a row is in it.",
+        f"Wrote [bold]{escape(str(output))}[/bold]. It holds no value of a row.",
         *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
         f"Its mechanism is {entries['name']}.",
         *(
@@ -199,9 +223,9 @@ def init(
         *(
             []
             if from_plan is None
-            else ["The plan's noise is for columns with the ranges of the study it was made with."]
+            else ["The plan's noise assumes the column ranges of the study that it was made with."]
         ),
-        f"Open entries: {left}. Fill in the lines marked TODO, from what the columns mean."
+        f"Open entries: {left}. Fill in the lines marked TODO according to what the columns mean."
         if left
         else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",
     )
@@ -215,32 +239,35 @@ study_app.command()(merge)
 @command
 def project(
     console: Output,
-    public_rows: Annotated[Path, typer.Argument(help="A table of public rows with the study's columns.")],
+    public_rows: Annotated[Path, typer.Argument(help="Table of public rows with the study's columns.")],
     study: StudyPath = DEFAULT_STUDY,
     components: Annotated[
         int | None,
-        typer.Option(min=1, help="Components, or features of sums, to keep.", show_default="what the study says"),
+        typer.Option(
+            min=1, help="Number of components, or of features of sums, to keep.", show_default="as in the study"
+        ),
     ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column of the file to leave out; again for more.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column of the file to leave out; repeatable.")] = None,
 ) -> None:
-    """Make a public projection from public rows, never a participant's, and write its digest into the study.
+    """Make a public projection from public rows, and write its digest into the study.
 
-    In a study of secure sums of pictures, features are fitted to public pictures instead.
+    The rows must be public, never a participant's. In a study of secure sums of images, features are fitted to public images
+    instead.
 
     Example: mooring study project public-patients.csv --study study.toml --components 20
     """
     from mooring.protocol.designer.revision import project_study
     from mooring.protocol.messages.public_file import public_file_name
 
-    with show_progress("Reading public rows") as told:
-        found = project_study(study, public_rows, components=components, ignore=ignore or (), progress=told)
-    file = study.parent / public_file_name(found.study)
+    with show_progress("Reading public rows") as moved:
+        revision = project_study(study, public_rows, components=components, ignore=ignore or (), progress=moved)
+    file = study.parent / public_file_name(revision.study)
 
     console.show(
-        {"projection": str(file), "digest": found.digest, "fingerprint": found.study.fingerprint},
-        f"Wrote [bold]{escape(str(file))}[/bold], {found.description}, and its digest into "
+        {"projection": str(file), "digest": revision.digest, "fingerprint": revision.study.fingerprint},
+        f"Wrote [bold]{escape(str(file))}[/bold], {revision.description}, and its digest into "
         f"[bold]{escape(str(study))}[/bold]. Send both to everybody.",
-        f"The study's fingerprint is now [bold]{found.study.fingerprint}[/bold].",
+        f"The study's fingerprint is now [bold]{revision.study.fingerprint}[/bold].",
     )
 
 
@@ -248,12 +275,12 @@ def project(
 @command
 def enrol(
     console: Output,
-    cards: Annotated[list[Path], typer.Argument(help="Cards that 'mooring join' wrote, the analyst's among them.")],
+    cards: Annotated[list[Path], typer.Argument(help="Cards that 'mooring join' wrote, including the analyst's.")],
     study: StudyPath = DEFAULT_STUDY,
 ) -> None:
     """Take the step 'enrol'.
 
-    Each card must prove that its writer holds the keys.
+    Each card must prove that whoever wrote it holds the keys.
 
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """
@@ -263,7 +290,7 @@ def enrol(
 @study_app.command("show")
 @command
 def show(console: Output, study: StudyPath = DEFAULT_STUDY) -> None:
-    """Say in words what a study declares, who takes part, and its fingerprint.
+    """Describe what a study declares and who takes part, and print its fingerprint.
 
     Example: mooring study show --study study.toml
     """
@@ -273,13 +300,13 @@ def show(console: Output, study: StudyPath = DEFAULT_STUDY) -> None:
 
 
 def _choose_mechanism(plan: Path | None, mechanism: str | None, **given: Any) -> dict[str, Any]:
-    """The entries of a draft's [mechanism]: those that were given, or a plan's; not both."""
+    """Return the entries of a draft's [mechanism]: either those that were given, or those of a plan."""
     asked = {name: value for name, value in given.items() if value is not None}
     if plan is None:
         return {"name": mechanism or "rotation", **asked}
     if asked or mechanism:
-        got = f"{', '.join([*asked, *(['mechanism'] if mechanism else [])])} beside it"
-        cure = "Leave them out, or draft without the plan."
+        got = f"also {', '.join([*asked, *(['mechanism'] if mechanism else [])])}"
+        cure = "Leave these options out, or draft without the plan."
         raise InputError("--from-plan", expected="the only option about the mechanism", got=got, cure=cure)
     from mooring.report.records import read_plan_mechanism
 
@@ -300,7 +327,7 @@ def _describe_study(study: Study) -> Iterator[str]:
         ("Predicts", predicted),
         ("Mechanism", study.mechanism.name),
         *exchange_of(study).describe_study(study),
-        *([("At home", f"{', '.join(study.ids)}: never shared, back beside predictions")] if study.ids else []),
+        *([("Identifiers", f"{', '.join(study.ids)}: never uploaded, copied to predictions")] if study.ids else []),
         *([("Limits", "; ".join(limits))] if (limits := _describe_limits(study)) else []),
         ("Columns", f"{len(study.columns)}"),
     ]
@@ -308,8 +335,8 @@ def _describe_study(study: Study) -> Iterator[str]:
     for alike in (list(group) for _, group in groupby(study.columns, key=lambda column: replace(column, name="any"))):
         column = alike[0]
         name = column.name if len(alike) == 1 else f"{column.name} … {alike[-1].name} ({len(alike)} alike)"
-        own = f" or {', '.join(column.missing_words)}" if column.missing_words else ""
-        rules = f"missing{own}: {column.missing}" + (
+        missing_words = f" or {', '.join(column.missing_words)}" if column.missing_words else ""
+        rules = f"missing{missing_words}: {column.missing}" + (
             "" if column.kind == "category" else f", outside: {column.outside}"
         )
         yield f"  {escape(f'{name}: {column.kind}, {column.described}; {rules}')}"

@@ -1,4 +1,4 @@
-"""`mooring study header` and `mooring study merge`: from each site's table to one draft."""
+"""`mooring study header` and `mooring study merge`: make one draft from the tables of all sites."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from rich.table import Table
 from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command
 from mooring.protocol.step import require_absent
 
-OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="Where the header goes.")]
+OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="File for the header.")]
 
 
 @command
 def header(
     console: Output,
     data: TablePath,
-    site: Annotated[str, typer.Option(help="Your name in the merged draft.")],
+    site: Annotated[str, typer.Option(help="Your site's name in the merged draft.")],
     category: Annotated[
-        list[str] | None, typer.Option(help="A column whose numbers are codes of categories; again for more.")
+        list[str] | None, typer.Option(help="Column whose numbers are codes of categories; repeatable.")
     ] = None,
     output: OutputPath = None,
 ) -> None:
     """Take the step 'header'.
 
-    The description is made from rows, so read it before you send it. No end of a range, category or missing word in it
-    comes from fewer than five rows, and no count of rows is in it.
+    The description is made from rows, so read it before you send it. Every end of a range, category and missing word in it
+    comes from at least five rows, and it holds no count of rows.
 
     Example: mooring study header patients.csv --site north --category stage
     """
     from mooring.atomic_io import write_atomically
     from mooring.protocol.designer.header import infer_header
 
-    found, notes = infer_header(data, site=site, categorical=category or ())
+    described, notes = infer_header(data, site=site, categorical=category or ())
     path = output or Path(f"{site}.header.toml")
-    write_atomically(path, found.render().encode(), what="the header")
+    write_atomically(path, described.render().encode(), what="the header")
     console.show(
-        {"header": str(path), "columns": len(found.columns), "notes": list(notes)},
-        f"Wrote [bold]{escape(str(path))}[/bold], made from rows: read it before you send it.",
+        {"header": str(path), "columns": len(described.columns), "notes": list(notes)},
+        f"Wrote [bold]{escape(str(path))}[/bold]. It is made from rows: read it before you send it.",
         *(f"  • {escape(note)}" for note in notes),
     )
 
@@ -49,16 +49,17 @@ def header(
 @command
 def merge(
     console: Output,
-    headers: Annotated[list[Path], typer.Argument(help="What 'mooring study header' wrote at each site.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the draft goes.")] = DEFAULT_STUDY,
+    headers: Annotated[list[Path], typer.Argument(help="Files that 'mooring study header' wrote, one per site.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the draft.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
-    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; again for more.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeatable.")] = None,
     force: Force = False,
 ) -> int | None:
     """Take the step 'merge'.
 
-    Exit code 3 says that there is something to settle. Method and noise are those of 'mooring study init', to be edited.
+    The draft has the default method and noise of 'mooring study init'; edit them as needed. Exit code 3 means that sites
+    disagree about a column.
 
     Example: mooring study merge north.header.toml south.header.toml --label ill --name ward
     """
@@ -67,22 +68,22 @@ def merge(
     from mooring.protocol.designer.header import draft_merged, merge_headers, read_header
 
     require_absent(output, force=force)
-    found = merge_headers([read_header(path) for path in headers])
-    merged = tuple(one for one in found if one.name not in (drop or ()))
+    columns = merge_headers([read_header(path) for path in headers])
+    merged = tuple(column for column in columns if column.name not in (drop or ()))
     text = draft_merged(merged, name=name, label=label)
     write_atomically(output, text.encode(), what="the draft")
-    unsettled = [one for one in merged if one.conflicts]
+    unsettled = [column for column in merged if column.conflicts]
     left = count_open_entries(text)
     console.show(
-        {"study": str(output), "open_entries": left, "columns": [vars(one) for one in merged]},
-        f"Wrote [bold]{escape(str(output))}[/bold]: {len(merged) - len(unsettled)} agree, {len(unsettled)} do not; "
-        f"{left} open entries. Ranges were widened from rows: correct them to what can be.",
+        {"study": str(output), "open_entries": left, "columns": [vars(column) for column in merged]},
+        f"Wrote [bold]{escape(str(output))}[/bold]: {len(merged) - len(unsettled)} columns agree, {len(unsettled)} do not; "
+        f"{left} open entries. Ranges were widened from rows: correct them to the possible values.",
     )
     if unsettled and console.format == "text":
         table = Table(box=box.SIMPLE, show_lines=True)
         for heading in ("Column", *merged[0].sites, "To settle"):
             table.add_column(escape(heading), overflow="fold")
-        for one in unsettled:
-            table.add_row(*map(escape, (one.name, *one.sites.values(), "; ".join(one.conflicts))))
+        for column in unsettled:
+            table.add_row(*map(escape, (column.name, *column.sites.values(), "; ".join(column.conflicts))))
         console.print(table)
     return IN_PART if unsettled else None

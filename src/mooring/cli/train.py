@@ -1,4 +1,4 @@
-"""`mooring train`: a model of everybody's rows, and how well it predicts participants it has not seen."""
+"""`mooring train`: train the joint model, and score it on participants that it was not trained on."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ def train(
     learner: Annotated[
         str,
         typer.Option(
-            help="auto (linear or random-fourier, by score across participants), linear, random-fourier, forest, "
-            "gradient-boosting or xgboost; with --engine dask, linear, random-fourier or xgboost."
+            help="linear, random-fourier, forest, gradient-boosting or xgboost; with --engine dask only linear, "
+            "random-fourier or xgboost. auto chooses linear or random-fourier by their scores across participants."
         ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(help="For what a learner draws at random; the same seed, the same model.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the learner; the same seed gives the same model.")] = 0,
     passes: Annotated[
-        int | None, engine_option(help="Passes over the rows; not with xgboost.", show_default="2 to 20")
+        int | None,
+        engine_option(
+            help="Number of passes over the rows; not for xgboost.", show_default="2 to 20, by the number of rows"
+        ),
     ] = None,
     shares: Annotated[
         Path | None, typer.Option(help="Folder of the combiners' *.share files.", rich_help_panel="Secure sums")
@@ -34,17 +37,17 @@ def train(
 ) -> int | None:
     """Take the step 'train'.
 
-    A model of aligned rows is scored on participants that it was not trained on. In a study of secure sums the total is
-    opened from the combiners' shares; its learners are auto, discriminant (classes) and least-squares. There are no rows
-    to score such a model on, so participants do.
+    A model of aligned rows is scored on participants that it was not trained on. In a study of secure sums, the total is
+    opened from the combiners' shares, and the learners are auto, discriminant (for classes) and least-squares. The analyst
+    has no rows to score such a model on, so participants evaluate it locally.
 
-    Exit code 3 means: done, but somebody's rows were left out, or a combiner's share does not fit.
+    Exit code 3 means that the step is done, but somebody's rows were left out, or a combiner's share could not be used.
 
     Example: mooring train --study study.toml --folder analysis --learner linear
 
     Secure sums: mooring train --study study.toml --folder analysis --shares inbox
 
-    In pieces, on all rows: mooring train --engine dask --learner random-fourier (or linear, or xgboost)
+    With Dask, in pieces: mooring train --engine dask --learner random-fourier
     """
     place = execution.make_place(study, folder=folder)
     with engine.connect(passes=passes) as place.engine:

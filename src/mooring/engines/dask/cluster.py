@@ -200,9 +200,9 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
 def require_same_version(client: Client, package: str) -> None:
     """Raise an `InputError` if a worker lacks a package or has a different version of it than this process."""
     version = _read_version(package)
-    others = sorted({found for found in client.run(_read_version, package).values() if found != version})
-    if others:
-        expected, got = f"with {package} {version}, as here", f"{', '.join(others)} on some of them"
+    different = sorted({installed for installed in client.run(_read_version, package).values() if installed != version})
+    if different:
+        expected, got = f"with {package} {version}, as here", f"{', '.join(different)} on some of them"
         cure = "Install the same version on every worker: pip install 'mooring[dask,xgboost]'."
         raise InputError("workers", expected=expected, got=got, cure=cure)
 

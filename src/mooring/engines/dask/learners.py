@@ -1,16 +1,16 @@
-"""Learners that take the matrix in pieces: `mooring train --engine dask`. No process holds more than some blocks of it.
+"""Learners that read the matrix in pieces, for `mooring train --engine dask`. No process holds more than a few blocks.
 
-Numbers are predicted by ridge regression, whose sums over rows are added up over workers: one pass, and exactly the model
-that the local engine makes of all rows. Classes are predicted by logistic regression through scikit-learn's `partial_fit`: a
-few chains of pieces run side by side, and their weights are averaged after every pass. Both work on the rows themselves
-("linear") or on features of them ("random-fourier"), and become the same model as the local learners'. Of boosted trees
-("xgboost"), every model takes all workers: at every level of a tree they add up sums over their rows, over connections of
-XGBoost's own (`mooring.engines.dask.xgboost_training`).
+Numbers are predicted by ridge regression. Its sums over rows are added up over workers in one pass, which gives exactly the
+model that the local engine fits to all rows. Classes are predicted by logistic regression with scikit-learn's partial_fit:
+a few chains of pieces run in parallel, and their weights are averaged after every pass. Both learners use the rows themselves
+("linear") or features of them ("random-fourier"), and give the same kind of model as the local learners. Each model of
+boosted trees ("xgboost") is trained on all workers, which add up sums over their rows at every level of a tree, over
+connections of XGBoost's own (`mooring.engines.dask.xgboost_training`).
 
-"auto" is chosen by the same rows and scores as locally: `choose_learner` on a share of the rows, in one process.
+"auto" chooses by the same rows and scores as the local engine: `choose_learner` runs on a sample of the rows in one process.
 
-Everybody is scored by a model that was trained on others only; but for boosted trees, all these models are trained in the
-same passes.
+Each participant is scored by a model that was trained without its rows. Except for boosted trees, all these models are
+trained in the same passes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _ROWS_SEEN, _FEWEST_PASSES, _MOST_PASSES = 400_000, 2, 20
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One training on a cluster: the study as the workers have it, the parts in groups of a task each, folds, steps done."""
+    """One training on a cluster: the study on the workers, the parts in one group per task, the folds, and the progress."""
 
     client: Client
     study: Future
@@ -97,34 +97,38 @@ class _Job:
 
     @property
     def counts(self) -> list[int]:
-        """Rows of each participant; none of those who are left out."""
+        """The number of rows of each participant; 0 for those who are left out."""
         here = {piece.place for piece in self.pieces}
         return [self.space.rows[name] if place in here else 0 for place, name in enumerate(self.space.names)]
 
     def without(self, left_out: Indices) -> _Job:
-        """The same training without some participants' parts."""
+        """Return the same training without the parts of some participants."""
         groups = [[piece for piece in group if piece.place not in left_out] for group in self.groups]
         return replace(self, groups=[group for group in groups if group])
 
     def run(self, task: Callable[..., Any], *given: Any) -> Iterator[Any]:
-        """Give a task the study and each group of parts, with what is given; yield results as they come."""
+        """Run a task on the study, each group of parts and further arguments; yield the results as they arrive."""
         jobs = ((k, task, (self.study, group, *given)) for k, group in enumerate(self.groups))
-        for _, found in run_throttled(self.client, jobs):
+        for _, result in run_throttled(self.client, jobs):
             self.steps.advance()
-            yield found
+            yield result
 
     def rows_at(self, positions: Sequence[Indices]) -> tuple[Indices, Matrix, npt.NDArray[Any]]:
-        """Whose they are, the rows and the labels at these positions in each participant's rows, in their order."""
+        """Return the owners, the rows and the labels at these positions of each participant's rows, in their order."""
         wanted = [
-            [own[(own >= one.start) & (own < one.stop)] - one.start for one in group for own in [positions[one.place]]]
+            [
+                at[(at >= piece.start) & (at < piece.stop)] - piece.start
+                for piece in group
+                for at in [positions[piece.place]]
+            ]
             for group in self.groups
         ]
         jobs = ((k, picked_rows, (self.study, *each)) for k, each in enumerate(zip(self.groups, wanted, strict=True)))
-        found: dict[int, list[Any]] = {}
-        for k, those in run_throttled(self.client, jobs):
-            found[k] = those
+        parts_by_group: dict[int, list[Any]] = {}
+        for k, group_parts in run_throttled(self.client, jobs):
+            parts_by_group[k] = group_parts
             self.steps.advance()
-        parts = [part for k in sorted(found) for part in found[k]]
+        parts = [part for k in sorted(parts_by_group) for part in parts_by_group[k]]
         owners = np.repeat([piece.place for piece in self.pieces], [len(rows) for rows, _ in parts])
         return owners, np.concatenate([rows for rows, _ in parts]), np.concatenate([labels for _, labels in parts])
 
@@ -141,16 +145,16 @@ def train_on_dask(
     command: str = "",
     progress: Progress | None = None,
 ) -> Training:
-    """Train on the collaboration matrix in pieces, without ever holding it whole.
+    """Train on the collaboration matrix in pieces, without holding all of it in memory.
 
     Parameters
     ----------
     folder : path
-        The analyst's work folder, after `DaskEngine.align`, which every worker sees.
+        The analyst's work folder after `DaskEngine.align`. Every worker must be able to read it.
     learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
-        "auto" is chosen as by `mooring.protocol.rotation.training.train`; it does not try "xgboost".
+        "auto" chooses as `mooring.protocol.rotation.training.train` does; it does not try "xgboost".
     passes : int, optional
-        Passes over the rows, for classes; fewer the more rows there are unless told otherwise. Not with "xgboost".
+        Number of passes over the rows, for classes; by default fewer for more rows. Not with "xgboost".
     """
     folder = Path(folder).absolute()
     if folder.is_dir():
@@ -161,7 +165,12 @@ def train_on_dask(
         raise InputError("passes", expected="one or more", got=str(passes), cure="Leave it out.")
     if learner == "xgboost":
         if passes is not None:
-            raise InputError("passes", expected="left out with xgboost", got="given", cure="It has rounds of its own.")
+            raise InputError(
+                "passes",
+                expected="left out with xgboost",
+                got="given",
+                cure="Leave it out: xgboost has its own number of rounds.",
+            )
         require_boosting_cluster(client)
     space = read_space(folder, study)
     folds = group_folds(len(space.names), seed)
@@ -170,7 +179,7 @@ def train_on_dask(
     trainings = int(folds.max()) + 3 if learner == "xgboost" else 1 if kind == "number" else passes
     steps = Steps(len(groups) * (3 + trainings + (learner == AUTO)), progress)
     job = _Job(client, client.submit(replace, study, pure=False), space, groups, folds, seed, steps)
-    # Who is left out and, for "auto", the learner are chosen in this process, by the rows that the local engine chooses by.
+    # Participants to leave out and, for "auto", the learner are chosen in this process, by the local engine's rows.
     chosen = screening_rows(job.counts, seed, salt=space.space_digest)
     screened = Screened.of(*job.rows_at(chosen), kind=kind, seed=seed)
     if learner == AUTO:
@@ -198,7 +207,7 @@ def train_on_dask(
 
 
 def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Piece]]:
-    """Every part, with the fold in which its participant is left out, as tasks take them."""
+    """Return all parts, each with the fold that leaves its participant out, in one group per task."""
     if space.record.table != PARTS_FOLDER:
         raise InputError(
             "the collaboration matrix",
@@ -216,7 +225,7 @@ def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Pi
 
 
 def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[FittedModel]:
-    """One model without each fold, and last the one of everybody."""
+    """Return one model without each fold, and at the end the model of all rows."""
     classes = np.flatnonzero(moments.labels) if moments.labels.size else None
     if classes is not None and classes.size < 2:
         return [fitted_to_one_class(learner, moments.total.size, int(classes[0]))] * (job.n_folds + 1)
@@ -228,19 +237,19 @@ def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[Fitt
 
 
 def _ridge(job: _Job, features: Features) -> list[FittedModel]:
-    """Exact models."""
+    """Return exact ridge models, one without each fold and one of all rows."""
     settings, width = linear_settings(features.learner), features.width + 2
     sums = np.zeros((job.n_folds, width, width))
-    for found in job.run(ridge_sums, share_with_workers(job.client, features)):
-        for fold, own in found.items():
-            sums[fold] += own
+    for sums_by_fold in job.run(ridge_sums, share_with_workers(job.client, features)):
+        for fold, fold_sums in sums_by_fold.items():
+            sums[fold] += fold_sums
     total = sums.sum(axis=0)
-    left = [total - own for own in sums]
+    left = [total - fold_sums for fold_sums in sums]
     return [fitted_from(features, *fit_ridge(each, alpha=settings.alpha)) for each in (*left, total)]
 
 
 def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[FittedModel]:
-    """Models without each fold and one of everybody, in chains that do not depend on the number of workers."""
+    """Return models without each fold and one of all rows, from chains that do not depend on the number of workers."""
     pieces = job.pieces
     alpha = 1 / (linear_settings(features.learner).C * sum(job.counts))
     at_work = share_with_workers(job.client, features)
@@ -252,9 +261,9 @@ def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], pas
         order = [pieces[k] for k in rng.permutation(len(pieces))]
         ends = []
         for chain in range(n_chains):
-            own, here = order[chain::n_chains], state
-            for k in range(0, len(own), _PIECES_A_TASK):
-                some = own[k : k + _PIECES_A_TASK]
+            chain_pieces, here = order[chain::n_chains], state
+            for k in range(0, len(chain_pieces), _PIECES_A_TASK):
+                some = chain_pieces[k : k + _PIECES_A_TASK]
                 here = job.client.submit(advance, here, job.study, at_work, some, job.seed + turn, pure=False)
             ends.append(here)
         state = job.client.submit(average_models, *ends, pure=False)
@@ -274,9 +283,9 @@ def _wait(future: Future) -> None:
 
 
 def _boosted(job: _Job, task: BoostingTask) -> list[FittedModel]:
-    """Boosted trees; each model takes all workers."""
+    """Return models of boosted trees without each fold and one of all rows; each is trained on all workers."""
     most = min(_CUT_ROWS, _CUT_NUMBERS // task.n_inputs)
-    owners, rows, _ = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # other rows than those that are scored
+    owners, rows, _ = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # not the rows that are scored
     folds, drawn = job.folds[owners], task.scale_rows(rows)
     boosting = Boosting(job.study, share_with_workers(job.client, task), task.settings(job.seed), task.n_rounds)
     models = []

@@ -1,8 +1,8 @@
-"""What a worker does for boosted trees: a matrix of its share, and its training.
+"""Tasks of a worker for boosted trees: loading its share of the rows as a matrix, and training on it.
 
-XGBoost keeps one byte a number for each of two ways to look it up, whatever a share's blocks are, plus some numbers a row.
-Numbers are cut at the same places on every worker (`mooring.learners.boosted_trees`), so that trees do not depend on which
-worker has which rows.
+XGBoost keeps two indices with one byte per number each, whatever the size of the blocks, and a few numbers per row. Numbers
+are binned at the same limits on every worker (`mooring.learners.boosted_trees`), so that trees do not depend on which worker
+has which rows.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _JOINED: list[str] = []
 
 
 def load_share(study: Study, task: BoostingTask, cuts: Singles, pieces: Sequence[Piece]) -> Any:
-    """A worker's share of the parts as XGBoost's matrix, read a block at a time.
+    """Return a worker's share of the parts as XGBoost's matrix, read one block at a time.
 
     Parameters
     ----------
     study, pieces
-        What to read.
+        The study, and the parts to read.
     task : BoostingTask
-        How rows are scaled and labels are encoded.
+        The scaling of rows and the encoding of labels.
     cuts : array
-        Of each column, into bins.
+        Limits of the bins of each column.
     """
 
     def blocks() -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
@@ -45,7 +45,7 @@ def load_share(study: Study, task: BoostingTask, cuts: Singles, pieces: Sequence
 def train_share(
     matrix: Any, settings: Mapping[str, Any], rounds: int, together: Mapping[str, Any] | None
 ) -> bytes | None:
-    """Train on this worker's share, with others if `together` says how to reach them; one of them returns the model.
+    """Train on this worker's share, together with other workers if there are any; one of them returns the model.
 
     Parameters
     ----------
@@ -54,13 +54,13 @@ def train_share(
     settings : mapping
         XGBoost's parameters.
     rounds : int
-        Of boosting.
+        Number of boosting rounds.
     together : mapping or None
         Arguments of XGBoost's communicator; None trains alone.
     """
     from xgboost import collective
 
-    # On joining the others XGBoost prints a line, whatever its verbosity.
+    # XGBoost prints a line when it joins the other workers, whatever its verbosity.
     with (
         redirect_stdout(io.StringIO()),
         nullcontext() if together is None else collective.CommunicatorContext(**together),
@@ -72,10 +72,10 @@ def train_share(
 
 
 def tracker_address(together: Mapping[str, Any]) -> str:
-    """What tells one meeting of workers from another."""
+    """Return the address of the tracker, which identifies one joint training of workers."""
     return f"{together['dmlc_tracker_uri']}:{together['dmlc_tracker_port']}"
 
 
 def has_joined(meeting: str) -> bool:
-    """Whether this worker has found the others that were told of the same meeting."""
+    """Whether this worker has joined the workers of the same training."""
     return meeting in _JOINED

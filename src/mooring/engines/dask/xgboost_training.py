@@ -1,7 +1,7 @@
-"""One training over several workers: a task on each, XGBoost's own connections between them, and what becomes of both.
+"""Training of boosted trees on several workers, with one task on each and XGBoost's own connections between them.
 
-XGBoost's connections cannot go on without one of their ends, so a training that loses a worker is begun again on those that
-are there. They have neither encryption nor a password: over a network that was to be encrypted they are not used.
+XGBoost's connections do not survive the loss of a worker, so a training that loses one starts again on the remaining ones.
+They have neither encryption nor a password, so they are refused on a network that should be encrypted.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _TURN, _FIRST = "mooring-boosted-trees", 10
 
 
 class _LostError(Exception):
-    """A worker went away in the middle."""
+    """A worker was lost during a training."""
 
 
 @dataclass(frozen=True, eq=False)
 class Boosting:
-    """A training over workers: what it is given, besides parts and cuts."""
+    """The arguments of a training on workers, besides parts and cuts."""
 
     study: Future
     task: Future
     """The study and the `BoostingTask`, each sent to a worker once."""
     settings: Mapping[str, Any]
-    """XGBoost's own."""
+    """Parameters of XGBoost."""
     rounds: int
 
 
@@ -74,20 +74,20 @@ def assign_shares(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
 
 
 def train_distributed(client: Client, boosting: Boosting, pieces: Sequence[Piece], cuts: Singles) -> bytes:
-    """The model of these parts, with numbers cut as `cuts` say; begun again where workers are lost.
+    """Return the model of these parts, with numbers binned at `cuts`; start again if workers are lost.
 
     Parameters
     ----------
     client : Client
     boosting : Boosting
-        What is trained.
+        The task and its settings.
     pieces : sequence of Piece
         Parts to learn from.
     cuts : array
-        Of each column, into bins.
+        Limits of the bins of each column.
     """
     if not pieces:
-        return b""  # of one participant, nobody is left to learn from
+        return b""  # with one participant, no other rows are left to learn from
     problem: Exception | None = None
     for _ in range(_TRIES):
         with _turn(client):
@@ -100,15 +100,15 @@ def train_distributed(client: Client, boosting: Boosting, pieces: Sequence[Piece
                 problem = lost
     raise StorageError(
         "the training",
-        reason=f"it was begun {_TRIES} times, and each time a worker was lost or could not reach another",
-        cure="Most likely memory was used up, or a firewall is between workers, or between them and this machine: give more "
-        "memory or more workers, and run the same command again.",
+        reason=f"it was started {_TRIES} times, and each time a worker was lost or could not reach the others",
+        cure="Most likely memory ran out, or a firewall blocks connections between workers, or from them to this machine. "
+        "Provide more memory or more workers, or open the firewall, and run the same command again.",
     ) from problem
 
 
 @contextmanager
 def _turn(client: Client) -> Iterator[None]:
-    """Keep other trainings of boosted trees off the cluster: each could wait for ever for workers that the other holds."""
+    """Keep other trainings of boosted trees off the cluster, because two could wait for each other's workers for ever."""
     from distributed import Semaphore
 
     turn, held = Semaphore(name=_TURN, scheduler_rpc=client.scheduler, loop=client.loop), False
@@ -120,39 +120,41 @@ def _turn(client: Client) -> Iterator[None]:
                 raise asyncio.CancelledError from None
         yield
     finally:
-        # A turn that is not given back, of a process that was killed or interrupted, the scheduler takes back by itself.
+        # If the process is killed or interrupted, the scheduler takes the turn back by itself.
         client.loop.add_callback(turn.refresh_callback.stop)
         if held:
             turn.release()
 
 
 def _once(client: Client, boosting: Boosting, shares: Mapping[str, list[Piece]], cuts: Singles) -> bytes:
-    """One try, over these workers."""
+    """Train once on these workers."""
     given = (boosting.study, boosting.task, cuts)
     loading = {worker: _on(client, worker, load_share, *given, pieces) for worker, pieces in shares.items()}
     training: dict[str, Future] = {}
     try:
         _finish(client, loading)
         with _meeting_place(client, list(shares)) as together:
-            for (worker, matrix), own in zip(loading.items(), together, strict=True):
-                training[worker] = _on(client, worker, train_share, matrix, boosting.settings, boosting.rounds, own)
+            for (worker, matrix), arguments in zip(loading.items(), together, strict=True):
+                training[worker] = _on(
+                    client, worker, train_share, matrix, boosting.settings, boosting.rounds, arguments
+                )
             try:
                 _finish(client, training, None if together[0] is None else tracker_address(together[0]))
             except Exception:
                 _let_go(client, training)
                 raise
         try:
-            found: list[bytes | None] = [future.result(timeout=_RETURN) for future in training.values()]
+            models: list[bytes | None] = [future.result(timeout=_RETURN) for future in training.values()]
         except TimeoutError:  # it went away with its worker
             raise _LostError from None
-        return next(raw for raw in found if raw is not None)
+        return next(model for model in models if model is not None)
     finally:
         for future in (*training.values(), *loading.values()):
             future.cancel()
 
 
 def _finish(client: Client, running: Mapping[str, Future], meeting: str | None = None) -> None:
-    """Wait for a task on each worker; a worker that is gone, or cannot join the others, is told soon."""
+    """Wait for a task on each worker; raise soon if a worker is lost or cannot join the others."""
     from distributed import wait
 
     until = time.monotonic() + 2 * _BEGIN
@@ -177,14 +179,14 @@ def _finish(client: Client, running: Mapping[str, Future], meeting: str | None =
 
 
 def _explain(problem: BaseException) -> None:
-    """XGBoost's errors mean that another worker went away; others mean what they say."""
+    """Raise an error of a task; an error of XGBoost means that another worker was lost."""
     if type(problem).__name__ in ("XGBoostError", "KilledWorker"):
         raise _LostError from problem
     raise problem
 
 
 def _let_go(client: Client, running: Mapping[str, Future]) -> None:
-    """Give the other workers time to end; those that hang in XGBoost are started again."""
+    """Give the other workers time to finish, and restart those that hang in XGBoost."""
     until = time.monotonic() + _SETTLE
     left = dict(running)
     while left and time.monotonic() < until:
@@ -192,12 +194,12 @@ def _let_go(client: Client, running: Mapping[str, Future]) -> None:
         left = {worker: future for worker, future in left.items() if worker in there and not future.done()}
         time.sleep(_LOOK)
     if left:
-        with suppress(ValueError):  # workers that nobody starts again: they end when XGBoost's patience does
+        with suppress(ValueError):  # workers that cannot be restarted end after XGBoost's timeout
             client.restart_workers(list(left), timeout=_RETURN, raise_for_error=False)
 
 
 def _workers(client: Client) -> list[str]:
-    """Addresses of the workers that are there and free; those that are busy with something else for long are left out."""
+    """Return the addresses of available workers; those that stay busy with other tasks are left out."""
     until = time.monotonic() + _BEGIN
     asked: dict[str, Future] = {}
     while time.monotonic() < until:
@@ -212,8 +214,8 @@ def _workers(client: Client) -> list[str]:
     if not free:
         raise StorageError(
             "the training",
-            reason=f"no worker was there and free within {_BEGIN} seconds",
-            cure="Start workers with 'dask worker ADDRESS --nthreads 1', or wait until others' work is done, and run the "
+            reason=f"no worker was available within {_BEGIN} seconds",
+            cure="Start workers with 'dask worker ADDRESS --nthreads 1', or wait until other tasks are done, and run the "
             "same command again.",
         )
     return free
@@ -227,13 +229,13 @@ def _there(client: Client) -> set[str]:
 
 
 def _on(client: Client, worker: str, function: Any, *given: Any) -> Future:
-    """A task for this worker, the next that it takes up: until all have, the others wait for it."""
+    """Submit a task to this worker as its next one, because the other workers wait for it."""
     return client.submit(function, *given, workers=[worker], allow_other_workers=False, pure=False, priority=_FIRST)
 
 
 @contextmanager
 def _meeting_place(client: Client, workers: Sequence[str]) -> Iterator[list[dict[str, Any] | None]]:
-    """Where workers find each other, on this machine while the block runs; what each is told. One worker needs none."""
+    """Run XGBoost's tracker on this machine; yields the arguments with which each worker joins, None for a single one."""
     if len(workers) == 1:
         yield [None]
         return
@@ -242,31 +244,32 @@ def _meeting_place(client: Client, workers: Sequence[str]) -> Iterator[list[dict
 
     scheduler = str(client.scheduler.address)
     _require_open(scheduler, workers)
-    own = own_address((scheduler, *workers))
-    tracker = RabitTracker(n_workers=len(workers), host_ip=own, sortby="task", timeout=_BEGIN)
+    address = own_address((scheduler, *workers))
+    tracker = RabitTracker(n_workers=len(workers), host_ip=address, sortby="task", timeout=_BEGIN)
     tracker.start()
     try:
         common = {**tracker.worker_args(), "dmlc_timeout": _OTHERS, "dmlc_retry": 3}
         yield [{**common, "dmlc_task_id": f"{k:06d}"} for k in range(len(workers))]
     finally:
-        with suppress(XGBoostError):  # that it was stopped before all had said goodbye
+        with suppress(XGBoostError):  # it may be stopped before all workers have left
             tracker.free()
 
 
 def own_address(others: Sequence[str]) -> str:
-    """The address of this machine that all of these reach it at: loopback where they are all here."""
-    found = [way for each in others if (way := _way_to(each))]
-    return next((way for way in found if not _is_loopback(way)), found[0] if found else "127.0.0.1")
+    """Return the address at which all of these reach this machine: loopback if they are all on it."""
+    addresses = [address for other in others if (address := _local_address_to(other))]
+    outside = (address for address in addresses if not _is_loopback(address))
+    return next(outside, addresses[0] if addresses else "127.0.0.1")
 
 
 def is_here(address: str) -> bool:
     """Whether a scheduler or worker can only be on this machine."""
-    way = _way_to(address)
-    return way is not None and _is_loopback(way)
+    local = _local_address_to(address)
+    return local is not None and _is_loopback(local)
 
 
-def _way_to(address: str) -> str | None:
-    """The address of this machine on the way to another; None where there is no way from here."""
+def _local_address_to(address: str) -> str | None:
+    """Return this machine's address in connections to another; None if the other cannot be reached."""
     from distributed.comm import get_address_host
 
     if address.startswith("inproc://"):
@@ -274,10 +277,10 @@ def _way_to(address: str) -> str | None:
     try:
         host = get_address_host(address)
         family = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][0]
-        with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.connect((host, 9))  # sends nothing
-            return str(way.getsockname()[0])
-    except OSError:  # a name or a network that only the others know
+        with socket.socket(family, socket.SOCK_DGRAM) as connection:
+            connection.connect((host, 9))  # sends nothing
+            return str(connection.getsockname()[0])
+    except OSError:  # a name or a network that only other machines know
         return None
 
 
