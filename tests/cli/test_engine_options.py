@@ -10,7 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring.errors import StorageError
-from mooring.protocol.rotation.alignment_state import AlignmentState, write_space
+from mooring.protocol.rotation.alignment_state import (
+    AlignedParticipant,
+    AlignmentRecord,
+    AlignmentState,
+    write_space,
+)
 from mooring.protocol.rotation.collaboration_matrix import PartFacts, export, list_parts, part_path, read_facts
 from tests.commands import flat, run
 from tests.raising import raising
@@ -63,8 +68,21 @@ def test_an_address_in_the_environment_does_not_stop_the_local_engine(study: Pat
 
 
 def space_of(sign: float = 1.0, table: str = "collaboration", **rows: int) -> AlignmentState:
-    entries = [{"name": name, "rows": count, "digest": "", "fit": 1.0} for name, count in rows.items()]
-    record = {"participants": entries, "table": table, "note": ""}
+    record = AlignmentRecord(
+        participants=tuple(AlignedParticipant(name, count, "", 1.0) for name, count in rows.items()),
+        set_aside=(),
+        method="test",
+        iterations=None,
+        termination="",
+        converged=True,
+        residual=None,
+        misfit=None,
+        certificate=None,
+        anchor_noise_scale=0.1,
+        transition_scale=1.0,
+        note="",
+        table=table,
+    )
     p = len(rows)
     return AlignmentState("s", record, np.full((p, 1, 1), sign), np.zeros((p, 1)), np.zeros((2, 1)), np.zeros(1))
 
@@ -78,7 +96,7 @@ def with_rows(name: str, rows: range, metadata: dict[bytes, bytes]) -> pa.Table:
 def write_part(folder: Path, name: str, index: int, rows: range, *, sign: float = 1.0) -> Path:
     path = part_path(folder, name, index)
     path.parent.mkdir(exist_ok=True)
-    digest = space_of(sign, **{name: 0}).map_digest(0)
+    digest = space_of(sign, **{name: 1}).map_digest(0)
     facts = PartFacts(rows.start, rows.stop, "b" * 64, digest)
     marked = facts.mark(pa.schema([], {b"mooring maps": json.dumps({name: digest}).encode()}))
     pq.write_table(with_rows(name, rows, marked.metadata), path)

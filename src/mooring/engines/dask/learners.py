@@ -2,7 +2,7 @@
 
 Numbers are predicted by ridge regression. Its sums over rows are added up over workers in one pass, which gives exactly the
 model that the local engine fits to all rows. Classes are predicted by logistic regression with scikit-learn's partial_fit:
-a few chains of pieces run in parallel, and their weights are averaged after every pass. Both learners use the rows themselves
+a few chains of pieces run in parallel, and their weights are averaged after every pass. Both learners use rows themselves
 ("linear") or features of them ("random-fourier"), and give the same kind of model as the local learners. Each model of
 boosted trees ("xgboost") is trained on all workers, which add up sums over their rows at every level of a tree, over
 connections of XGBoost's own (`mooring.engines.dask.xgboost_training`).
