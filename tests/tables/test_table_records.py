@@ -267,7 +267,7 @@ def test_a_wrong_name_is_answered_with_the_nearest(write: Write) -> None:
 def test_labels_that_cannot_serve_are_refused(write: Write, refused: Refused) -> None:
     path = write(lines("a,day,none,place", "1,2020-01-01,,x", "2,2020-01-02,,y"))
     refused(lambda: read_records(path, label="day"), "label", "numbers or words", "dates")
-    refused(lambda: read_records(path, label="none"), "label", "with values", "none in any row")
+    refused(lambda: read_records(path, label="none"), "label", "with values", "empty in every row")
     for what, options in (("group_by", {"group_by": "a"}), ("label", {"drop": ["a"]})):
         with raising(InputError, what):
             read_records(path, label="a", **options)

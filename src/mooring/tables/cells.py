@@ -46,12 +46,12 @@ class DistinctWords:
     """Rows whose bytes are not UTF-8."""
 
     def spread(self, converted: npt.NDArray[Entry], missing: Any) -> npt.NDArray[Entry]:
-        """What each word was converted to, for every cell; `missing` where the cell is missing."""
+        """Return the converted word of every cell; `missing` where the cell is missing."""
         return np.append(converted, np.array([missing], converted.dtype)).take(self.places)
 
 
 def distinct_words(cells: Any) -> DistinctWords:
-    """The distinct words of a pyarrow column of any readable type."""
+    """Return the distinct words of a pyarrow column of any readable type."""
     coded = encode_distinct(as_plain(cells))
     values, places = coded.dictionary, word_places(coded)
     rows, kind = np.zeros(0, dtype=np.int64), values.type
@@ -71,7 +71,7 @@ def distinct_words(cells: Any) -> DistinctWords:
 
 
 def encode_distinct(cells: Any) -> Any:
-    """A column as one array with a dictionary."""
+    """Return a column as one array with a dictionary."""
     coded = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
     if not isinstance(coded, pa.ChunkedArray):
         return coded
@@ -80,13 +80,13 @@ def encode_distinct(cells: Any) -> Any:
 
 
 def word_places(coded: Any) -> npt.NDArray[np.integer[Any]]:
-    """The index of each cell in its dictionary; the length of the dictionary where the cell is missing."""
+    """Return the index of each cell in its dictionary; it is the length of the dictionary where the cell is missing."""
     places = coded.indices.fill_null(len(coded.dictionary)) if coded.indices.null_count else coded.indices
     return np.asarray(places.to_numpy(zero_copy_only=False))
 
 
 def cell_value(text: str | None) -> float:
-    """The number of a cell in a record's fingerprint, whatever kind, category or missing word a study declares.
+    """Return the number of a cell in a record's fingerprint, whatever kind, category or missing word a study declares.
 
     A number is itself however it is written; other text is a hash of its trimmed, case-folded form, and midnight is the
     same as the day.
@@ -107,7 +107,7 @@ def cell_value(text: str | None) -> float:
 
 
 def cell_values(text: Any) -> Vector:
-    """`cell_value` of each entry of a pyarrow array of text."""
+    """Return the `cell_value` of each entry of a pyarrow array of text."""
     trimmed = pc.utf8_trim_whitespace(text)
     readable = pc.match_substring_regex(trimmed, f"^({FINITE})$").fill_null(False)
     values = pc.cast(pc.if_else(readable, trimmed, None), pa.float64()).to_numpy(zero_copy_only=False) + 0.0
@@ -117,7 +117,7 @@ def cell_values(text: Any) -> Vector:
 
 
 def as_plain(cells: Any) -> Any:
-    """The same values in one of few types: numbers, truths, text, dictionaries of text, bytes."""
+    """Convert cells to one of a few types: numbers, truth values, text, dictionaries of text, or bytes."""
     kind = cells.type
     if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
         cells = cells.cast(kind.value_type)
@@ -135,7 +135,7 @@ def as_plain(cells: Any) -> Any:
 
 
 def widen(narrow: npt.NDArray[np.float32]) -> Vector:
-    """Numbers of 32 bits as the numbers that their text says: 0.1, not the nearest number of 32 bits.
+    """Convert numbers of 32 bits to those that their text states, such as 0.1 and not the nearest number of 32 bits.
 
     The text is the shortest decimal that rounds to the number. At most one decimal of six digits or fewer does; of longer
     ones, the fewest decimals are tried first, and the nearest decimal is taken, or the even one of two, as text does.
@@ -159,7 +159,7 @@ def widen(narrow: npt.NDArray[np.float32]) -> Vector:
 
 
 def as_text(value: Any) -> str | None:
-    """A value as the word of a category: a whole number without a decimal point, None for what is missing."""
+    """Return a value as the word of a category: whole numbers have no decimal point, a missing value is None."""
     if value is None or value != value:
         return None
     if isinstance(value, bool | np.bool_):
@@ -170,7 +170,7 @@ def as_text(value: Any) -> str | None:
 
 
 def as_texts(cells: Any) -> list[str]:
-    """Cells as text, empty where missing: whole numbers without a decimal point, bytes that are not UTF-8 replaced."""
+    """Return cells as text, empty where missing. Whole numbers have no decimal point; invalid UTF-8 is replaced."""
     coded = encode_distinct(as_plain(cells))
     values = (
         value.decode(errors="replace") if isinstance(value, bytes) else value for value in coded.dictionary.to_pylist()
@@ -180,12 +180,12 @@ def as_texts(cells: Any) -> list[str]:
 
 
 def holds_words(kind: Any) -> bool:
-    """Whether a type is one of text."""
+    """Return whether a type is one of text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def describe_type(kind: Any) -> str:
-    """The name of a type, without names of fields."""
+    """Return the name of a type, without names of fields."""
     if isinstance(kind, pa.BaseExtensionType):
         return str(getattr(kind, "type_name", kind.extension_name))
     return str(kind).partition("<")[0]
@@ -201,7 +201,7 @@ def is_readable(kind: Any, *, as_date: bool = False) -> bool:
 
 
 def read_days(words: Any) -> Vector:
-    """Text as days since 1970-01-01, NaN where it is not a day of the calendar; the time of day is ignored."""
+    """Convert text to days since 1970-01-01, NaN where it is not a day of the calendar; the time of day is ignored."""
     readable = pc.match_substring_regex(words, _DATE).fill_null(False)
     dates = pc.if_else(readable, words, "1970-01-01")
     year, month, day = (
@@ -216,7 +216,7 @@ def read_days(words: Any) -> Vector:
 
 @lru_cache(maxsize=64)
 def missing_numbers(missing_words: frozenset[str]) -> tuple[float, ...]:
-    """Numbers that stand for a missing value, however they are written."""
+    """Return the numbers that stand for a missing value, however they are written."""
     return tuple(sorted({float(word) for word in missing_words if is_number(word)}))
 
 

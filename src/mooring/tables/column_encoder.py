@@ -59,7 +59,7 @@ def encode_column(
 
 
 def decode_cells(column: Column, cells: Matrix) -> list[str]:
-    """Words for encoded cells of a column, as `encode_column` writes them or as an attack rebuilds them.
+    """Return words for encoded cells of a column, as `encode_column` writes them or as an attack rebuilds them.
 
     Each is the nearest value that the column can have, with numbers rounded to a hundredth of their range.
     """
@@ -144,7 +144,7 @@ def _encode_number(
 def _read_numbers(
     column: Column, cells: Any, missing_words: frozenset[str], values: Vector
 ) -> tuple[Vector, list[InvalidCells]]:
-    """The numbers of cells, NaN where missing, and the cells that have none; `values` is written to."""
+    """Return the numbers of cells, NaN where missing, and the cells that have none; write to `values`."""
     cells = as_plain(cells)
     if pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type):
         numbers = cells.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
@@ -165,7 +165,7 @@ def _read_numbers(
 def _numbers_of_words(
     column: Column, text: Any, missing_words: frozenset[str]
 ) -> tuple[Vector, list[tuple[ProblemKind, Mask]]]:
-    """The number of each word, NaN where it stands for a missing value or is wrong; and which are wrong, by kind."""
+    """Return the number of each word, NaN where it stands for a missing value or is wrong; and which are wrong, by kind."""
     text = pc.utf8_trim_whitespace(text)
     absent = pa.array(sorted(missing_words), text.type)
     stands_for_missing = pc.is_in(text, absent)
@@ -220,7 +220,7 @@ def _encode_category(
 
 @lru_cache(maxsize=4096)
 def _code_reader(categories: tuple[str, ...], missing_words: frozenset[str]) -> Callable[[str | None], int]:
-    """A function from a word to its position among the categories, or to a negative code if it is none of them.
+    """Return a function from a word to its position among the categories, or to a negative code if it is none of them.
 
     Files write one category in several forms, such as "1", "1.0" and "True". What is declared takes precedence over what
     is usual, so a category may be called "NA".

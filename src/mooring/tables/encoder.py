@@ -316,7 +316,7 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
 def _encode(
     schema: Schema, table: Any, label: Column | None, first_row: int
 ) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
-    """The encoded rows, and the cells that do not fit with the index of their column; if any, the rows must not be used."""
+    """Return the encoded rows, and the invalid cells with the index of their column; if any, do not use the rows."""
     columns = (*schema.columns, *([label] if label is not None else []))
     n = table.num_rows
     rows = np.empty((n, schema.n_features), order="F")
@@ -350,7 +350,7 @@ def _read_persons(cells: Any) -> tuple[npt.NDArray[np.float64], list[InvalidCell
 
 
 def _label_column(schema: Schema, table: OpenTable, use: LabelUse) -> Column | None:
-    """The label as a column; None if it is not read."""
+    """Return the label as a column; None if it is not read."""
     if use not in ("require", "allow", "ignore"):
         raise InputError("labels", expected="require, allow or ignore", got=repr(use), cure="Choose one of them.")
     label = schema.label

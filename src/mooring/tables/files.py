@@ -114,7 +114,7 @@ def _open_frame(frame: Any) -> OpenTable:
 
 
 def _read_series(series: Any) -> Any:
-    """A column of a data frame in Arrow's types; cells of several types become the text that a CSV file would hold."""
+    """Convert a column of a data frame to Arrow; cells of several types become the text that a CSV file would hold."""
     with suppress(*_NOT_IN_ARROW):
         column = series.to_arrow()
         if not (pa.types.is_temporal(column.type) and _mixes_times(series)):
@@ -217,7 +217,7 @@ def require_column(what: str, name: str, names: Collection[str]) -> None:
 
 
 def listed(names: list[str]) -> str:
-    """The first ten names, quoted, and how many more there are."""
+    """Return the first ten names, quoted, and the number of further ones."""
     shown = ", ".join(map(repr, names[:10]))
     return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
 
@@ -238,12 +238,14 @@ def explain_read_errors(let_through: type[Exception] | tuple[()] = ()) -> Iterat
 
 
 def no_rows() -> InputError:
-    """The error for a table without rows."""
-    return InputError("data file", expected="a table with rows", got="a header and no rows", cure="Give one with rows.")
+    """Return the error for a table without rows."""
+    return InputError(
+        "data file", expected="a table with rows", got="a header and no rows", cure="Give a table with rows."
+    )
 
 
 def not_a_table(got: str) -> InputError:
-    """The error for a file that cannot be read as a table."""
+    """Return the error for a file that cannot be read as a table."""
     return InputError(
         "data file",
         expected=f"a table ({', '.join(TEXT_SUFFIXES)}, also with .gz, in UTF-8; or .parquet)",

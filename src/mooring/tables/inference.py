@@ -153,7 +153,7 @@ class InferredColumn:
         return np.append(read_days(words.dictionary), np.nan).take(word_places(words))
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> InferredColumn:
-        """The same column with these rows only; one that cannot be used is left as it is."""
+        """Return the column with these rows only; an unusable column is returned as it is."""
         return self if self.unusable else replace(self, values=self.values.filter(pa.array(rows)))
 
 
@@ -198,7 +198,7 @@ def infer_column(
 
 
 def kind_of_type(stored: Any) -> ValueKind:
-    """The kind of a column by its type in Parquet or a data frame."""
+    """Return the kind of a column by its type in Parquet or a data frame."""
     if pa.types.is_null(stored):
         return "empty"
     if pa.types.is_dictionary(stored) or pa.types.is_boolean(stored) or holds_words(stored):
@@ -211,13 +211,13 @@ def kind_of_type(stored: Any) -> ValueKind:
 
 
 def find_ends(numbers: Vector) -> tuple[float, float]:
-    """The fifth lowest and the fifth highest number, so that no end comes from fewer than `FEWEST_ROWS` rows."""
+    """Return the fifth lowest and the fifth highest number, so that no end comes from fewer than `FEWEST_ROWS` rows."""
     ordered = np.partition(numbers, (FEWEST_ROWS - 1, numbers.size - FEWEST_ROWS))
     return float(ordered[FEWEST_ROWS - 1]), float(ordered[numbers.size - FEWEST_ROWS])
 
 
 def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
-    """Both ends rounded outward to a multiple of the largest power of ten within the range, and `n_steps` further.
+    """Round both ends outward to a multiple of the largest power of ten in the range, and move them `n_steps` further.
 
     The lower end does not move on to zero: where zero often stands for a missing value, it should not fit.
 
@@ -234,7 +234,7 @@ def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]
 
 
 def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
-    """The encoding of a column in an audit, None if it is left out; and why it, or a part of it, is left out.
+    """Return the encoding of a column in an audit, None if it is left out, and why it or a part of it is left out.
 
     Numbers are standardised, missing ones are filled with the median, and where more than 1 % are missing a further
     feature marks them. Each word of a category becomes a feature, "missing" being one of them.
@@ -266,7 +266,7 @@ def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
 
 
 def fit_scale(schema: Schema, columns: Any) -> Schema:
-    """The same inferred schema with its numbers standardised, and filled, by these rows.
+    """Return the inferred schema with its numbers standardised and filled by these rows.
 
     A constant column is centred only. A column that is missing throughout becomes 0 for all rows, as nothing is known
     about its scale.
@@ -289,7 +289,7 @@ def fit_scale(schema: Schema, columns: Any) -> Schema:
 
 
 def _standard_scale(values: Any) -> tuple[float, float, float]:
-    """Median; mean and standard deviation with gaps filled by the median; a deviation of rounding alone is 0."""
+    """Return the median, and the mean and standard deviation after filling gaps with it; mere rounding counts as 0."""
     numbers = values.to_numpy(zero_copy_only=False)
     median = float(np.median(numbers[~np.isnan(numbers)]))
     filled = np.where(np.isnan(numbers), median, numbers)
@@ -344,7 +344,7 @@ def read_keys(
         if column is None:
             continue
         if column.unusable:
-            got = f"one that cannot be used: {column.unusable}"
+            got = f"a column that cannot be used: {column.unusable}"
             raise InputError(what, expected="a column of numbers or words", got=got, cure="Choose another column.")
         absent = column.values.is_null().to_numpy(zero_copy_only=False)
         if (keep & absent).any():
@@ -352,7 +352,10 @@ def read_keys(
         keep = keep & ~absent
         if not keep.any():
             raise InputError(
-                what, expected="a column with values", got="none in any row", cure="Choose another column."
+                what,
+                expected="a column with values",
+                got="a column that is empty in every row",
+                cure="Choose another column.",
             )
     labels, label_names = (None, ()) if label is None else _labels(label.keep(keep), max_integer_classes)
     groups, group_names = (None, ()) if group is None else _classes(group.keep(keep).values)
@@ -360,12 +363,12 @@ def read_keys(
 
 
 def describe_dropped(n: Any, what: str) -> str:
-    """A note on rows that lack what every row needs."""
+    """Return a note on rows that lack what every row needs."""
     return count_noun(int(n), f"row without {what} is dropped", f"rows without {what} are dropped")
 
 
 def plain_values(column: InferredColumn) -> npt.NDArray[Any]:
-    """The numbers (NaN where missing; integers if whole and complete), or the words (empty where missing)."""
+    """Return the numbers (NaN where missing; integers if whole and complete), or the words (empty where missing)."""
     if pa.types.is_dictionary(column.values.type):
         return np.array(column.values.dictionary_decode().fill_null("").to_pylist(), dtype=np.str_)
     numbers = np.asarray(column.values.to_numpy(zero_copy_only=False))
@@ -381,14 +384,14 @@ def _labels(column: InferredColumn, max_integer_classes: float) -> tuple[Labels,
 
 
 def _classes(values: Any) -> tuple[Indices, tuple[str, ...]]:
-    """The distinct values numbered 0, 1, ..., in rising order, and their names."""
+    """Number the distinct values 0, 1, ..., in rising order; return the numbers and their names."""
     values = values if pa.types.is_dictionary(values.type) else _number_names(values)
     present, codes = np.unique(values.indices.to_numpy(zero_copy_only=False), return_inverse=True)
     return codes.astype(np.int64), tuple(values.dictionary.take(pa.array(present)).to_pylist())
 
 
 def _infer_words(name: str, words: Any, indices: Any, *, is_text: bool) -> InferredColumn:
-    """A column of the distinct words at these indices, not all of which are numbers."""
+    """Return a column of the distinct words at these indices, not all of which are numbers."""
     if is_text:
         times = pc.binary_join_element_wise("1970-01-01", words, " ")
         if any(_cast(*pair) is not None for pair in ((words, _MOMENT), (words, _ZONED_MOMENT), (times, _MOMENT))):
@@ -399,7 +402,7 @@ def _infer_words(name: str, words: Any, indices: Any, *, is_text: bool) -> Infer
 
 
 def _dictionary(words: Any, indices: Any) -> Any:
-    """The words at these indices, each once and in rising order; some of the words may be null, or the same."""
+    """Return the words at these indices with a sorted dictionary; some of the words may be null or repeated."""
     coded = words.dictionary_encode()
     order = pc.sort_indices(coded.dictionary)
     place = pc.sort_indices(order)
@@ -409,7 +412,7 @@ def _dictionary(words: Any, indices: Any) -> Any:
 
 
 def _number_names(values: Any) -> Any:
-    """Numbers as categories, in rising order: whole ones without a decimal point."""
+    """Return numbers as categories, in rising order; whole numbers have no decimal point."""
     numbers = values.to_numpy(zero_copy_only=False)
     distinct, codes = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
     indices = np.zeros(numbers.size, dtype=np.int32)

@@ -152,7 +152,7 @@ class Partition:
     def halves(
         self, *, rng: np.random.Generator, groups: npt.NDArray[np.int64] | None = None
     ) -> tuple[Partition, Partition]:
-        """Two partitions with half of every participant's rows each, class by class; public rows are in both.
+        """Return two partitions with half of every participant's rows each, class by class; both have the public rows.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class Partition:
         return self._take(first_half), self._take([~mask for mask in first_half])
 
     def _take(self, masks: Sequence[npt.NDArray[np.bool_]]) -> Partition:
-        """The same partition with these rows only: one mask per training matrix, then one per test matrix."""
+        """Return the partition with these rows only, by one mask per training matrix, then one per test matrix."""
         p, parts = self.n_participants, (*self.train_indices, *self.test_indices)
         left = [indices[~mask] for indices, mask in zip(parts, masks, strict=True)]
         taken: dict[str, Any] = {"unused_indices": np.sort(np.concatenate([self.unused_indices, *left]))}
@@ -328,7 +328,7 @@ def _default_names(n_participants: int) -> tuple[str, ...]:
 
 
 def _join_labels(sides: Sequence[tuple[str, Sequence[npt.ArrayLike] | None, list[Matrix]]]) -> Labels | None:
-    """All labels one after the other: numbers if those of any part are numbers, classes otherwise."""
+    """Concatenate all labels: they are numbers if those of any part are numbers, otherwise classes."""
     coded: list[Labels] = []
     for what, labels, rows in sides:
         if labels is not None:

@@ -130,7 +130,7 @@ def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tu
 def find_invalid_numbers(
     column: Column, numbers: npt.NDArray[np.float64], missing: Mask, known: Sequence[InvalidCells]
 ) -> list[InvalidCells]:
-    """Cells of a column of numbers that its declaration does not allow, less the `known` ones, which are not numbers.
+    """Return the cells of a column of numbers that its declaration forbids, except the `known` ones, which are no numbers.
 
     `missing` marks where `numbers` is NaN.
     """
@@ -193,7 +193,7 @@ class Problem(Record):
         return f"{count_noun(self.n_cells, 'cell' if self.column else 'line')}, row{'s' * (self.n_cells > 1)} {rows}"
 
     def error(self, *, note: str = "") -> InputError:
-        """The error for the first occurrence; `note` is a further sentence."""
+        """Return the error for the first occurrence; `note` is a further sentence."""
         return InputError(self.what, expected=self.expected, got=self.got, cure=f"{self.suggestion} {note}".strip())
 
 
@@ -273,7 +273,7 @@ class ProblemLog:
         return (*lines, *(self._describe(*key, tally) for key, tally in order))
 
     def first_error(self) -> InputError:
-        """The error for the first row of the file that does not fit, with the number of cells that do not fit."""
+        """Return the error for the first row that does not fit, with the number of cells that do not fit."""
         problems = self.problems
         first = min(problems, key=lambda problem: problem.first_rows[0])
         in_columns = [problem for problem in problems if problem.column]
@@ -293,7 +293,7 @@ class ProblemLog:
 
 
 def describe_expected(column: Column, *, is_label: bool = False) -> str:
-    """The declaration of a column, in words."""
+    """Return the declaration of a column in words."""
     if column.inferred:
         return "text in UTF-8"
     if column.kind == "category":

@@ -120,7 +120,7 @@ def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
 
 
 def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
-    """The same items in the same order, made by another thread, at most so many ahead.
+    """Yield the same items in the same order, made by another thread a limited number ahead.
 
     Parsing and linear algebra release Python's lock, so the next batch is read while the last one is worked on. An error
     of the other thread is raised here, in its place among the items; leaving early stops the other thread.
@@ -148,7 +148,7 @@ def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
 
 
 def _regroup(source: Iterator[Any], rows_at_once: int) -> Iterator[Any]:
-    """The same rows in tables of `rows_at_once` rows, fewer before types change and where there is much text."""
+    """Yield the rows in tables of `rows_at_once` rows, or fewer before types change and where there is much text."""
     waiting, n_waiting, n_bytes, error = list[Any](), 0, 0, None
     while True:
         try:
@@ -188,7 +188,7 @@ def _frame_batches(
 def _parquet_batches(
     table: OpenTable, columns: list[str], keep_bytes: bool, rows_at_once: int, report: Callable[[float], None]
 ) -> Iterator[Any]:
-    """Text comes as dictionaries, so that a long word in every row is stored once."""
+    """Yield batches with text as dictionaries, so that a word that every row repeats is stored once."""
     assert table.path is not None
     text = _text_columns(table, columns, keep_bytes)
     with explain_read_errors():
@@ -211,7 +211,7 @@ def _parquet_batches(
 
 
 def _dictionary_columns(path: Path, text: Sequence[str]) -> list[str]:
-    """Those columns of text that can be read as dictionaries."""
+    """Return the columns of text that can be read as dictionaries."""
     if not text:
         return []
     _require_chunk_metadata(path, text)
@@ -254,7 +254,7 @@ def _require_chunk_metadata(path: Path, columns: Sequence[str]) -> None:
 
 
 def _text_columns(table: OpenTable, columns: Sequence[str], keep_bytes: bool) -> list[str]:
-    """Those columns of Parquet or a data frame that hold text."""
+    """Return the columns of Parquet or a data frame that hold text."""
     types = {name: table.schema.field(name).type for name in columns}
     values = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
     as_text = () if keep_bytes else (pa.binary(), pa.large_binary())
@@ -262,14 +262,14 @@ def _text_columns(table: OpenTable, columns: Sequence[str], keep_bytes: bool) ->
 
 
 def _decode_text(batch: Any, text: Sequence[str], n_before: int) -> Any:
-    """A batch with its columns of text as dictionaries."""
+    """Return a batch with its columns of text as dictionaries."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     columns |= {name: _decode_words(name, columns[name], n_before) for name in text}
     return pa.RecordBatch.from_pydict(columns)
 
 
 def _decode_words(name: str, column: Any, n_before: int) -> Any:
-    """A dictionary of bytes or of alleged text as a dictionary of text; the first row that is not UTF-8 is refused."""
+    """Convert a dictionary of bytes or unchecked text to a dictionary of text; refuse the first row that is not UTF-8."""
     column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if len(column.dictionary) > len(column):  # the dictionary of a whole row group, of which this is a part
         used, places = np.unique(column.indices.fill_null(0).to_numpy(zero_copy_only=False), return_inverse=True)
@@ -289,7 +289,7 @@ def _decode_words(name: str, column: Any, n_before: int) -> Any:
     raise InputError(
         f"row {n_before + rows.index(True).as_py() + 1}, column {name!r}",
         expected="text in UTF-8",
-        got="bytes in another encoding",
+        got="bytes that are not valid UTF-8",
         cure="Save the table again, in UTF-8.",
     )
 
@@ -297,7 +297,7 @@ def _decode_words(name: str, column: Any, n_before: int) -> Any:
 def _text_batches(
     table: OpenTable, types: dict[str, Any], ragged: RaggedLines | None, report: Callable[[float], None]
 ) -> Iterator[Any]:
-    """Batches in these types; as bytes from the first block on that does not fit them, which the slower pass rereads."""
+    """Yield batches in these types, and bytes from the first block that does not fit them, for the slower pass."""
     n_read = 0
     batches = _parse(table, types, None, report)
     while True:
@@ -332,7 +332,7 @@ def _text_batches(
 def _parse(
     table: OpenTable, types: dict[str, Any], ragged: RaggedLines | None, report: Callable[[float], None]
 ) -> Iterator[Any]:
-    """Batches of a text file. With `ragged`, lines of a wrong length go there, and cells may contain line breaks."""
+    """Yield batches of a text file. With `ragged`, lines of a wrong length go there, and cells may contain line breaks."""
     position = {name: f"c{k}" for k, name in enumerate(table.names)}  # names may be padded or repeated
 
     def remember(row: Any) -> str:

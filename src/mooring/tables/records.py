@@ -216,7 +216,7 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
 
 
 def _without(columns: tuple[Column, ...], name: str) -> tuple[Column, ...]:
-    """The columns without one of them. If a feature marks where it is missing, that feature stays."""
+    """Return the columns without one of them. If a feature marks where it is missing, that feature stays."""
     left = (
         replace(column, kind="category", categories=(), inferred=True) if column.name == name else column
         for column in columns
@@ -225,7 +225,7 @@ def _without(columns: tuple[Column, ...], name: str) -> tuple[Column, ...]:
 
 
 def label_kind_of(labels: Labels | None) -> LabelKind:
-    """The kind of these labels: integers are classes, floats are numbers."""
+    """Return the kind of these labels: integers are classes, floats are numbers."""
     if labels is None:
         return "none"
     return "number" if labels.dtype == np.float64 else "classes"

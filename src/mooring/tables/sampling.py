@@ -88,7 +88,7 @@ def _taken(some: EncodedRows, chosen: npt.NDArray[np.int64]) -> EncodedRows:
 
 
 def make_strata(labels: Labels | None, n_rows: int) -> Indices:
-    """The class of every row; 0 for all rows if labels are numbers or absent."""
+    """Return the class of every row; 0 for all rows if labels are numbers or absent."""
     if labels is None or label_kind_of(labels) != "classes":
         return np.zeros(n_rows, dtype=np.int64)
     return labels.astype(np.int64)
@@ -164,14 +164,14 @@ def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.rando
 
 
 def share_of(share: float, n_rows: int) -> int:
-    """A share of the rows, rounded to the nearest number of rows."""
+    """Return a share of the rows, rounded to a whole number of rows."""
     return int(share * n_rows + 0.5)
 
 
 def owners_of_groups(
     groups: Indices, strata: Indices, n_participants: int, n_public: int, *, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """The participant that every row goes to (−1 for none), and the rows that are public.
+    """Return the participant that every row goes to (−1 for none), and the rows that are public.
 
     With as many groups as participants, each participant gets one group, and public rows come from all groups. Otherwise
     public rows are whole groups, at least `n_public` rows together, and each other group goes, the largest first, to the

@@ -127,7 +127,7 @@ class Column:
         return ("number" if self.is_date else self.kind, *("category",) * self.width)[: self.width]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values in a fixed order, for the study's file and its digest."""
+        """Return plain values in a fixed order, for the study's file and its digest."""
         plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.kind == "category":
             plain["categories"] = list(self.categories)
@@ -163,13 +163,13 @@ class Label:
         if self.kind == "classes":
             _require_words("label", "classes", self.classes)
             if len(self.classes) < 2:
-                raise InputError("label", expected="two classes or more", got="one", cure="Name every class.")
+                raise InputError("label", expected="two classes or more", got="one class", cure="Name every class.")
         elif self.kind == "number":
             _require_range("label", self.low, self.high)
             _require_single_precision(self.low, self.high)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values in a fixed order, for the study's file and its digest."""
+        """Return plain values in a fixed order, for the study's file and its digest."""
         plain: dict[str, Any] = {"kind": self.kind}
         if self.kind != "none":
             plain["column"] = self.column
@@ -230,14 +230,14 @@ class Schema:
         return frozenset((*MISSING_WORDS, *(word.strip() for word in self.missing_words)))
 
     def missing_words_of(self, column: Column) -> frozenset[str]:
-        """Words that stand for a missing value in this column."""
+        """Return the words that stand for a missing value in this column."""
         return self.all_missing_words.union(word.strip() for word in column.missing_words)
 
     def require_declared(self) -> None:
         """Refuse a schema that no study can declare: no columns, repeated names, or words that cannot be shown."""
         names = [column.name for column in self.columns]
         if not names:
-            raise InputError("columns", expected="at least one", got="none", cure="Declare what is to be shared.")
+            raise InputError("columns", expected="at least one", got="none", cure="Declare the columns to share.")
         if any(column.inferred for column in self.columns):
             raise InputError(
                 "columns", expected="declared", got="inferred from rows", cure="Declare ranges and categories."
@@ -274,7 +274,7 @@ def _require_single_precision(low: float, high: float) -> None:
 
 
 def count_days(day: str) -> int:
-    """Number of days from 1970-01-01 to a day."""
+    """Return the number of days from 1970-01-01 to a day."""
     return date.fromisoformat(day).toordinal() - date(1970, 1, 1).toordinal()
 
 
@@ -285,7 +285,7 @@ def require_day(where: str, day: Any) -> None:
     except ValueError:
         fine = None
     if not fine:
-        got = "text that is not one" if isinstance(day, str) else type(day).__name__
+        got = "text that is not a day" if isinstance(day, str) else type(day).__name__
         raise InputError(where, expected='a day, such as "2026-01-31"', got=got, cure="Correct the study.")
 
 
@@ -325,7 +325,7 @@ def can_be_shown(text: str) -> bool:
 
 
 def find_repeated(names: Iterable[str]) -> str | None:
-    """The first name that is repeated, if any."""
+    """Return the first name that is repeated, if any."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -1,4 +1,4 @@
-"""Tables, by an inferred schema, and images as records."""
+"""Reading of tables, by an inferred schema, and of images as records."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class InferredTable:
     """For each column that is left out, a note that says why."""
 
     def records(self) -> Records:
-        """The encoded rows."""
+        """Return the encoded rows."""
         columns, keys = self.schema.columns, self.keys
         centres, scales = np.array(self.schema.feature_scales).T
         return Records(
@@ -181,7 +181,7 @@ def infer_table(
 
 
 def _read_named(file: OpenTable, missing: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
-    """The whole table, with names for columns without one, and notes for its owner."""
+    """Return the whole table, with names for columns without one, and notes for its owner."""
     notes = tuple[str, ...]()
     if file.schema is None:
         first_line, places = file.names, tuple(f"column {k + 1}" for k in range(len(file.names)))

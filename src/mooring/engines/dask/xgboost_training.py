@@ -51,19 +51,19 @@ def require_boosting_cluster(client: Client) -> None:
 
 
 def _require_open(scheduler: str, workers: Sequence[str]) -> None:
-    """Where encryption was asked for, refuse connections that have none; on one machine they do not leave it."""
+    """Refuse unencrypted connections on a cluster that uses encryption, unless all workers are on this machine."""
     if not scheduler.startswith("tls://") or len(workers) == 1 or all(map(is_here, (scheduler, *workers))):
         return
     raise InputError(
         "learner",
-        expected="another than xgboost on several workers behind tls://",
+        expected="a learner other than xgboost on several workers at tls://",
         got="xgboost, whose own connections between workers are not encrypted",
         cure="Choose 'random-fourier' or 'linear', use one worker, or start the cluster at tcp:// on a network of its own.",
     )
 
 
 def assign_shares(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
-    """About as much for everybody, the largest first to whoever has least; nobody goes without."""
+    """Split parts into shares of similar size: the largest part goes first, each to the smallest share; none is empty."""
     shares: list[list[Piece]] = [[] for _ in range(min(n_shares, len(pieces)))]
     sizes = [0] * len(shares)
     for size, piece in sorted(((each.path.stat().st_size, each) for each in pieces), key=lambda pair: -pair[0]):

@@ -80,10 +80,10 @@ class IncomingFile:
     """A file that one site may send, once."""
 
     path: Path
-    """Where it goes when it is whole; what lies there already stays."""
+    """The place of the complete file; an existing file there is kept."""
     most: int
     accept: Callable[[Path], None]
-    """Looks at the whole file before it gets its place, and raises a RefusedError."""
+    """Checks the complete file before it is moved to its place; may raise a `RefusedError`."""
     _size: int = -1
     _digest: str = ""
     _came: int = 0
@@ -92,11 +92,11 @@ class IncomingFile:
 
     @property
     def partial(self) -> Path:
-        """Where it grows."""
+        """The path of the incomplete file."""
         return self.path.with_name(f".{self.path.name}.arriving")
 
     def offer(self, size: object, digest: object) -> Message:
-        """The site tells what it would send."""
+        """Answer a site that announces a file by its size and digest."""
         if not isinstance(size, int) or not isinstance(digest, str) or not 0 < size <= self.most:
             raise RefusedError("the file", reason="it is larger than any file of this study can be", cure=_SEND_AGAIN)
         if self.path.exists():

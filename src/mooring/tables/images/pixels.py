@@ -151,7 +151,9 @@ def _pixels(Image: Any, source: Path | bytes, size: tuple[int, int] | None, colo
             return np.asarray(picture, dtype=np.uint8)
     except damage:
         expected, cure = f"images in {', '.join(_FORMATS)} of at most {_MAX_PIXELS:,} pixels", "Replace or remove it."
-        raise InputError("path", expected=expected, got=f"one that cannot be decoded at {place}", cure=cure) from None
+        raise InputError(
+            "path", expected=expected, got=f"an image that cannot be decoded at {place}", cure=cure
+        ) from None
 
 
 def _plain(Image: Any, picture: Any, mode: str) -> Any:

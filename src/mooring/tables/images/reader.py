@@ -117,7 +117,7 @@ def holds_images(path: Path) -> bool:
 
 
 def _image_columns(schema: Any) -> list[str]:
-    """Names of the columns of bytes in a pyarrow schema that start with "image"."""
+    """Return the names of the columns of bytes in a pyarrow schema that start with "image"."""
     return [field.name for field in schema if field.name.lower().startswith("image") and _holds_bytes(field.type)]
 
 
