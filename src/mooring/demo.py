@@ -26,6 +26,7 @@ import numpy.typing as npt
 from sklearn.datasets import load_digits
 
 from mooring.errors import MooringError
+from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.typing import Progress
 
 ROWS_EACH = 40
@@ -89,7 +90,7 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
     """Run every command of the study, in order."""
     tables, designer, analyst, post = stage.tables, folder / "designer", folder / "analyst", folder / "post"
     draft = ["study", "init", "columns.csv", "--name", "digits", "--label", LABEL, "--classes", ",".join("0123456789")]
-    draft += ["--all-ranges", "0:16", "--image-shape", "8x8", "--mechanism", "secure-sum", "--epsilon", f"{EPSILON:g}"]
+    draft += ["--all-ranges", "0:16", "--image-shape", "8x8", "--mechanism", SECURE_SUM, "--epsilon", f"{EPSILON:g}"]
     stage.run("drafting the study", designer, draft)
     stage.each("keys", lambda name: ["join", "--name", name, "--output", f"../post/{name}.card.toml"])
     stage.run("keys", analyst, ["join", "--analyst", "--name", "analyst", "--output", "../post/analyst.card.toml"])

@@ -14,6 +14,7 @@ from mooring.audit.sum_simulation import SumSimulation, simulate_sums
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds
+from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.serialization import OpenRecord, count_noun
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ class RotationPoint(OperatingPoint):
 class SumPoint(OperatingPoint):
     """Secure sums and their settings."""
 
-    mechanism: ClassVar[str] = "secure-sum"
+    mechanism: ClassVar[str] = SECURE_SUM
     shares_rows: ClassVar[bool] = False
 
     epsilon: float | None
