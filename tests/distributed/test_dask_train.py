@@ -205,7 +205,7 @@ def test_the_commands_do_the_same(client: Client, tmp_path: Path) -> None:
     aligned = record_of("align", *common, "--bundles", made.inbox, *dask)
     assert len(aligned["alignment"]["participants"]) == 5
     assert aligned["alignment"]["table"] == "collaboration"
-    assert aligned["alignment"]["certificate"] is not None
+    assert aligned["alignment"]["is_certified"]
     trained = record_of("train", *common, "--learner", "linear", *dask, "--passes", "5")
     assert trained["score"]["value"] > 0.9
     assert record_of("export", "--folder", work, "--output", tmp_path / "all.parquet")["output"]

@@ -282,6 +282,7 @@ def _record(
         note=note,
         table=table,
         command=command,
+        is_certified=solved.certificate is not None and solved.certificate.certified,
     )
 
 

@@ -78,6 +78,8 @@ class AlignmentRecord(GatherRecord):
     """The file or folder of the collaboration matrix."""
     command: str = ""
     """How the step was asked for."""
+    is_certified: bool = False
+    """Whether the alignment is proved to be the global optimum."""
 
     def __post_init__(self) -> None:
         names = [participant.name for participant in self.participants]
