@@ -163,6 +163,11 @@ planted("with_a_leaf_more_than_it_has", "one row of values for each leaf", leave
 planted("that_compares_a_column_there_is_not", "columns that rows do not have", **nodes(H, -1, -1))
 planted("that_compares_the_last_column_of_all", "columns that rows do not have", **nodes(2**31 - 1, -1, -1))
 planted("that_adds_to_an_output_there_is_not", "outputs that it does not have", first_output=np.array([1], dtype="<i4"))
+planted(
+    "that_adds_to_an_output_whose_place_wraps_around",
+    "outputs that it does not have",
+    first_output=np.array([2**31 - 1], dtype="<i4"),
+)
 planted("that_adds_to_an_output_below_zero", "outputs that it does not have", first_output=np.array([-1], dtype="<i4"))
 planted("that_adds_to_more_outputs_than_it_has", "outputs that it does not have", values=np.ones((2, 3)))
 planted("divided_by_zero", "divided by zero", divisor=np.array(0.0))

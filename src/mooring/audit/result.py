@@ -78,15 +78,17 @@ class Examples(Record):
         for part, n_cells in parts:
             same = all(len(rows) == n and {len(row) for row in rows} <= {n_cells} for rows in part.values())
             if not {"original", "rebuilt"} <= set(part) or not same:
-                expected = "original and rebuilt rows of one shape"
-                raise InputError("examples", expected=expected, got="other rows", cure="Run the audit again.")
+                problem = "The examples must hold original and rebuilt rows of the same shape, and they do not."
+                raise InputError("examples", problem=problem, cure="Run the audit again.")
         shape = self.image_shape
         if shape is not None and (
             len(shape) not in (2, 3) or math.prod(shape) != width or "projection only" not in self.rows
         ):
-            raise InputError("image_shape", expected="that of the rows", got="another one", cure="Run the audit again.")
+            problem = f"The example rows are not images of shape {shape}, or their projections are missing."
+            raise InputError("image_shape", problem=problem, cure="Run the audit again.")
         if self.row_numbers is not None and len(self.row_numbers) != n:
-            raise InputError("row_numbers", expected="one for each row", got="others", cure="Run the audit again.")
+            problem = f"The examples have {n} rows, but {len(self.row_numbers)} row numbers."
+            raise InputError("row_numbers", problem=problem, cure="Run the audit again.")
 
 
 def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
@@ -219,8 +221,8 @@ class AuditResult(Record):
 
     def __post_init__(self) -> None:
         if self.chosen is not None and not 0 <= self.chosen < len(self.points):
-            expected = f"a place among {len(self.points)} points"
-            raise InputError("chosen", expected=expected, got="another place", cure="Run the audit again.")
+            problem = f"The chosen point has index {self.chosen}, but the audit has {len(self.points)} points."
+            raise InputError("chosen", problem=problem, cure="Run the audit again.")
 
     @property
     def noise_unit(self) -> NoiseUnit:

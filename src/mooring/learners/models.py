@@ -198,9 +198,12 @@ class TreeFunction:
         n_nodes = self.n_trees + 2 * int((self.feature >= 0).sum())
         if not sum(self._level_sizes) == self.feature.size == n_nodes or len(self._level_sizes) > MOST_LEVELS + 1:
             raise refuse_model(f"its nodes are not those of trees with at most {MOST_LEVELS} levels")
+        if int(self.feature.min()) < -1:
+            raise refuse_model("its trees ask for columns before the first")
         if int((self.feature < 0).sum()) != self.values.shape[0]:
             raise refuse_model("its trees do not have one row of values for each leaf")
-        if not 1 <= width <= n_outputs or self.first_output.min() < 0 or self.first_output.max() + width > n_outputs:
+        first, last = int(self.first_output.min()), int(self.first_output.max())  # 32-bit sums could wrap around
+        if not 1 <= width <= n_outputs or first < 0 or last > n_outputs - width:
             raise refuse_model("its trees add to outputs that it does not have")
         if float(self.divisor) == 0:
             raise refuse_model("its trees are divided by zero")

@@ -72,24 +72,27 @@ class MechanismDraft:
 
 @dataclass(frozen=True, eq=False)
 class PublicFile:
-    """What is made of public rows: the arrays of the file beside a study, and how the study names it."""
+    """A file beside a study that is computed from public rows, such as a projection."""
 
     arrays: Mapping[str, Matrix]
+    """The arrays in the file, by name."""
     name_in: Callable[[str], MechanismSettings]
-    """The study's settings with the SHA-256 of the file."""
+    """Returns the study's settings with the file's SHA-256, which is its argument."""
     description: str
+    """The shape of the arrays, in words."""
 
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """What an audit of a study shows for contrast."""
+    """Operating points that an audit compares with the study's own."""
 
     methods: Sequence[str] = ()
+    """Methods of rotation."""
     anchor_noise_scales: Sequence[float] = ()
     data_noise_scales: Sequence[float] = ()
-    """v and σ of these methods; none are the study's own."""
+    """v and σ of these methods. If empty, those of the study are used."""
     epsilons: Sequence[float | None] = ()
-    """Of secure sums; None is without noise."""
+    """ε of secure sums; None for sums without noise."""
 
 
 class Gathered(Protocol):
@@ -164,10 +167,10 @@ class Deliverable:
     source: str
     """Digest of what the model was trained on."""
     risk: float
-    """The share of rows behind the model that may be recognised, at the study's limit; 1 where it is not known."""
+    """Proportion of training rows that an attacker may recognise, as the study's limit measures it; 1 if unknown."""
     write_own: Callable[[Path, int, str, SigningKey], None]
-    """Writes what a participant gets besides the model: given its folder, its place in `names`, the digest of the signed
-    model (empty without one) and the analyst's key."""
+    """Writes what one participant gets besides the model. The arguments are the participant's folder, its index in
+    `names`, the digest of the signed model (empty without one) and the analyst's key."""
 
 
 class Predictor(Protocol):
@@ -239,25 +242,25 @@ class Exchange(Protocol):
         """The audited point that has the study's own settings, if there is one."""
 
     def draft(self, entries: Mapping[str, Any], width: int) -> MechanismDraft:
-        """The entries of [mechanism] in a draft of columns that encode to so many numbers, from those that were given."""
+        """Return [mechanism] of a draft: the given entries and defaults for encoded rows of `width` columns."""
 
     def adapt_to_images(self, entries: Mapping[str, Any]) -> dict[str, Any]:
-        """The entries of a draft whose rows are images."""
+        """Return the entries of a draft, changed for rows that are images."""
 
     def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-        """The entries of a study that waits for its public file, as those of one that needs none."""
+        """Return the entries without the public file, so that the study can be read before the file exists."""
 
     def fit_public_file(self, study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
-        """Make the arrays of the file beside a study from public rows."""
+        """Compute the public file of a study from public rows."""
 
     def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-        """The operating points of an audit of a study: its own first, then those that were asked for, for contrast."""
+        """Return the operating points of an audit: the study's own first, then those requested for comparison."""
 
     def audit_projection(self, study: Study) -> Projection:
-        """The projection of uploads of rows in such an audit."""
+        """Return the projection for operating points of an audit that share rows."""
 
     def audit_features(self, study: Study) -> FeatureMap:
-        """The features of secure sums in such an audit."""
+        """Return the feature map for operating points of an audit that share sums."""
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""
@@ -274,7 +277,7 @@ class Exchange(Protocol):
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None
     ) -> list[InputError | RefusedError]:
-        """Why `share` takes no such rows, whatever attackers make of them; empty where it does."""
+        """Return the reasons why `share` refuses such a table, apart from measured leakage; empty if it accepts it."""
 
     def inspect(
         self,
@@ -330,7 +333,7 @@ class Exchange(Protocol):
         """How large a bundle of a study can be."""
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Gathered:
-        """Make what is trained on of verified bundles, one for each participant."""
+        """Combine verified bundles, one per participant, into what `train` uses, and write it to the work folder."""
 
     def export(self, folder: Path, path: Path, *, force: bool) -> Path:
         """Copy what was gathered to a file that other tools read; a file that is there is overwritten only by force."""

@@ -216,8 +216,8 @@ BUNDLES = Item("participants' bundles", ("inbox/*.bundle",))
 def require_absent(output: Path, *, force: bool) -> None:
     """Refuse to overwrite a file, unless that was asked for."""
     if output.exists() and not force:
-        cure = "Ask to overwrite it (--force), or write to another file (--output)."
-        raise InputError("output", expected="a file that is not there", got=f"{output.name}, which is", cure=cure)
+        cure = "Overwrite it (--force), or write to another file (--output)."
+        raise InputError("output", problem=f"{output.name} already exists.", cure=cure)
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,8 @@ class Question:
     label: str
     """What a page asks; fields of the study may stand in it, as in `str.format`."""
     kind: Literal["text", "number", "password", "tick", "choice", "many", "usual"] = "text"
-    """`many` takes several: of a list, or names between commas. `usual` is not asked: the default names a file or folder."""
+    """`many` takes several answers, chosen from a list or separated by commas. `usual` is not asked; its answer is the
+    file or folder that `default` names."""
     option: str = ""
     """The command's option; empty for its argument."""
     choices: Choices = ()
@@ -289,13 +290,15 @@ class Question:
             entries = [name.strip() for entry in entries for name in entry.split(",") if name.strip()]
         label = self.word(place)
         if not entries and not self.is_optional:
-            raise InputError(label, expected="an answer", got="none", cure="Fill it in.")
+            raise InputError(label, problem=f"'{label}' has no answer.", cure="Fill it in.")
         if self.kind == "password":
             if len(set(given)) > 1:
-                raise InputError(label, expected="the same both times", got="two that differ", cure="Type it again.")
+                problem = f"The two entries for '{label}' do not match."
+                raise InputError(label, problem=problem, cure="Type the same one twice.")
             entries = entries[:1]
         if len(entries) > 1 and self.kind != "many":
-            raise InputError(label, expected="a single answer", got=f"{len(entries)} answers", cure="Give one of them.")
+            problem = f"'{label}' takes one answer, but {len(entries)} were given."
+            raise InputError(label, problem=problem, cure="Give one of them.")
         for entry in entries if self.is_list else ():
             known = [choice.value for choice in self.list_choices(place)]
             require_choice(label, entry, known, cure="Choose from the list; load the page again.")

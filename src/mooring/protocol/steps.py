@@ -73,7 +73,7 @@ MEMBERSHIP = Item("your vault and your card", ("vault", "NAME.card.toml"), lambd
 MEMBERS_CARDS = Item("members' cards", ("*.card.toml",))
 BUNDLE = Item("your bundle", ("NAME.bundle",), has_record("share"))
 INTAKE = Item("a record of bundles", ("analysis/intake.json",))
-GATHERED = Item("what is trained on", ("analysis/*.json",), _has_gathered)
+GATHERED = Item("the gathered contributions", ("analysis/*.json",), _has_gathered)
 MODEL = Item("the model", ("analysis/training.json",))
 RESULTS = Item("everybody's result", ("results",), lambda place: has_file(place, "analysis/delivery.json"))
 RESULT = Item("the delivered model", ("result/model.safetensors",))
@@ -194,7 +194,7 @@ COMMON: Sequence[Step] = (
             ),
             _ask_floor("least_anchor_noise", "Refuse studies with less anchor noise than"),
             _ask_floor("least_data_noise", "Refuse studies with less private-data noise than"),
-            _ask_floor("most_epsilon", "Refuse secure sums beyond this epsilon"),
+            _ask_floor("most_epsilon", "Refuse secure sums beyond this epsilon, over all studies of the same rows"),
             Question(
                 "accept_no_noise",
                 "Accept methods without any noise",
@@ -257,7 +257,7 @@ COMMON: Sequence[Step] = (
         name="share",
         role="participant",
         title="Share",
-        explanation="Write the one bundle that you upload; the same rows give the same bytes again, and nothing is sent.",
+        explanation="Write the one bundle that you upload; the same rows give the same file again. Nothing is sent.",
         command="share",
         phase=SHARE_ONCE,
         needs=(AGREED, TABLE),
@@ -292,8 +292,8 @@ COMMON: Sequence[Step] = (
         name="collect",
         role="analyst",
         title="Look at the inbox",
-        explanation="Check every bundle that came, and say whose is there, whose is missing, and which are set aside and "
-        "why.",
+        explanation="Check every bundle in the inbox, and list which are accepted, which are missing, and which are "
+        "set aside and why.",
         command="collect",
         phase=ANALYSE,
         needs=(AGREED, BUNDLES),
@@ -306,7 +306,7 @@ COMMON: Sequence[Step] = (
         name="align",
         role="analyst",
         title="Gather contributions",
-        explanation="Make what is trained on from all bundles that pass their checks.",
+        explanation="Gather the contributions in all bundles that pass their checks, ready for training.",
         command="align",
         phase=ANALYSE,
         needs=(AGREED, BUNDLES),
@@ -341,7 +341,7 @@ COMMON: Sequence[Step] = (
         name="deliver",
         role="analyst",
         title="Deliver",
-        explanation="Write each participant's result, signed; give nobody another participant's.",
+        explanation="Write and sign each participant's result; each participant gets only its own.",
         command="deliver",
         phase=ANALYSE,
         needs=(AGREED, GATHERED, DELIVERABLE),
@@ -363,7 +363,7 @@ COMMON: Sequence[Step] = (
         name="predict",
         role="participant",
         title="Predict",
-        explanation="Score new rows with the joint model, on this machine; where they have labels, measure how well.",
+        explanation="Predict new rows with the joint model, on this machine; if they have labels, score the model.",
         command="predict",
         phase=USE,
         needs=(AGREED, TABLE, RESULT),
@@ -380,9 +380,7 @@ COMMON: Sequence[Step] = (
                 is_optional=True,
                 hint="to compare with a model of them alone",
             ),
-            Question(
-                "importance", "Measure what the model looks at", "tick", "--importance", is_optional=True, is_rare=True
-            ),
+            Question("importance", "Measure column importance", "tick", "--importance", is_optional=True, is_rare=True),
             _ask_overwriting("predictions.csv"),
             _IGNORE,
         ),
@@ -457,7 +455,7 @@ def find_step(place: Place, name: str) -> Step:
     steps = {step.name: step for step in steps_of(place.study)}
     if name not in steps:
         cure = f"The steps of this study are {', '.join(step.name for step in steps.values() if step.run)}."
-        raise InputError("study", expected=f"a study with the step {name!r}", got="a study without it", cure=cure)
+        raise InputError("study", problem=f"This study has no step {name!r}.", cure=cure)
     return steps[name]
 
 

@@ -66,13 +66,13 @@ _KINDS: dict[str, tuple[type[Record], str]] = {
 def collect_records(folder: Path, *, examples: bool = True) -> StudyRecords:
     """Read whichever records lie in a role's folder.
 
-    One that is damaged is an error, since leaving it out would hide something. Without `examples`, no row of a self-attack
-    is kept. Once rows are shared, a check of others is left out.
+    A damaged record raises an error, because leaving it out would hide something. Without `examples`, the rows of a
+    self-attack are removed. Once rows have been shared, a check of other rows is left out.
     """
     if not folder.is_dir():
         raise StorageError(
             "the folder of the records",
-            reason="there is none at that place",
+            reason="the folder does not exist",
             cure="Give the analyst's work folder, or a participant's vault.",
         )
     present: dict[str, Any] = {}
@@ -134,14 +134,11 @@ def read_plan_mechanism(path: Path) -> dict[str, Any]:
     what, cure = "the plan", "Give the plan.json that 'mooring plan --study' wrote."
     plan = read_record(Plan, path, what=what, cure=cure)
     if plan.mechanism is None:
-        raise InputError(
-            what, expected="one that recommends a setting", got="one that recommends none", cure=plan.verdict
-        )
+        raise InputError(what, problem="The plan recommends no setting.", cure=plan.verdict)
     if "data_noise_scale" in plan.mechanism and plan.mechanism["data_noise_scale"] is None:
         raise InputError(
             what,
-            expected="one whose rows a study encoded, so that noise is in a study's unit",
-            got="one of rows in another unit",
-            cure="Draft the study first, and plan with --study.",
+            problem="The plan was made without a study, so its noise is not in the unit of a study's encoded rows.",
+            cure="Draft the study first, then run 'mooring plan --study'.",
         )
     return {name: value for name, value in plan.mechanism.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "cryptography", "pyrage")
 _NOT_MEASURED = (
-    "What an upload gives away was not measured here. Nothing on this page may be read as safety. 'mooring check' "
-    "attacks a "
-    "participant's own rows before they leave; 'mooring audit' attacks rows like them, and '--audit' brings its result "
-    "here."
+    "What an upload gives away was not measured. Do not read anything on this page as evidence of safety. "
+    "'mooring check' attacks a participant's own rows before they leave. 'mooring audit' attacks similar rows; "
+    "'mooring report --audit' includes its result."
 )
 _OTHER_SETTINGS = (
-    "The audit has no point that is known to have this study's settings: its figures are of other settings, and say "
-    "what to "
-    "expect, not what happened."
+    "No operating point of the audit is known to have this study's settings. Its figures are for other settings: they "
+    "show what to expect, not what happened."
 )
 _NOT_SCORED = (
     "What joining gives was not measured here: 'mooring train' (analyst) or 'mooring predict' on labelled rows "
@@ -243,10 +242,11 @@ def _list_joining(
     audits: Sequence[AttackedStudy],
     scores: Sequence[NamedScore],
 ) -> list[JoiningFact]:
-    """What is known about joining: of uploads, of a participant's new rows, or else of its own, and of simulations.
+    """List what is known about joining: scores on uploads, on new rows (or else on own rows), and in simulations.
 
-    Models of the other uploads stand beside models of one upload alone; neither is what a participant gets or has. The
-    delivered model has the participant's own rows as well, and alone it has rows without noise: no answer follows.
+    Scores on uploads compare models of the other uploads with models of one upload alone. They do not show whether
+    joining pays: the delivered model is also trained on the participant's own upload, and a participant alone would
+    train on rows without noise.
     """
     facts = []
     if records.training is not None and records.training.score is not None:
@@ -275,21 +275,23 @@ def _state_uploads(records: StudyRecords, *, is_noisy: bool) -> JoiningFact:
     assert training is not None
     assert training.score is not None
     score, gain = training.score, training.gain
-    words = f"Models of the other uploads score {score.with_interval()} {score.metric} on uploads that they did not see"
-    words += ", whose rows carry the study's noise (new rows are scored without it)" if is_noisy else ""
+    words = f"Models of the other uploads score {score.with_interval()} {score.metric} on the upload left out."
+    words += " Uploaded rows carry the study's noise; new rows are scored without it." if is_noisy else ""
     if gain is not None:
         n_alone = count_noun(len(training.alone), "participant")
-        words += f"; on the {gain.n:,} rows of {n_alone} their score less that of models of each upload alone is {gain}"
+        words += (
+            f" Compared with a model of each upload alone, the difference is {gain}, pooled over the {gain.n:,} rows of "
+            f"{n_alone}."
+        )
         if score.metric != "R²":
             words += (
-                ", over all rows together, where it helps to know how common each class is in one's own upload: single "
-                "participants may differ"
+                " A model of one upload also learns how common each class is there, so the difference may vary between "
+                "participants."
             )
     return JoiningFact(
         "uploads",
-        f"{words}. The delivered model has each participant's own rows as well, so this does not tell whether joining "
-        "pays: "
-        "'mooring predict --beside' does, at each participant.",
+        f"{words} The delivered model is trained on each participant's own rows as well, so this does not show whether "
+        "joining pays. 'mooring predict --beside' shows that at each participant.",
     )
 
 
@@ -318,10 +320,10 @@ def _state_new_rows(records: StudyRecords) -> JoiningFact:
 def _list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_noisy: bool) -> list[NamedScore]:
     """Every score that this role knows, each with its source."""
     training, predict, check = records.training, records.predict, records.check
-    scores: list[NamedScore | None] = []
+    scores: list[NamedScore] = []
 
     def add(group: Group, name: str, source: str, score: Score | None) -> None:
-        if score is not None and score.value == score.value:
+        if score is not None and not math.isnan(score.value):
             scores.append(NamedScore(group, name, source, score))
 
     if training is not None:
@@ -344,7 +346,7 @@ def _list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_n
             add("joint", f"joint model, {how}", f"{about}: {attacked.own.title}", attacked.own.deployed)
         add("local only", f"local only, {how}", about, attacked.result.references.local_only)
         add("pooled raw", f"pooled raw, {how}", about, attacked.result.references.pooled_raw)
-    return [score for score in scores if score is not None]
+    return scores
 
 
 def _list_participants(
@@ -366,7 +368,7 @@ def _list_participants(
     for name in dict.fromkeys([*roster, *states]):
         contribution = states.get(name, Contribution("on the roster; nothing is recorded of it"))
         if name in left_out:
-            words = f"{contribution.state}; left out of the training: models of the others do not go with its labels"
+            words = f"{contribution.state}; left out of the training: models of the others do not predict its labels"
             contribution = replace(contribution, state=words)
         delivered = None if delivery is None else name in delivery.delivered
         digest = accepted[name].digest if name in accepted else ""
@@ -403,20 +405,21 @@ def _list_limits(records: StudyRecords) -> list[Finding]:
         words = f"This participant's rows do not keep to limits of the study: {'; '.join(limits)}."
         findings.append(Finding("limits", words, limits))
     if share is not None and share.override:
-        kept = "' and '".join(share.exceeded)
-        words = f"Sharing them although '{kept}' is not shown to be kept was decided by {share.override}."
+        exceeded = "' and '".join(share.exceeded)
+        words = f"The check does not show that they keep to '{exceeded}'; shared by decision of {share.override}."
         findings.append(Finding("shared despite", words, share.exceeded))
     if records.checked_other_rows:
-        words = "The last check is of other rows than those that were shared, and is left out here."
+        words = "The last check was run on rows other than those that were shared, so it is not shown here."
         findings.append(Finding("other rows", words))
     delivered = None if records.delivery is None else records.delivery.release
     release = delivered or (None if records.predict is None else records.predict.release)
     if release is not None:
         share_of_rows = f"up to {release.risk:.1%}" if release.risk < 1 else "all"
-        words = f"Of the rows behind the model {share_of_rows} may be recognised."
+        words = f"An attacker may recognise {share_of_rows} of the rows that the model was trained on."
         if release.override:
             words += (
-                f" It is not shown to keep to the study's limit, and was delivered all the same by {release.override}."
+                " The model is not shown to keep to the study's limit. "
+                f"It was delivered by decision of {release.override}."
             )
         findings.append(Finding("release", words))
     return findings

@@ -172,3 +172,9 @@ def test_a_studys_settings_name_its_features() -> None:
     for shape in ((), (8,), (1, 8, 8, 1)):
         with raising(InputError, "image_shape"):
             make_features(SumSettings(features="pictures"), NUMBERS, shape)
+
+
+def test_a_name_that_holds_escapes_is_not_printed_as_it_is() -> None:
+    with pytest.raises(InputError) as caught:
+        TableFeatures(NUMBERS, log_scaled=frozenset({"\x1b[2Jfalse"}))
+    assert "\x1b" not in str(caught.value)

@@ -12,8 +12,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier
 
 from mooring import RotationPoint, make_anchor, run_audit
-from mooring.audit import AuditSettings
-from mooring.audit.utility import measure_utility
+from mooring.audit import AuditSettings, Deployment, References, simulate_rows
+from mooring.audit.utility import Alone, measure_utility
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, CANDIDATES, LEARNERS, train_learner
 from mooring.protocol.messages.study import Study
@@ -78,12 +78,12 @@ def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path
     partition = Partition.from_parts(aligned, labels, rng=rng, test_share=0.0)
     # Nothing is held out, so that rows are the analyst's; scores are of the training rows then.
     partition = Partition(**{**vars(partition), "test": partition.train, "test_labels": partition.train_labels})
-    simulation: Any = SimpleNamespace(
-        collaboration_matrix=np.concatenate(partition.train),
-        data_noise_scale=0.0,
-        map_new_rows=lambda i, rows, data_noise_scale: rows,
-    )
-    chosen = {seed: measure_utility(simulation, partition, learner=AUTO, seed=seed)["learner"] for seed in range(6)}
+    simulation = simulate_rows(aligned, aligned, labels, rng=rng)
+    alone = Alone(References(None, None, 0), None)
+    chosen = {
+        seed: measure_utility(simulation, Deployment(partition, seed=seed), learner=AUTO, alone=alone).learner
+        for seed in range(6)
+    }
     assert set(chosen.values()) == set(CANDIDATES)
     assert {seed: train(study, tmp_path, seed=seed).learner for seed in chosen} == chosen
 

@@ -23,7 +23,7 @@ from mooring.protocol.rotation.anchor import Anchor
 from mooring.protocol.rotation.perturbation import Perturbation
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.schema import Column, Label
-from tests.study_settings import change, make_study
+from tests.study_settings import make_study
 
 H, N_ROWS = 4, 5000
 DIGEST = "d" * 64
@@ -73,7 +73,7 @@ def other_circumstances(perturbation: Perturbation) -> dict[str, Perturbation]:
     return {
         "nonce": replace(perturbation, study=draft(1)),
         "name": replace(perturbation, study=replace(study, name="other")),
-        "scales": change(perturbation, study=draft(data_noise_scale=0.6, anchor_noise_scale=0.1)),
+        "scales": replace(perturbation, study=draft(data_noise_scale=0.6, anchor_noise_scale=0.1)),
         "a column's range": replace(
             perturbation, study=replace(study, columns=(*study.columns[1:], Column("x", "number", 0, 1)))
         ),

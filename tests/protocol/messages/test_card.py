@@ -8,6 +8,8 @@ import pytest
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, _to_bech32, seal, sealing_key_of
 from mooring.protocol.messages.card import Member, read_card, write_card
+from mooring.protocol.participant.membership import issue_card
+from mooring.protocol.storage.vault import Vault
 from tests.protocol.support import message, write_member_card
 from tests.raising import raising
 
@@ -68,3 +70,20 @@ def test_a_participants_card_has_a_sealing_key_and_an_analysts_none(tmp_path: Pa
     for role, sealing in (("participant", ""), ("analyst", SealingKey.of(signer).public), ("dealer", "")):
         with raising(InputError, "card"):
             write_card(tmp_path / "c", role=role, member=Member("a", signer.public, sealing), signer=signer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", ["a digit", "no proof", "a proof without a key"])
+def test_a_card_whose_combining_key_is_not_proved_is_refused(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.card.toml"
+    issue_card(Vault.create(tmp_path / "vault"), path, name="a", is_analyst=False)
+    lines = path.read_text().splitlines()
+    (place,) = [k for k, line in enumerate(lines) if line.startswith("combining_proof")]
+    if change == "no proof":
+        del lines[place]
+    elif change == "a digit":
+        lines[place] = lines[place][:-2] + ("0" if lines[place][-2] != "0" else "1") + '"'
+    else:
+        lines = [line for line in lines if not line.startswith("combining_key")]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises((RefusedError, InputError)):
+        read_card(path)

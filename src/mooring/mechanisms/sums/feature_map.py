@@ -86,7 +86,8 @@ class TableFeatures:
     def __post_init__(self) -> None:
         numbers = {column.name for column in self.schema.columns if column.kind != "category"}
         if not self.log_scaled <= numbers:
-            expected, got = "names of columns of numbers", ", ".join(sorted(self.log_scaled - numbers))
+            unknown = sorted(self.log_scaled - numbers)
+            expected, got = "names of columns of numbers", f"{unknown[0][:60]!r}"  # a study's text may hold escapes
             cure = "Declare such a column as a number, or leave it out."
             raise InputError("log_scaled", expected=expected, got=got, cure=cure)
         if not 0 < self.constant_share < 1:

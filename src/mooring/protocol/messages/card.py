@@ -148,6 +148,12 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
             cure="Ask for the card again, by a way you trust.",
         )
     _require_own_sealing_key(member)
+    if (member.combining_key or member.combining_proof) and not member.holds_combining_key:
+        raise RefusedError(
+            f"the card of {member.name!r}",
+            reason="the proof of its combining key is not by the key that it names, so it was changed",
+            cure="Ask for the card again, by a way you trust.",
+        )
     return role, member
 
 

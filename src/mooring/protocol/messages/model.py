@@ -8,6 +8,7 @@ there must be, and refuses anything else before it takes memory for them. Nothin
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ MODEL_FILE = "model.safetensors"
 KIND = "model"
 MOST_MODEL_BYTES = 128 * 2**20
 _MOST_ARRAY_BYTES = MOST_MODEL_BYTES - MOST_HEADER_BYTES - 8
+_SIZE = re.compile(r"[0-9]{1,18}")
 _SIZES = ("inputs", "outputs", "width", "trees", "nodes", "leaves")
 _FIELDS = ("function", "link", *_SIZES)
 _WHAT = "the model"
@@ -103,7 +105,9 @@ def read_model(path: Path, spec: ModelSpec) -> tuple[Model, str]:
         if list(header.metadata) != list(_FIELDS):
             raise refuse_model("its header does not say what its arrays are")
         fields: dict[str, str | int] = dict(header.metadata)
-        fields |= {name: int(text) for name, text in header.metadata.items() if name in _SIZES and text.isdecimal()}
+        fields |= {
+            name: int(text) for name, text in header.metadata.items() if name in _SIZES and _SIZE.fullmatch(text)
+        }
         tensors = _list_tensors(fields, spec)
         require_header(header, tensors, what=_WHAT)
         data = file.read(header.size - header.data_start)

@@ -60,7 +60,7 @@ class Release(Record):
             return None
         try:
             found = cls(float(fields["risk"]), str(fields["override"]))
-        except ValueError:
+        except (ValueError, OverflowError):
             raise refuse_result("the result", "its risk is no number") from None
         if not 0 <= found.risk <= 1:
             raise refuse_result("the result", "its risk is no share")

@@ -102,17 +102,16 @@ class Participant:
         collector = RowCollector(self.vault.ledger_key, self.study.schema)
         sample = sample_rows(self.study.schema, data, ignore=ignore, person=person, seed=seed, each=collector.add)
         counts: dict[str, Any] = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
-        found = exchange.inspect(self.study, sample.encoded, **counts, seed=seed, progress=progress)
+        inspection = exchange.inspect(self.study, sample.encoded, **counts, seed=seed, progress=progress)
         refusals = exchange.list_refusals(self.study, **counts, persons=collector.persons)
-        found = replace(
-            found,
+        inspection = replace(
+            inspection,
             rows_digest=collector.finish()[0].digest,
-            hazards=(*map(str, refusals), *found.hazards),
-            refused=tuple(str(one).removesuffix(f". {one.cure}") for one in refusals),
+            hazards=(*map(str, refusals), *inspection.hazards),
+            refused=tuple(str(refusal).removesuffix(f". {refusal.cure}") for refusal in refusals),
         )
-        found = replace(found, exceeded=self._list_exceeded(found))
-        found = exchange.conclude(self.study, found)
-        return self.keep_check(found)
+        inspection = replace(inspection, exceeded=self._list_exceeded(inspection))
+        return self.keep_check(exchange.conclude(self.study, inspection))
 
     def keep_check(self, inspection: Inspection, *, command: str = "") -> Inspection:
         """Keep what a check found in the vault, for `share` and the report; returns what is kept.
@@ -238,7 +237,7 @@ class Participant:
 def check_table_fit(
     study: Study, data: TableSource, *, ignore: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[TableFit, list[str]]:
-    """Everything of a table that does not fit a study, which needs no roster; and why `share` refuses one that fits.
+    """Return how a table fits a study, and why `share` would refuse a table that fits. The study needs no roster.
 
     Parameters
     ----------
@@ -246,7 +245,7 @@ def check_table_fit(
         As for `Participant.check`.
     """
     exchange, persons = exchange_of(study), PersonCounts()
-    way: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(study), "progress": progress}
-    fit = check_fit(study.schema, data, each=lambda block: persons.add(block.persons), **way)
+    options: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(study), "progress": progress}
+    fit = check_fit(study.schema, data, each=lambda block: persons.add(block.persons), **options)
     refusals = exchange.list_refusals(study, fit.n_rows, fit.class_counts, persons) if fit.fits else []
-    return fit, [f"'mooring share' refuses such a table: {one}" for one in refusals]
+    return fit, [f"'mooring share' will refuse this table: {refusal}" for refusal in refusals]

@@ -63,19 +63,20 @@ class Training(TrainingRecord):
     """Over participants: each was predicted by a learner trained on the others only."""
     participants: tuple[tuple[str, Score], ...]
     alone: tuple[tuple[str, Score], ...]
-    """What each would have of its own uploaded rows, by cross-validation within them: a stand-in for what it has at home,
-    since these rows may carry noise. Of up to 12 participants with ten rows or more."""
+    """Cross-validated score of a model of each upload alone, for up to `MOST_ALONE` participants with ten rows or more.
+    It stands in for the score of a model of the participant's raw rows, which carry no noise."""
     rows: Count
+    """Rows of all participants that were not left out."""
     rows_used: Count
-    """Rows there are of those trained on, and rows trained on."""
+    """How many of these rows the model was trained on."""
     model_digest: str
     """SHA-256 of the model."""
     gain: Gain | None = None
-    """Of the others' model over its own, on the rows of those participants, pooled; None where no model was trained
-    alone."""
+    """Score of models of the other uploads minus that of models of one upload alone, pooled over the rows of the
+    participants in `alone`; None if no model was trained on one upload alone."""
     left_out: tuple[tuple[str, Score], ...] = ()
-    """Participants on none of whose rows anything was trained, since models of the others do not go with their labels
-    (`find_disagreeing`), and the model's score on up to 500 of their rows."""
+    """Participants left out of the training because models of the others do not predict their labels
+    (`find_disagreeing`), with the model's score on up to 500 of their rows."""
     release: ReleaseRisk | None = None
     """What the model gives away, where the study limits it and there are rows enough to tell."""
     study: str = ""
@@ -106,26 +107,33 @@ class Training(TrainingRecord):
     def state_warnings(self) -> list[str]:
         """A sentence on each participant that is left out."""
         return [
-            f"Left out {name}: models of the others' rows do not go with its labels (its score: {own}), as if its rows were "
-            "in the wrong place. Ask how its upload was made; it gets its map and the model all the same."
-            for name, own in self.left_out
+            f"Left out {name}: models trained on the others' rows do not predict its labels (score: {left_out_score}), "
+            "as if its rows were aligned wrongly. Ask how its upload was made. It still gets its map and the model."
+            for name, left_out_score in self.left_out
         ]
 
     def state_scores(self) -> list[str]:
         """Sentences on the score, on the gain over one upload alone, and on what the model gives away."""
         lines = [
-            f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}; each was predicted by a "
-            "model trained on the others only. These are uploaded rows, noise and all; new rows are scored without noise.",
-            "Its own upload alone is cross-validated within it, noise and all. What the pooled raw rows would give, an "
-            "analyst cannot know."
+            f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}. Each participant was "
+            "predicted by a model trained on the others only. Uploaded rows may carry noise; new rows are scored "
+            "without it.",
+            "The score of one upload alone is cross-validated within that upload. The analyst cannot know what a model "
+            "of the pooled raw rows would score."
             if self.alone
-            else f"Scored on {self.score.n:,} rows. Own uploads alone were not tried: rows in pieces, or too few.",
+            else f"Scored on {self.score.n:,} rows. No model was trained on one upload alone, because the rows are "
+            "stored in parts or are too few.",
         ]
         if self.gain is not None:
-            what = f"The others' uploads less one's own alone: {self.gain} on the same {self.gain.n:,} rows, taken together."
-            if self.gain.metric != "R²":  # of all rows together, the share of each class in an upload is of use
-                what += " One's own tells how common each class is there, so single participants may differ."
-            lines.append(f"{what} Whether joining beats raw rows alone, 'mooring predict --beside' tells at home.")
+            sentence = (
+                "Difference between models of the other uploads and models of one upload alone: "
+                f"{self.gain}, pooled over the same {self.gain.n:,} rows."
+            )
+            if self.gain.metric != "R²":  # over pooled rows, it helps to know the class frequencies of an upload
+                sentence += " A model of one upload also learns its class frequencies, so participants may differ."
+            lines.append(
+                f"{sentence} 'mooring predict --beside' shows each participant if joining beats its raw rows alone."
+            )
         return lines if self.release is None else [*lines, str(self.release)]
 
     def _repr_html_(self) -> str:
@@ -134,7 +142,7 @@ class Training(TrainingRecord):
     def list_findings(self) -> tuple[Finding, ...]:
         """Who was left out of the training."""
         names = tuple(name for name, _ in self.left_out)
-        words = f"Left out of the training, because models of the others do not go with its labels: {', '.join(names)}."
+        words = f"Left out of the training, as models of the others do not predict their labels: {', '.join(names)}."
         return (Finding("left out", words, names),) if names else ()
 
 
@@ -174,35 +182,38 @@ def train(
     chosen = decide_learner(learner, rows, labels, kind=kind, seed=seed, owners=owners)
     names = space.names
     folds = group_folds(len(names), seed)
-    own = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)][:MOST_ALONE]
+    large_enough = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)]
+    trained_alone = large_enough[:MOST_ALONE]
     n_attacked = N_MODELS if study.model_limit else 0
-    steps = Steps(np.unique(folds[owners]).size + len(own) + 1 + n_attacked, progress)
+    steps = Steps(np.unique(folds[owners]).size + len(trained_alone) + 1 + n_attacked, progress)
     predicted = cross_validate(chosen, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)
     overall, each = score_participants(names, owners, labels, predicted, kind=kind, rng=rng)
-    alone, at_home = [], labels.copy()
-    for place in own:
-        mine = owners == place
-        parts = row_folds(labels[mine], seed)
-        at_home[mine] = cross_validate(chosen, rows[mine], labels[mine], parts, kind=kind, seed=seed)
-        alone.append((names[place], score(labels[mine], at_home[mine], kind=kind, rng=rng)))
+    alone, predicted_alone = [], labels.copy()
+    for place in trained_alone:
+        is_owner = owners == place
+        own_rows, own_labels = rows[is_owner], labels[is_owner]
+        own_folds = row_folds(own_labels, seed)
+        predicted_alone[is_owner] = cross_validate(chosen, own_rows, own_labels, own_folds, kind=kind, seed=seed)
+        alone.append((names[place], score(own_labels, predicted_alone[is_owner], kind=kind, rng=rng)))
         steps.advance()
     fitted = chosen.fit(rows, labels, kind=kind, seed=seed)
     digest = write_model(folder / TRAINED_FILE, convert_model(study, fitted, rows, labels, seed))
     steps.advance()
     total = sum(space.rows[names[place]] for place in np.unique(owners))
-    both = np.isin(owners, own)
-    gain = compare(labels[both], predicted[both], at_home[both][None], kind=kind) if own else None
+    compared, gain = np.isin(owners, trained_alone), None
+    if trained_alone:
+        gain = compare(labels[compared], predicted[compared], predicted_alone[compared][None], kind=kind)
     left_out = screened.score_left_out(names, fitted, kind=kind, rng=rng)
     release = None
     if study.model_limit:
         release = measure_trained_release(chosen, rows, labels, kind=kind, seed=seed, on_model=steps.advance)
     made_of = study.digest, space.space_digest, command
-    found = Training(
+    training = Training(
         chosen.name, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release, *made_of
     )
-    keep_training(folder, found)
-    return found
+    keep_training(folder, training)
+    return training
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,6 +348,6 @@ def convert_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, se
     else:
         agrees = bool(np.abs(expected - found).max() <= _SAME_NUMBERS * (float(np.ptp(labels)) or 1.0))
     if not agrees:
-        reason = "its arrays predict something else than the learner does"
-        raise RefusedError("the model", reason=reason, cure="Choose another learner, and tell mooring's makers.")
+        reason = "its exported arrays do not predict what the trained learner predicts"
+        raise RefusedError("the model", reason=reason, cure="Choose another learner, and report this as a bug.")
     return model

@@ -120,14 +120,14 @@ class SumExchange:
         settings = sum_settings(study)
         noise = "no noise" if settings.epsilon is None else f"noise for epsilon = {settings.epsilon:g}"
         lines = [
-            ("Shares", f"sums over {settings.features}, sealed in shares to combiners, with {noise}"),
+            ("Shares", f"sums over {settings.features} with {noise}, secret-shared among the combiners"),
             ("Guarantee", settings.state_guarantee()),
         ]
         if not study.is_complete:
             return lines
         scheme = sum_scheme(study)
-        opens = f"{scheme.threshold.threshold} of {', '.join(scheme.combiners)} open the total"
-        return [*lines, ("Combiners", f"{opens} of {scheme.quorum} participants or more")]
+        combiners = f"any {scheme.threshold.threshold} of {', '.join(scheme.combiners)}"
+        return [*lines, ("Combiners", f"{combiners} can open a total of at least {scheme.quorum} contributions")]
 
     def list_warnings(self, study: Study) -> list[str]:
         """A sentence where no combiner is to spare."""
@@ -160,21 +160,21 @@ class SumExchange:
         if settings.epsilon is None:  # beside noise, a class may be small
             refusals += refuse_small_classes(study, class_counts, "such rows can be read in sums")
             if n_rows < settings.least_rows:
-                expected = f"{settings.least_rows} or more, as the study says"
-                cure = "Gather more, or stay out of this study."
-                refusals.append(InputError("rows", expected=expected, got=str(n_rows), cure=cure))
+                problem = f"The table has {n_rows} rows, but the study needs at least {settings.least_rows}."
+                cure = "Collect more rows, or do not take part in this study."
+                refusals.append(InputError("rows", problem=problem, cure=cure))
         if persons is None or not settings.person:
             return refusals
         most = settings.rows_per_person
         if most == "mean" and persons.has_nameless:
-            expected, cure = "a person's name in each", "Leave those rows out, or give each of these persons a name."
-            refusals.append(InputError("rows of a person", expected=expected, got="rows without one", cure=cure))
+            problem, cure = "Some rows name no person.", "Leave those rows out, or name the person of each."
+            refusals.append(InputError("rows of a person", problem=problem, cure=cure))
         elif most != "mean" and persons.most > most:
             above = count_noun(persons.count_above(most), "person has", "persons have")
             got, expected = f"up to {persons.most} ({above} more than {most})", f"{most} at most, as the study says"
             cure = (
-                "Keep the study's number of rows of each person, chosen without looking at the label (rows without a "
-                "person count as one person's); or ask for rows_per_person = 'mean', which adds each person's mean."
+                f"Keep at most {most} rows of each person, chosen without looking at the label; rows that name no "
+                "person count as one person's. Or ask for rows_per_person = 'mean', which uses each person's mean."
             )
             refusals.append(InputError("rows of a person", expected=expected, got=got, cure=cure))
         return refusals
@@ -219,18 +219,20 @@ class SumExchange:
 
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """What a bundle holds, in words, and whom to send it to."""
-        settings, in_all = sum_scheme(study).settings, shared.epsilon_in_all or 0.0
+        settings, in_all = sum_scheme(study).settings, shared.epsilon_in_all
         sums = f"sums over {count_noun(shared.n_rows, 'row')}, sealed to {len(sum_scheme(study).combiners)} combiners, "
         if settings.epsilon is None:
             return sums + "without noise and without a guarantee", "Send it to the analyst."
         noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}"
-        if in_all > settings.epsilon:
+        if in_all is None:
+            noise += "; these rows were shared without noise before, so no guarantee over all studies remains"
+        elif in_all > settings.epsilon:
             noise += f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
         return sums + noise, "Send it to the analyst."
 
     def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
         """Refuse any anchor: sums have none."""
-        raise InputError("anchor", expected="left out of a study of secure sums", got="one", cure="Leave it out.")
+        raise InputError("anchor", problem="Secure sums do not use an anchor.", cure="Leave the anchor out.")
 
     def take_step(
         self,
@@ -264,15 +266,15 @@ class SumExchange:
 
         if options.signing_key is None:
             cure = "Open the vault that the analyst joined with."
-            raise InputError("signing_key", expected="the analyst's, to close the list", got="none", cure=cure)
+            raise InputError("signing_key", problem="Closing the list needs the analyst's signing key.", cure=cure)
         given, command = cast(Sequence[SumBundle], bundles), options.command
         key, confirmations = options.signing_key, options.confirmations
         return close_list(study, given, folder, key, confirmations=confirmations, command=command)
 
     def export(self, folder: Path, path: Path, *, force: bool) -> Path:
-        """Refuse: nobody's rows arrive, so there is nothing to export."""
-        cure = "Nobody's rows arrive in secure sums, so there is nothing to export."
-        raise InputError("study", expected="one in which rows are shared", got="one of secure sums", cure=cure)
+        """Refuse, because secure sums have no collaboration matrix."""
+        cure = "Nobody's rows reach the analyst. Export the model instead, to a file that ends in .onnx."
+        raise InputError("study", problem="A study of secure sums has no collaboration matrix.", cure=cure)
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
         """Learners of sums, "auto" first."""
@@ -292,8 +294,9 @@ class SumExchange:
         from mooring.protocol.sums.training import train_sums
 
         if options.shares is None:
-            expected = "the folder of the combiners' shares"
-            raise InputError("--shares", expected=expected, got="none", cure="They come of 'mooring combine'.")
+            problem = "Training on secure sums needs the combiners' shares of the total."
+            cure = "Give their folder with --shares. Combiners write them with 'mooring combine'."
+            raise InputError("--shares", problem=problem, cure=cure)
         return train_sums(study, folder, options.shares, learner=options.learner, command=options.command)
 
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:

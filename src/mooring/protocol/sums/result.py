@@ -20,6 +20,8 @@ from mooring.typing import Matrix
 if TYPE_CHECKING:
     from mooring.learners.models import Predicted
 
+_LARGEST_EXPONENT = 50.0  # beyond which the bound is 1 in any case
+
 
 @dataclass(frozen=True, eq=False)
 class SumResultModel:
@@ -50,7 +52,7 @@ def guaranteed_risk(study: Study) -> float:
     if settings.epsilon is None or not study.model_limit:
         return 1.0
     rate = FALSE_POSITIVE_RATES[find_model_limit(study).measure]
-    return min(1.0, math.exp(settings.epsilon) * rate + settings.delta)
+    return min(1.0, math.exp(min(settings.epsilon, _LARGEST_EXPONENT)) * rate + settings.delta)
 
 
 def specify_sum_model(study: Study) -> ModelSpec:
