@@ -1,4 +1,4 @@
-"""The audit: what the strongest attack recovers, beside chance and controls, and what joining is worth."""
+"""The audit: what the strongest attack recovers, with chance and controls, and how much joining improves the model."""
 
 from mooring.audit.attempts import AttackRuns, Attempt, Rebuilt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.auditor import run_audit

@@ -1,4 +1,4 @@
-"""Attacks on the views of all targets: run by itself and through every denoiser, with a reason where one gave nothing."""
+"""Attacks on the views of all targets, with and without each denoiser, and the reason if an attack gives no result."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
-_SAME = 1e-9  # of the largest entry: rows that differ by less differ by rounding
+_SAME = 1e-9  # relative to the largest entry; smaller differences are rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """One attack on one view: what it rebuilt, or why it rebuilt nothing."""
+    """The result of one attack on one view: a reconstruction, or the reason why there is none."""
 
     attack: str
     denoiser: str | None
-    """What replaced the rebuilt rows by their posterior mean, if anything did."""
+    """Name of the denoiser that replaced the rebuilt rows by their posterior mean, if there is one."""
     found: Reconstruction | None
     outcome: Literal["ran", "did not apply", "failed"] = "ran"
-    """An attack fails where a matrix cannot be factorised, or the rebuilt rows are not finite."""
+    """An attack fails if a matrix cannot be factorised or the rebuilt rows are not finite."""
     reason: str = ""
-    """Why there is nothing; empty where there is."""
+    """Why there is no reconstruction; empty if there is one."""
 
     @property
     def name(self) -> str:
-        """The attack and what denoised its rows, such as 'joint-moments + kernel'."""
+        """The names of the attack and of its denoiser, such as 'joint-moments + kernel'."""
         return self.attack if self.denoiser is None else f"{self.attack} + {self.denoiser}"
 
 
 def run_attack(attack: str | Attack, view: CollusionView, *, rng: np.random.Generator) -> Attempt:
-    """Run an attack on a view of uploaded rows."""
+    """Run an attack on a view of uploaded rows and return its result."""
     require_generator(rng)
     attack = resolve_attack(attack)
     return _attempted(attack.name, None, lambda: (attack.function(view, rng=rng),))[0]
@@ -46,12 +46,12 @@ def run_attack(attack: str | Attack, view: CollusionView, *, rng: np.random.Gene
 def run_attack_batch(
     attack: str | Attack, views: Sequence[CollusionView], *, rng: np.random.Generator
 ) -> tuple[Attempt, ...]:
-    """Run an attack on many draws at once, as `mooring.attacks.run_batch` does.
+    """Run an attack on many views at once, as `mooring.attacks.run_batch` does.
 
     Returns
     -------
     tuple of Attempt
-        One per view; where a batch breaks down, all of its attempts say so.
+        One per view; if the batch fails, all of its attempts have failed.
     """
     require_generator(rng)
     attack = resolve_attack(attack)
@@ -61,12 +61,14 @@ def run_attack_batch(
 def run_denoising(
     name: str, found: Reconstruction, view: CollusionView, denoiser: str, *, rng: np.random.Generator
 ) -> Attempt:
-    """Denoise what an attack rebuilt of the target's upload in a view.
+    """Return the attempt in which a denoiser is applied to what an attack rebuilt.
 
     Parameters
     ----------
     name : str
-        The attack's.
+        Name of the attack.
+    found : Reconstruction
+        What the attack rebuilt of the target's upload in `view`.
     denoiser : str
         A name in `mooring.attacks.DENOISERS`.
     """
@@ -82,10 +84,10 @@ def _attempted(
     except DoesNotApply as why:
         return (Attempt(name, denoiser, None, "did not apply", why.reason),) * n_views
     except Exception as problem:
-        # torch's error is not NumPy's, nor one to import
+        # torch has its own LinAlgError, which is not imported here
         if type(problem).__name__.strip("_") != "LinAlgError":
             raise
-        reason = "The arithmetic broke down: a matrix could not be factorised."
+        reason = "The computation failed: a matrix could not be factorised."
         return (Attempt(name, denoiser, None, "failed", reason),) * n_views
     return tuple(
         Attempt(name, denoiser, reconstruction)
@@ -102,44 +104,44 @@ def _is_finite(rows: Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Rebuilt:
-    """What one attack, by itself or through one denoiser, gave on the view of every target."""
+    """The results of one attack, with or without one denoiser, on the views of all targets."""
 
     attempts: tuple[Attempt, ...]
-    """One for each target."""
+    """The attempts, one per target."""
     plain: tuple[Attempt, ...]
-    """The same attack before its rows were denoised."""
+    """The attempts of the same attack without the denoiser."""
 
     @property
     def name(self) -> str:
-        """The attack and what denoised its rows, such as 'joint-moments + kernel'."""
+        """The names of the attack and of its denoiser, such as 'joint-moments + kernel'."""
         return next((attempt.name for attempt in self.attempts if attempt.found is not None), self.attempts[0].name)
 
     @property
     def applies(self) -> bool:
-        """Whether there are rows of some target, and of all to which the attack by itself applies."""
+        """Whether some target's rows were rebuilt, and all those that the attack rebuilds without a denoiser."""
         pairs = list(zip(self.attempts, self.plain, strict=True))
         some = any(attempt.found is not None for attempt in self.attempts)
         return some and all(attempt.found is not None or plain.found is None for attempt, plain in pairs)
 
     @property
     def reasons(self) -> list[str]:
-        """Why the attack by itself does not apply to some of the targets."""
+        """The reasons why the attack without a denoiser does not apply to some of the targets."""
         return [attempt.reason for attempt in self.plain if attempt.found is None]
 
     @property
     def undenoised(self) -> list[Reconstruction]:
-        """What the attack by itself found, for the targets to which it applies."""
+        """The reconstructions without a denoiser, for the targets to which the attack applies."""
         return [attempt.found for attempt in self.plain if attempt.found is not None]
 
     @property
     def evidence(self) -> list[Matrix] | None:
-        """Log densities of the rows under the denoiser's model of the population, for each target; None without them."""
+        """Log densities of the rows under the denoiser's population model, one array per target; None if there are none."""
         parts = [attempt.found and attempt.found.evidence for attempt in self.attempts]
         return None if any(part is None for part in parts) else [to_numpy(part) for part in parts]
 
     @property
     def records(self) -> Matrix | None:
-        """The records that the denoiser decoded, of all targets; None without them."""
+        """The records that the denoiser decoded for all targets; None if there are none."""
         parts = [attempt.found and attempt.found.records for attempt in self.attempts]
         return None if any(part is None for part in parts) else np.concatenate([to_numpy(part) for part in parts])
 
@@ -148,18 +150,18 @@ class Rebuilt:
 class AttackRuns:
     """Runs attacks on the views of all targets, one attack after the other.
 
-    Rows that another attack rebuilt alike, as all do where maps are exact, are denoised once. Rows that the Gaussian leaves
-    no better than a guess are not denoised further.
+    If several attacks rebuild the same rows, as they do if maps are exact, these rows are denoised once. Rows that are no
+    better than a guess after the Gaussian denoiser are not denoised further.
     """
 
     views: Sequence[CollusionView]
     seed: int
     is_hopeless: Callable[[Matrix], bool] | None = None
-    """Whether rows of all targets are no nearer to the true ones than a guess; None where nobody knows."""
+    """Returns whether rows of all targets are no closer to the true ones than a guess; None if this is not known."""
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
 
     def run(self, attack: str | Attack) -> list[Rebuilt]:
-        """The attack by itself, and then through each denoiser."""
+        """Return the results of an attack without a denoiser, and then with each denoiser."""
         attack = resolve_attack(attack)
         rngs = [np.random.default_rng([self.seed, 3, k]) for k in range(len(self.views))]
         plain = tuple(run_attack(attack, view, rng=rng) for view, rng in zip(self.views, rngs, strict=True))
@@ -185,7 +187,7 @@ class AttackRuns:
     ) -> Attempt:
         earlier = self._denoised.setdefault((k, denoiser), [])
         for other, attempt in earlier:
-            # only the Gaussian goes by the population that the attack learnt, where maps are exact
+            # if maps are exact, only the Gaussian denoiser uses the population that the attack has learnt
             if _are_alike(reconstruction, other) and (
                 denoiser != "gaussian" or reconstruction.population is other.population
             ):
@@ -196,7 +198,7 @@ class AttackRuns:
 
 
 def _are_alike(first: Reconstruction, other: Reconstruction) -> bool:
-    """Whether rows and their errors are the same but for rounding."""
+    """Return whether rows and their errors are equal up to rounding."""
     if first.data_noise_scale != other.data_noise_scale:
         return False
     xp = namespace_of(first.rows)

@@ -1,4 +1,4 @@
-"""The audit: operating points × attacks on given data, with utility beside leakage."""
+"""The audit: every attack at every operating point on given data, with utility and leakage."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def run_audit(
     settings: AuditSettings | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Attack every operating point with every attack, and measure what the joint model is worth there.
+    """Return what every attack recovers at every operating point, and the score of the joint model there.
 
     Parameters
     ----------
     datasets : Partition, or sequence of arrays of shape (n_i, n_features)
-        Rows a participant: as `mooring.tables.partition` gives them, or one matrix each, of which a quarter is kept for
-        testing.
+        The rows of each participant: as `mooring.tables.partition` returns them, or one matrix per participant, of which a
+        quarter of the rows is kept for testing.
     labels : sequence of arrays of shape (n_i,), optional
-        With matrices: integers for classes, floats for numbers.
+        Only with matrices: integers for classes, floats for numbers.
     points : sequence of OperatingPoint, or PointGrid, optional
-        What to audit: points of rotation, of secure sums, or of a mechanism of one's own. By default every method of
-        rotation with three scales of every noise it has.
+        The points to audit: of rotation, of secure sums, or of another mechanism. By default, every method of rotation with
+        three scales of each of its noises.
     chosen : OperatingPoint, optional
-        The one of them that a study has, or is to have: what the result says first is about it.
+        The point that a study uses or will use; the headline of the result is about it.
     settings : AuditSettings, optional
         Attacks, colluders, targets, projection, learner, how rebuilt rows are evaluated, seed, device, folder.
     progress : callable, optional
-        Called with points done, points in all, and what comes next.
+        Called with the number of finished points, the total number, and what comes next.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def run_audit(
         tell(k + 1, total, point.title_on(auditor.deployment))
         results.append(auditor.audit(point))
         if point == chosen:
-            tell(k + 1, total, "what the model gives away")
+            tell(k + 1, total, "what the model discloses")
             results[-1] = auditor.audit_release(results[-1])
     tell(total, total, "done")
     return auditor.result(results, chosen=None if chosen is None else [*points].index(chosen))
@@ -95,15 +95,15 @@ class Auditor:
     """Audits one operating point after the other on the same data and with the same draws."""
 
     deployment: Deployment
-    """Who holds which rows."""
+    """The participants and their rows."""
     settings: AuditSettings
-    """Checked against the data, with targets chosen."""
+    """The settings, checked against the data, with targets chosen."""
 
     @classmethod
     def of(
         cls, datasets: Partition | Sequence[Array], labels: Sequence[Array] | None, settings: AuditSettings
     ) -> Auditor:
-        """Check what is asked for, choose targets, and split matrices into training and test rows where needed."""
+        """Check the settings, choose targets, and split matrices into training and test rows if necessary."""
         if isinstance(datasets, Partition):
             if labels is not None:
                 raise InputError(
@@ -120,16 +120,16 @@ class Auditor:
 
     @property
     def partition(self) -> Partition:
-        """Who holds which rows."""
+        """The participants' rows."""
         return self.deployment.partition
 
     @cached_property
     def alone(self) -> Alone:
-        """What participants reach by themselves, beside pooled raw."""
+        """The scores of models trained alone and on pooled raw rows."""
         return measure_alone(self.deployment, learner=self.settings.learner)
 
     def audit(self, point: OperatingPoint) -> PointResult:
-        """Simulate, attack, train and score at one point, or load what was found there before."""
+        """Return the result at one point: simulate, attack, train and score, or load an earlier result."""
         settings, deployment = self.settings, self.deployment
         point = point.settled_for(deployment)
         store = None
@@ -162,7 +162,7 @@ class Auditor:
         return result
 
     def audit_release(self, result: PointResult) -> PointResult:
-        """The same result, with what the joint model itself gives away; a model of a total gives away no more than it."""
+        """Return the result with the risk of the joint model; a model of a total discloses no more than the total."""
         simulation = result.point.simulate(self.deployment)
         if not isinstance(simulation, RowSimulation):
             return result
@@ -170,7 +170,7 @@ class Auditor:
         return replace(result, release=release)
 
     def result(self, results: Sequence[PointResult], *, chosen: int | None = None, **more: Any) -> AuditResult:
-        """All that was found, described, with warnings; `more` is added to the description."""
+        """Return the result of the audit with description and warnings; `more` is added to the description."""
         widths = [result.point.n_components for result in results if isinstance(result.point, RotationPoint)]
         width = widths[0] if widths else self.deployment.default_n_components
         warnings = (*find_hazards(self.partition, width), *warn_of_dissimilar_colluder(results))
@@ -180,7 +180,7 @@ class Auditor:
         return AuditResult(description, self.alone.references, tuple(results), warnings, chosen)
 
     def describe(self) -> AuditDescription:
-        """What is audited, and with which attacks."""
+        """Return the description of the data, the settings and the attacks."""
         partition, settings = self.partition, self.settings
         rows = [int(part.shape[0]) for part in partition.train]
         return AuditDescription(
@@ -206,7 +206,7 @@ class Auditor:
         )
 
     def _key(self) -> str:
-        """A digest of all that a point's result depends on, but for the point."""
+        """Return a digest of everything that the result of a point depends on, except the point."""
         partition, settings, spec = self.partition, self.settings, self.settings.evaluation
         plain = {
             "code": code_digest(),

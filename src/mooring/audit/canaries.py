@@ -1,8 +1,8 @@
-"""Canaries: what the noise on sums hides of one row, measured where the attacker knows all the others.
+"""Canaries: a measurement of how well the noise on sums hides one row from an attacker who knows all other rows.
 
-The canary is the row that moves the sums most, (√½, √½) in two features: it moves both diagonal entries of S, the one above
-them and T, so noise that is wrong in any block shows. All other rows are known and can be taken off, so that many draws of
-the noise on two features are as many runs of a whole study.
+The canary is the row that changes the sums most, (√½, √½) in two features. It changes both diagonal entries of S, the entry
+above them and T, so that wrong noise in any block is detected. All other rows are known and can be subtracted, so that every
+draw of the noise on two features is one run of a whole study.
 """
 
 from __future__ import annotations
@@ -29,22 +29,16 @@ _SMALLEST = 1e-12
 def audit_epsilon(
     outcome: Outcome, privacy: SumPrivacy, *, rng: np.random.Generator, n_runs: int = N_RUNS
 ) -> EpsilonAudit:
-    """Run canaries through the noise that a study's honest participants add, as few as its quorum may have.
+    """Return the ε that canaries measure for the noise of the smallest number of honest participants in a quorum.
 
-    Parameters
-    ----------
-    privacy : SumPrivacy
-        What is claimed.
-    rng : numpy.random.Generator
-        The noise comes from its children.
-    n_runs : int
-        With 10,000 the Gaussian bound of honest noise is 53 % of a claim of 1 and 85 % of one of 8, in the mean.
+    `privacy` is the guarantee that is tested. The noise is drawn from children of `rng`. With 10,000 runs, the Gaussian
+    bound for correct noise is on average 53 % of a claimed ε of 1, and 85 % of a claimed ε of 8.
 
     Examples
     --------
     >>> privacy = SumPrivacy(epsilon=8, delta=1e-5, quorum=3, n_colluders=1)
-    >>> found = audit_epsilon(Outcome(2), privacy, rng=np.random.default_rng(0))
-    >>> found.holds, 6 < found.measured.gaussian < found.reachable < found.claimed
+    >>> audit = audit_epsilon(Outcome(2), privacy, rng=np.random.default_rng(0))
+    >>> audit.holds, 6 < audit.measured.gaussian < audit.reachable < audit.claimed
     (True, True)
     """
     require_generator(rng)
@@ -66,28 +60,17 @@ def audit_epsilon(
 def run_canaries(
     layout: SumLayout, honest: Draws, *, n_runs: int, known: Draws = (), canary: Matrix = CANARY
 ) -> tuple[Matrix, Matrix]:
-    """Scores of runs with the canary, and of as many without.
+    """Return the scores of runs with the canary, and of as many runs without; `n_runs` is their total number.
 
-    Parameters
-    ----------
-    layout : SumLayout
-        Of two features.
-    honest : sequence of (SumNoise, stream of words)
-        What those add who do not collude.
-    n_runs : int
-        Of both kinds together.
-    known : sequence of (SumNoise, stream of words)
-        Noise that the attacker knows or saw elsewhere: colluders' own, or that of another study of the same rows. It tells
-        nothing if every stream is used once; otherwise regression takes it off.
-    canary : array of shape (1, 2)
+    `layout` must have two features. `honest` is the noise of participants who do not collude. `known` is noise that the
+    attacker knows, from colluders or from another study of the same rows. It gives no information if every stream is used
+    once; otherwise a regression subtracts it.
 
-    Notes
-    -----
-    The score is the likelihood ratio of Gaussian noise: every entry by what the canary moves it, over its variance. The
-    attacker learns that from runs of its own, so noise that one entry lacks is not made up for by the others'.
+    The score is the likelihood ratio of Gaussian noise: each entry times its change by the canary, divided by its variance.
+    The attacker estimates the variances from its own runs, so that missing noise in one entry is detected.
     """
     sums = SumAccumulator(layout)
-    sums.add(canary, np.ones(1))  # a class as good as any other, or the largest number
+    sums.add(canary, np.ones(1))  # an arbitrary class, or the largest number
     noise = honest[0][0]
     scales = np.full(layout.size, math.sqrt(noise.on_outcomes))
     scales[: layout.n_products] = np.sqrt(noise.on_products * np.array([1, 0.5, 1]))

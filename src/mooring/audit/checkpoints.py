@@ -1,4 +1,4 @@
-"""Finished points on disk, so that an interrupted audit goes on where it stopped."""
+"""Results of finished points on disk, from which an interrupted audit continues."""
 
 from __future__ import annotations
 
@@ -19,14 +19,10 @@ from mooring.errors import InputError, StorageError
 
 
 class PointStore:
-    """A folder with one JSON file a point, named by a digest of data, settings, code version and point.
+    """A folder with one JSON file per point, named by a digest of data, settings, code version and point.
 
-    Parameters
-    ----------
-    key : str
-        Digest of everything that the results depend on, but for the point.
-    keep_examples : bool
-        Whether files may hold examples of rows; if not, they are taken out of every file that is there.
+    `key` is a digest of everything that the results depend on, except the point. Unless `keep_examples` is set, examples of
+    rows are removed from every file in the folder.
     """
 
     def __init__(self, folder: Path, key: str, *, keep_examples: bool) -> None:
@@ -44,14 +40,14 @@ class PointStore:
             _take_examples_out(path)
 
     def load(self, point: OperatingPoint) -> PointResult | None:
-        """The point's result, if it was finished before; a file that cannot be read counts as not there."""
+        """Return the stored result of a point, or None if there is no readable file."""
         try:
             return PointResult.from_json(self._path(point).read_bytes())
         except (OSError, InputError):
             return None
 
     def save(self, result: PointResult) -> None:
-        """Keep a result."""
+        """Store a result."""
         write_atomically(self._path(result.point), result.to_json().encode(), mode=0o600)
 
     def _path(self, point: OperatingPoint) -> Path:
@@ -60,7 +56,7 @@ class PointStore:
 
 
 def _take_examples_out(path: Path) -> None:
-    """Rewrite a point's file without its examples; a file that cannot be read as one is removed."""
+    """Rewrite the file of a point without its examples, or remove it if it cannot be read."""
     try:
         result = PointResult.from_json(path.read_bytes())
         if result.examples is not None:
@@ -71,7 +67,7 @@ def _take_examples_out(path: Path) -> None:
 
 @cache
 def code_digest() -> str:
-    """A digest of mooring's own source: results of other code are not mistaken for this code's."""
+    """Return a digest of mooring's source, so that results of other versions are not reused."""
     sha = hashlib.sha256()
     root = Path(__file__).parents[1]
     for path in sorted(root.rglob("*.py")):
@@ -81,7 +77,7 @@ def code_digest() -> str:
 
 
 def digest(arrays: Sequence[Any], settings: dict[str, Any]) -> str:
-    """A digest of arrays and settings."""
+    """Return a digest of arrays and settings."""
     sha = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for array in arrays:
         if array is None:

@@ -1,4 +1,4 @@
-"""The deployment that an audit simulates: who holds which rows, and what is public about them."""
+"""The deployment that an audit simulates: the participants, their rows, and what is public."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mooring.tables import Column, Partition
 from mooring.typing import Array, Labels, Matrix
 
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
-_SIDES, _MOST_CHANNELS = (4, 256), 4  # of pictures for which there are features
+_SIDES, _MOST_CHANNELS = (4, 256), 4  # limits of pictures for which there are features
 
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """Who holds which rows, who colludes, and what everybody knows: what an operating point is simulated on."""
+    """The participants' rows, the colluders and the public settings on which operating points are simulated."""
 
     partition: Partition
     colluders: tuple[int, ...] = (0,)
@@ -32,19 +32,19 @@ class Deployment:
     projection: ProjectionKind | Projection = "auto"
     """The public projection of rotation, as in `AuditSettings`."""
     feature_map: FeatureMap | None = None
-    """The public feature map of sums; by default that of pictures for images, and the rows themselves, scaled to one
-    length, for tables."""
+    """The public feature map of sums. By default, images have features of pictures, and tables have their rows, scaled to
+    length one."""
     columns: tuple[Column, ...] = ()
-    """The table's columns, which attackers know; empty where rows are not of a table."""
+    """The table's columns, which attackers know; empty if rows do not come from a table."""
     image_shape: tuple[int, ...] | None = None
     device: str | None = None
-    """Such as "cuda": uploads, alignment and attacks are computed there."""
+    """Device on which uploads, alignment and attacks are computed, such as "cuda"."""
     _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
     _rms: dict[int, float] = field(default_factory=dict, repr=False)
 
     @property
     def projection_name(self) -> str:
-        """What kind of projection is asked for."""
+        """The kind of projection in the settings."""
         return self.projection.kind if isinstance(self.projection, Projection) else self.projection
 
     @property
@@ -53,7 +53,7 @@ class Deployment:
         return [_on_device(part, self.device) for part in self.partition.train]
 
     def public_rows(self, projection: Projection) -> PublicRows | None:
-        """The public rows through a projection; None where there are none."""
+        """Return the public rows and their projection, or None if there are no public rows."""
         if self.partition.public is None:
             return None
         records = _on_device(self.partition.public, self.device)
@@ -61,20 +61,20 @@ class Deployment:
 
     @property
     def default_n_components(self) -> int:
-        """How many components a study has unless it says otherwise."""
+        """The default number of components of a study."""
         given = self.projection
         return given.n_components if isinstance(given, Projection) else min(30, self.partition.n_features)
 
     def projection_onto(self, n_components: int) -> Projection:
-        """The public projection onto so many components; always the same one."""
+        """Return the public projection onto this number of components, which is always the same one."""
         given = self.projection
         if isinstance(given, Projection):
             if (given.n_features, given.n_components) != (self.partition.n_features, n_components):
                 raise InputError(
                     "projection",
-                    expected=f"one from {self.partition.n_features} features onto {n_components} components",
-                    got=f"one from {given.n_features} onto {given.n_components}",
-                    cure="A projection that is given fixes the number of components.",
+                    expected=f"a projection from {self.partition.n_features} features onto {n_components} components",
+                    got=f"a projection from {given.n_features} onto {given.n_components}",
+                    cure="Use the number of components of the given projection.",
                 )
             return given
         if n_components not in self._projections:
@@ -83,14 +83,14 @@ class Deployment:
         return self._projections[n_components]
 
     def rms(self, n_components: int) -> float:
-        """s, the root mean square of all training rows projected onto so many components."""
+        """Return s, the root mean square of all training rows, projected onto this number of components."""
         if n_components not in self._rms:
             self._rms[n_components] = root_mean_square(self.partition.train, self.projection_onto(n_components))
         return self._rms[n_components]
 
     @cached_property
     def features(self) -> FeatureMap:
-        """The public feature map of sums; that of pictures for images of a size that it takes."""
+        """The public feature map of sums; features of pictures are used for images of a suitable size."""
         if self.feature_map is not None or self.image_shape is None:
             return self.feature_map or RowFeatures(self.partition.n_features)
         height, width, n_channels = (*self.image_shape, 1)[:3]
@@ -102,29 +102,32 @@ class Deployment:
 
     @property
     def label_kind(self) -> Kind | None:
-        """What there is to learn: classes, a number, or nothing."""
+        """The kind of label, or None if there is nothing to learn."""
         partition = self.partition
         if partition.train_labels is None or partition.test_labels is None or partition.label_kind == "none":
             return None
         if partition.label_kind == "classes" and np.unique(np.concatenate(partition.train_labels)).size < 2:
-            return None  # one class only: there is nothing to tell apart
+            return None  # with one class, there is nothing to learn
         return partition.label_kind if sum(part.shape[0] for part in partition.test) else None
 
     def require_labels(self) -> tuple[Labels, ...]:
-        """Every participant's training labels; a deployment with nothing to learn is refused."""
+        """Return every participant's training labels, or raise an `InputError` if there is nothing to learn."""
         if self.label_kind is None:
-            expected, cure = "labels of training rows, and rows to test on", "Name a label: sums serve a model of one."
+            expected, cure = (
+                "labels of training rows, and rows to test on",
+                "Name a label, since secure sums train a model.",
+            )
             raise InputError("labels", expected=expected, got="none, or one class only", cure=cure)
         return cast("tuple[Labels, ...]", self.partition.train_labels)
 
     @property
     def test_labels(self) -> Labels:
-        """The labels of all test rows, one participant after the other."""
+        """The labels of all test rows, in the order of participants."""
         return np.concatenate(cast("tuple[Labels, ...]", self.partition.test_labels))
 
     @cached_property
     def label_values(self) -> Labels:
-        """Labels of training and test rows together: a study declares their classes, or the range of a number."""
+        """The labels of training and test rows, from which the declared classes or the range of a number follow."""
         return np.concatenate([*self.require_labels(), self.test_labels])
 
 
@@ -145,7 +148,10 @@ def make_projection(
         return gaussian_projection(m, n_components, rng=rng)
     if partition.public is None:
         raise InputError(
-            "projection", expected="one that needs no public rows", got="'public-svd'", cure="Set public rows aside."
+            "projection",
+            expected="'none' or 'gaussian' without public rows",
+            got="'public-svd'",
+            cure="Set public rows aside.",
         )
     return public_svd_projection(partition.public, n_components, rng=rng)
 
@@ -171,5 +177,5 @@ def _on_device(rows: Matrix, device: str | None) -> Array:
         return torch.as_tensor(rows, dtype=torch.float64, device=device)
     except (AssertionError, RuntimeError):
         raise InputError(
-            "device", expected="one that torch finds here", got=repr(device), cure="'cpu' always works."
+            "device", expected="a device that torch finds here", got=repr(device), cure="Use 'cpu', which always works."
         ) from None

@@ -1,4 +1,4 @@
-"""Figures for rebuilt rows: the true rows they are compared with, galleries to link them in, controls and floors."""
+"""Figures of rebuilt rows, from the true rows, galleries for linkage, controls and floors."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _MOST_IMAGES = 100
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """What an attacker would say without the upload: the mean of the rows it knows (colluders', public), or of the class."""
+    """The guess of an attacker without the upload: the mean of the rows that it knows, overall and of each class."""
 
     overall: Matrix
     by_class: Matrix
 
     @classmethod
     def of(cls, known: Matrix, known_codes: npt.NDArray[Any], codes: npt.NDArray[Any]) -> Guess:
-        """Guess rows of these classes from known rows; the overall mean for a class of which none is known.
+        """Return the guess for rows of these classes; for a class without known rows, it is the overall mean.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Guess:
 
 @dataclass(frozen=True, eq=False)
 class AttributeQuestion:
-    """The targets' attribute and labels, and those of the rows that attackers know, decoded in every way."""
+    """The attribute and labels of the targets, and the rows that attackers know, decoded by every decoder."""
 
     truth: npt.NDArray[Any]
     target_labels: npt.NDArray[Any]
@@ -78,29 +78,29 @@ class AttributeQuestion:
 
 @dataclass(frozen=True, eq=False)
 class LeakageEvaluator:
-    """The targets of one simulation, ready to measure rebuilt rows against."""
+    """The targets of one simulation, with everything that is needed to evaluate rebuilt rows."""
 
     truth: Matrix
     records: Matrix
-    """Their rows before projection, one target after the other, as those of `truth` after it."""
+    """The targets' rows before projection, in the order of targets; `truth` holds them after projection."""
     indices: npt.NDArray[np.int64]
-    """Numbers of these rows among the records that were partitioned."""
+    """Indices of these rows among the records that were partitioned."""
     target_slices: tuple[slice, ...]
-    """Which of them are each target's."""
+    """The rows of each target."""
     guess: Guess | None
-    """None where the attacker knows no rows."""
+    """The guess without the upload; None if the attacker knows no rows."""
     decoder: RecordDecoder
     spec: EvaluationSpec
     linkage: LinkageTest | None
-    """None where no class has enough look-alikes."""
+    """The linkage test on projected rows; None if no class has enough rows for a gallery."""
     audited_linkages: tuple[LinkageTest, ...]
-    """On decoded rows: through the auditor, and across rows of one person."""
+    """Linkage tests on decoded rows: with the auditor's embedding, and across rows of one person."""
     attribute: AttributeQuestion | None
-    """None where there is nothing to infer, or nobody to learn it from."""
+    """What attribute inference needs; None without an attribute, or without rows to learn it from."""
     membership: MembershipTest | None
-    """None without rows that nobody uploaded."""
+    """The membership test; None without non-members."""
     uploaded: Matrix
-    """The targets' rows as they were uploaded, which no attack has changed."""
+    """The targets' rows as they were uploaded."""
     seed: int
 
     @classmethod
@@ -113,14 +113,14 @@ class LeakageEvaluator:
         *,
         seed: int,
     ) -> LeakageEvaluator:
-        """Build galleries, controls and floors once, for every attack on these views.
+        """Return an evaluator whose galleries, controls and floors serve every attack on these views.
 
         Parameters
         ----------
         views : sequence of CollusionView
-            One a target.
+            The views, one per target.
         partition : Partition
-            What the simulation was made from; its test rows fill galleries and stand for known persons.
+            The data of the simulation; its test rows are candidates in galleries and records of known persons.
         """
         targets = [view.target for view in views]
         truth = np.concatenate([to_numpy(simulation.private_data[t]) for t in targets])
@@ -169,21 +169,22 @@ class LeakageEvaluator:
         )
 
     def is_hopeless(self, rows: Matrix) -> bool:
-        """Whether rows of all targets are no nearer to the true ones than the mean of their class; False without a guess."""
+        """Return whether rows of all targets are no closer to the true ones than the class mean; False without a guess."""
         if self.guess is None:
             return False
         return _squares(rows - self.truth) >= _squares(self.guess.by_class - self.truth)
 
     def measure(self, rebuilt: Sequence[Rebuilt]) -> Leakage:
-        """Every figure of everything that attacks rebuilt, and examples of the strongest attack's rows.
+        """Return the figures of all rebuilt rows, and examples of the strongest attack's rows.
 
-        Figures that take long (membership, the auditor's network, images) are of the most telling attacks alone.
+        Figures that take long to compute (membership, the auditor's network, images) are computed for the strongest attacks
+        only.
         """
         outcomes: dict[str, AttackOutcome] = {}
         rows: dict[str, Matrix] = {}
         for part in rebuilt:
             if not part.applies and part.attempts is not part.plain:
-                continue  # a denoiser that does not apply says no more than the attack by itself
+                continue  # a denoiser that does not apply adds nothing to the attack
             name, gathered = part.name, self._gather(part)
             if gathered is None:
                 outcomes[name] = AttackOutcome(name, reason=part.reasons[0])
@@ -200,12 +201,12 @@ class LeakageEvaluator:
         outcomes[worst.attack] = self._with_image_figures(worst, rows[worst.attack])
         records = {part.name: part.records for part in rebuilt if part.applies and part.records is not None}
         for measure, (name, figure) in self.exposure(rows, self.uploaded, records).items():
-            known = outcomes.get(name, AttackOutcome(name))  # rows as they were uploaded are no attack's
+            known = outcomes.get(name, AttackOutcome(name))  # uploaded rows do not belong to an attack
             outcomes[name] = known.with_figures({measure: figure})
         return Leakage(tuple(outcomes.values()), examples=self.examples(rows[worst.attack], worst.attack))
 
     def _gather(self, part: Rebuilt) -> Matrix | None:
-        """Rows of all targets; where the attack does not apply to one of them, the attacker guesses without the upload."""
+        """Return the rows of all targets; for targets to which the attack does not apply, these are guesses."""
         parts = []
         for target_slice, attempt in zip(self.target_slices, part.attempts, strict=True):
             rows = self.guessed(target_slice) if attempt.found is None else np.asarray(to_numpy(attempt.found.rows))
@@ -223,10 +224,10 @@ class LeakageEvaluator:
         return (*notes, *self.notes(rows))
 
     def _add_membership(self, outcomes: dict[str, AttackOutcome], rebuilt: Sequence[Rebuilt]) -> None:
-        """Add what rows tell of membership by likelihood, before they are denoised, to some of the outcomes.
+        """Add membership figures to the outcomes of the strongest attacks and of attacks that learn the population.
 
-        These are the most telling attacks, and attacks that learn the population on the way. For rows that were denoised,
-        the density is the one that the denoiser has fitted to the population.
+        They are likelihood tests on rows before denoising. For denoised rows, the density is that of the denoiser's
+        population model.
         """
         telling = {outcome.attack for outcome in find_most_telling(list(outcomes.values()))}
         for part in rebuilt if self.membership is not None else ():
@@ -242,11 +243,11 @@ class LeakageEvaluator:
     def _with_image_figures(self, outcome: AttackOutcome, rows: Matrix) -> AttackOutcome:
         try:
             return outcome.with_figures(self.image_figures(rows))
-        except MissingExtraError as missing:  # the other figures are worth having without these two
+        except MissingExtraError as missing:  # the other figures do not need the missing package
             return replace(outcome, notes=(*outcome.notes, str(missing)))
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
-        """Every figure that is cheap enough to have for each attack; of two ways back to records, the better one counts."""
+        """Return the figures that are computed for each attack; of two decoders, the better one counts."""
         figures, decoded = self._errors(rebuilt), self._cleaned(rebuilt)
         if self.linkage is not None:
             figures["linkage"] = self.linkage.figure(rebuilt)
@@ -256,7 +257,7 @@ class LeakageEvaluator:
         return figures
 
     def auditor_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
-        """Linkage through the auditor, whose network makes it too slow to have for each attack and each way back."""
+        """Return linkage by the auditor's embedding, which is too slow for every attack and every decoder."""
         tests = [test for test in self.audited_linkages if test.embedding is not None]
         if not tests:
             return {}
@@ -266,19 +267,19 @@ class LeakageEvaluator:
     def exposure(
         self, rebuilt: Mapping[str, Matrix], uploaded: Matrix, records: Mapping[str, Matrix]
     ) -> dict[str, tuple[str, Figure]]:
-        """The most exposed values, columns and rows over all attacks, each with the attack's name; none without a guess.
+        """Return the most exposed values, columns and rows over all attacks, with the attack's name; empty without a guess.
 
         Parameters
         ----------
         rebuilt, records : mapping
-            From an attack's name to rows of shape (n, h), and to records that it decoded itself.
+            The rebuilt rows of each attack, of shape (n, h), and the records that it decoded itself, by its name.
         uploaded : array of shape (n, h)
         """
         if self.guess is None:
             return {}
         rng, rows = np.random.default_rng([self.seed, 7]), {**rebuilt, "as uploaded": uploaded}
         figures = find_exposed_rows(self.truth, rows, guessed=self.guess.by_class, rng=rng)
-        if self.spec.image_shape is not None:  # a pixel says little by itself
+        if self.spec.image_shape is not None:  # a single pixel is not informative
             return figures
         guessed, spec = self.decoder.decode_all(self.guess.by_class), self.spec
         decoded = [(name, rows) for name, projected in rebuilt.items() for rows in self.decoder.decode_all(projected)]
@@ -293,7 +294,7 @@ class LeakageEvaluator:
         return figures | find_read_columns(self.records, read, guessed=guessed, names=spec.column_name)
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
-        """Which way back leaves less error, where there are two."""
+        """Return which decoder has the smaller error, if there are two."""
         if self.decoder.learned is None:
             return ()
         inverted, learned = (_squares(rows - self.records) for rows in self.decoder.decode_all(rebuilt))
@@ -301,11 +302,11 @@ class LeakageEvaluator:
         return (f"decoded best by {which}",)
 
     def guessed(self, part: slice) -> Matrix | None:
-        """What an attacker would say of these rows without the upload."""
+        """Return the guess for these rows without the upload."""
         return None if self.guess is None else self.guess.by_class[part]
 
     def image_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
-        """Peak signal-to-noise ratio and structural similarity, for the first images."""
+        """Return peak signal-to-noise ratio and structural similarity of the first images."""
         if self.spec.image_shape is None:
             return {}
         some = slice(0, _MOST_IMAGES)
@@ -313,7 +314,7 @@ class LeakageEvaluator:
         assert width is not None
 
         def measured(projected: Matrix) -> dict[str, Figure]:
-            """The best of the ways back, for each measure."""
+            """Return the best figure over all decoders, for each measure."""
             best: dict[str, Figure] = {}
             for rows in self._cleaned(projected[some]):
                 rng = np.random.default_rng([self.seed, 6])
@@ -330,9 +331,9 @@ class LeakageEvaluator:
         }
 
     def examples(self, rebuilt: Matrix, attack: str) -> Examples | None:
-        """A few rows, original beside rebuilt; of a table also in words, and the most exposed rows first.
+        """Return a few original and rebuilt rows; those of a table are the most exposed ones, also in words.
 
-        Images are the same whatever the attack, to be compared.
+        For images, the same rows are chosen for every attack, so that attacks can be compared.
         """
         n = min(self.spec.n_examples, self.records.shape[0])
         if n == 0:
@@ -370,7 +371,7 @@ class LeakageEvaluator:
 
     @cached_property
     def _spaces(self) -> tuple[tuple[str, Matrix, Matrix, Callable[[Matrix], Matrix]], ...]:
-        """Where errors are measured: their name, the truth, what they are relative to, how rebuilt rows get there."""
+        """The errors that are measured: name, truth, the rows that define the scale, and the map of rebuilt rows."""
         X, raw = self.truth, self.records
         return (
             ("relative_error", X, X, lambda rows: rows),
@@ -380,7 +381,7 @@ class LeakageEvaluator:
 
     @cached_property
     def _error_levels(self) -> dict[str, tuple[float | None, ...]]:
-        """Chance, control and floor of each error; on records, each by the way back that is better for it."""
+        """Chance, control and floor of each error; on records, each by its better decoder."""
         guesses = (None, None) if self.guess is None else (self.guess.overall, self.guess.by_class)
         return {
             name: tuple(
@@ -404,7 +405,7 @@ class LeakageEvaluator:
         return max(_median(feature_r2(self.records, rows)) for rows in self.decoder.decode_all(projected))
 
     def _inferred(self, projected: Matrix) -> Figure:
-        """The attribute from rows decoded either way, with or without the attacker's labels, whichever is best."""
+        """Return the best inference of the attribute over decoders, with and without labels."""
         assert self.attribute is not None
         asked = self.attribute
         tries = [
@@ -424,16 +425,16 @@ class LeakageEvaluator:
         return max(tries, key=lambda figure: figure.value)
 
     def _cleaned(self, projected: Matrix) -> tuple[Matrix, ...]:
-        """Rows decoded in every way, as the specification shows them."""
+        """Return the rows from every decoder, cleaned as specified."""
         return tuple(self.spec.clean(rows) for rows in self.decoder.decode_all(projected))
 
     def _nearest(self, projected: Matrix) -> Matrix:
-        """Rows decoded in the way that leaves less error."""
+        """Return the rows from the decoder with the smaller error."""
         return min(self.decoder.decode_all(projected), key=lambda rows: _squares(rows - self.records))
 
 
 def _labels_of(partition: Partition, targets: Sequence[int], n_rows: int) -> npt.NDArray[Any]:
-    """Classes of the targets' rows and of all test rows; one class where there are no labels, or they are numbers."""
+    """Return the classes of the targets' rows and of all test rows; one class without labels, or if labels are numbers."""
     if partition.train_labels is None or partition.test_labels is None:
         return np.zeros(n_rows, dtype=np.int64)
     labels = np.concatenate([*(partition.train_labels[t] for t in targets), *partition.test_labels])
@@ -448,7 +449,7 @@ def _attribute(
     where: npt.NDArray[Any],
     codes: npt.NDArray[Any],
 ) -> AttributeQuestion | None:
-    """What attribute inference needs; None where there is no attribute, or nobody to learn it from."""
+    """Return what attribute inference needs, or None without an attribute or without rows to learn it from."""
     rows = view.reference_rows
     if spec.attribute is None or rows is None:
         return None
@@ -462,7 +463,7 @@ def _attribute(
 
 
 def _centred(rows: Matrix) -> Matrix:
-    """Rows less their mean; exact zeros where they are all alike but for rounding."""
+    """Return rows minus their mean, or exact zeros if all rows are equal up to rounding."""
     moved = rows - rows.mean(axis=0)
     alike = np.linalg.norm(moved) <= 1e-12 * np.linalg.norm(rows)
     return np.zeros_like(rows) if alike else moved
@@ -473,7 +474,7 @@ def _squares(gap: Matrix) -> float:
 
 
 def _median(values: Matrix) -> float:
-    """The median of what is finite; NaN where nothing is."""
+    """Return the median of the finite values, or NaN if there are none."""
     known = values[np.isfinite(values)]
     return float(np.median(known)) if known.size else float("nan")
 

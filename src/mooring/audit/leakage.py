@@ -1,4 +1,4 @@
-"""What attackers recover of uploaded rows: simulation, attacks, figures, in that order."""
+"""What attackers recover from uploaded rows: simulation, attacks and figures."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mooring.tables import Partition
 
 
 def measure_rows(simulation: RowSimulation, partition: Partition, settings: AuditSettings) -> Leakage:
-    """Run every attack on every target's upload of rows, by itself and through every denoiser, and measure the rows.
+    """Return the figures of every attack on every target's uploaded rows, with and without each denoiser.
 
-    Test rows of the partition fill galleries, and are the held-out records of known persons for identity linkage. The
-    settings must name the targets.
+    The partition's test rows are used as candidates in galleries, and as held-out records of known persons for identity
+    linkage. The settings must name the targets.
     """
     views = [
         simulation.view(

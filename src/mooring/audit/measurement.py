@@ -1,4 +1,4 @@
-"""What attackers recover of a simulated collaboration, whatever its mechanism."""
+"""What attackers recover from a simulated collaboration, for any mechanism."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mooring.tables import Partition
 
 @singledispatch
 def measure_leakage(simulation: Simulation, partition: Partition, settings: AuditSettings) -> Leakage:
-    """Run every attack that applies to a simulation, and measure what each of them recovered.
+    """Return what each attack that applies to a simulation recovers.
 
     Simulations whose class is neither `RowSimulation` nor `SumSimulation` need a function of their own, which takes the same
     arguments and is registered with `measure_leakage.register(TheirClass)`.
@@ -24,11 +24,11 @@ def measure_leakage(simulation: Simulation, partition: Partition, settings: Audi
     Parameters
     ----------
     simulation : Simulation
-        Of the training rows of `partition`.
+        A simulation on the training rows of `partition`.
     partition : Partition
-        Whose test rows nobody uploads: they stand for rows that attackers must tell from those that were uploaded.
+        Its test rows are not uploaded: they are the non-members that attackers must distinguish from uploaded rows.
     settings : AuditSettings
-        Checked against the partition, with targets named.
+        Settings that were checked against the partition and name the targets.
     """
     kind = type(simulation).__name__
     cure = "Return one of these from `simulate`, or register a function with `measure_leakage.register`."

@@ -1,4 +1,4 @@
-"""What attackers learn from a simulated total: membership by every attack on sums, and the ε measured by canaries."""
+"""What attackers learn from a simulated total: membership by every attack on sums, and the ε measured with canaries."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Labels, Matrix
 
-_LEAST_OTHERS = 1000  # who are needed for a rate of 0.1 %
+_LEAST_OTHERS = 1000  # minimum number of non-members for a false positive rate of 0.1 %
 
 
 def measure_total(simulation: SumSimulation, partition: Partition, settings: AuditSettings) -> Leakage:
-    """Attack the total by the colluders that the guarantee allows for, and by all participants but one."""
+    """Return the leakage of the total to the assumed colluders, and to all participants but one."""
     target = (settings.targets or (1,))[0]
     others = tuple(i for i in range(partition.n_participants) if i != target)
     measured = None
@@ -38,7 +38,7 @@ def measure_total(simulation: SumSimulation, partition: Partition, settings: Aud
 def attack_total(
     simulation: SumSimulation, partition: Partition, settings: AuditSettings, colluders: Sequence[int]
 ) -> tuple[AttackOutcome, ...]:
-    """Measure membership of the honest rows against test rows, by every attack; colluders know their own test rows."""
+    """Return how well each attack distinguishes honest rows from test rows; colluders know their own test rows."""
     participants = range(partition.n_participants)
     honest = simulation.members([i for i in participants if i not in colluders])
     asked = [i for i in participants if i not in settings.colluders]
@@ -58,7 +58,7 @@ def attack_total(
     return tuple(
         _attack(attack, view, n, control, settings.seed)
         if is_register or attack.name != "register"
-        else AttackOutcome(attack.name, reason="A register of all these rows would take too long to solve for.")
+        else AttackOutcome(attack.name, reason="There are too many rows to solve for the members of a register.")
         for attack in attacks_on(SumView, settings.attacks)
     )
 
@@ -76,6 +76,6 @@ def _attack(attack: Attack, view: SumView, n_members: int, control: Membership |
     members, others = (part[np.isfinite(part)] for part in (scores[:n_members], scores[n_members:]))
     if min(members.size, others.size) == 0:
         return AttackOutcome(
-            attack.name, reason="No candidate and no member of the class in question is left to compare."
+            attack.name, reason="The attack scores no members, or no other candidates, so they cannot be compared."
         )
     return AttackOutcome(attack.name, Membership(members, others).figures(control))

@@ -1,4 +1,4 @@
-"""Utility: what the joint model scores, beside what participants reach alone, row by row, and what pooling would give."""
+"""Utility: the score of the joint model, compared row by row with training alone, and the score of pooled raw rows."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from mooring.typing import Labels
 
 @dataclass(frozen=True)
 class References(Record):
-    """The two scores that every other is read against."""
+    """The two reference scores."""
 
     local_only: Score | None
-    """Each participant's own model, on its rows as they are, tested on everybody's test rows; the mean over
-    participants."""
+    """Mean score of models that each participant trains on its own raw rows, tested on the test rows of all participants."""
     pooled_raw: Score | None
-    """One model on everybody's rows as they are: no protection at all."""
+    """Score of one model of all participants' raw rows, without any protection."""
     n_alone: int
-    """How many participants' own models were trained: all, or a sample."""
+    """The number of participants whose own models were trained: all of them, or a sample."""
     learner: str | None = None
-    """What both trained; None where there was nothing to learn."""
+    """Name of the learner of both scores; None if there is nothing to learn."""
 
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """What participants reach by themselves."""
+    """The reference scores, and the predictions of models trained alone."""
 
     references: References
     predictions: Labels | None
-    """What each participant's own model predicts of everybody's test rows, of shape (n_alone, n_test_rows)."""
+    """Predictions of each participant's own model for all test rows, of shape (n_alone, n_test_rows)."""
 
 
 @dataclass(frozen=True)
 class Utility:
-    """What the joint model is worth; the fields are those of `PointResult`."""
+    """The scores of the joint model; the fields are those of `PointResult`."""
 
     learner: str | None = None
     deployed: Score | None = None
@@ -50,10 +49,10 @@ class Utility:
 
 
 def measure_alone(deployment: Deployment, *, learner: LearnerLike) -> Alone:
-    """Measure local only and pooled raw; neither where there are no labels to learn or no test rows.
+    """Return the scores of training alone and of pooled raw rows, which are None without labels or without test rows.
 
-    Both train the same learner: with "auto", the one chosen across participants on the pooled rows. Where there are more
-    than `MOST_ALONE` participants, some are drawn.
+    Both use the same learner; "auto" is decided across participants on the pooled rows. If there are more than `MOST_ALONE`
+    participants, a sample of them trains alone.
     """
     kind, partition, seed = deployment.label_kind, deployment.partition, deployment.seed
     if kind is None:
@@ -77,10 +76,10 @@ def measure_alone(deployment: Deployment, *, learner: LearnerLike) -> Alone:
 def measure_utility(
     simulation: Simulation, deployment: Deployment, *, learner: LearnerLike, alone: Alone, groups: Labels | None = None
 ) -> Utility:
-    """Train the joint model, score it, and compare it with training alone: with the rows or with the mechanism's features.
+    """Return the score of the joint model, and its gain over training alone.
 
-    Of the two ways to train alone, the better one counts. With `groups`, whose row each record is, the comparison is over
-    persons.
+    Participants train alone on their raw rows or on the mechanism's features, whichever scores better. With `groups`, the
+    person of each record, the interval of the gain is over persons.
     """
     kind, partition, seed = deployment.label_kind, deployment.partition, deployment.seed
     if kind is None:
@@ -106,7 +105,7 @@ def measure_utility(
 
 
 def mean_score(scores: list[Score]) -> Score:
-    """The mean of several models' scores; its interval is over participants, where there are enough of them."""
+    """Return the mean of several models' scores; its interval is over participants if there are at least three."""
     values = np.array([model_score.value for model_score in scores])
     if values.size < 3:
         return replace(

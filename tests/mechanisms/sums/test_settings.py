@@ -154,5 +154,5 @@ def test_what_a_promise_means_is_stated_as_a_bound() -> None:
     told = SumSettings(8.0, person="who").state_guarantee()
     assert told.startswith(state_odds(8.0, 1e-5, "person"))
     assert all(words in told for words in ("a given person", "at most 100%", "odds by 2,981 at most"))
-    assert "finds at most 2.72% of those" in state_odds(1.0, 1e-5)
+    assert "recognises at most 2.72% of the rows" in state_odds(1.0, 1e-5)
     assert told.endswith("(8, 1e-05)-differential privacy for adding or removing one person.")

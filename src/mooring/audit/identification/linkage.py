@@ -1,4 +1,4 @@
-"""Linkage tests, each set up once and applied to every attack: galleries, embedded candidates, control and floor."""
+"""Linkage tests with galleries, embedded candidates, control and floor, which are prepared once for all attacks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from mooring.metrics import ROW_METRICS, Embedding, Figure, Galleries, build_gal
 from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]
-"""Rebuilt rows; or the same ones decoded in several ways, of which the one that links most counts."""
+"""Rebuilt rows, or their versions from several decoders, of which the one that links most counts."""
 _N_KEPT = 16
 
 
 class CachedEmbedding:
-    """An embedding that keeps what it was last asked: candidates, controls and floors recur from point to point."""
+    """An embedding with a cache, since candidates, controls and floors are the same at many points."""
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
         self._kept: OrderedDict[str, Matrix] = OrderedDict()
 
     def __call__(self, rows: Matrix) -> Matrix:
-        """Embed rows, or give back what was found for the same ones before."""
+        """Return the embedding of rows, from the cache if possible."""
         key = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
         if key not in self._kept:
             self._kept[key] = np.asarray(self._embedding(rows))
@@ -43,24 +43,24 @@ class CachedEmbedding:
 
 @dataclass(frozen=True, eq=False)
 class LinkageTest:
-    """A linkage test."""
+    """A linkage test that can be applied to the rows of every attack."""
 
     name: str
-    """What its figure is called."""
+    """Name of the figure."""
     queried: npt.NDArray[np.int64]
-    """Which rebuilt rows are queries."""
+    """Indices of the rebuilt rows that are queries."""
     vectors: Matrix
-    """The candidates in use, embedded."""
+    """The embedded candidates that galleries use."""
     galleries: Galleries
-    """Over `queried` and `vectors`."""
+    """Galleries with indices into `queried` and `vectors`."""
     embedding: Embedding | None
-    """The auditor, or None to compare rows as they are."""
+    """The auditor's embedding, or None to compare rows directly."""
     control: float | None = None
     floor: float | None = None
-    """What an attacker without the upload scores, and the exact projected rows."""
+    """The linkage of an attacker without the upload, and of the exact projected rows."""
 
     def figure(self, rows: Rows) -> Figure:
-        """How often rebuilt rows are linked, beside chance, control and floor."""
+        """Return the share of rebuilt rows that are linked, with chance, control and floor."""
         seen = [part[self.queried] for part in (rows if isinstance(rows, tuple) else (rows,))]
         if self.embedding is not None:
             figures = [link(self.embedding(part), self.vectors, self.galleries, metric="cosine") for part in seen]
@@ -81,18 +81,18 @@ def make_linkage_test(
     control_rows: Rows | None,
     floor_rows: Rows,
 ) -> LinkageTest:
-    """Embed the candidates that galleries use, once, and measure control and floor.
+    """Return a linkage test, with embedded candidates, control and floor.
 
     Parameters
     ----------
     galleries : Galleries
-        Queries count rebuilt rows; candidates count rows of `candidates`.
+        Queries are indices of rebuilt rows; candidates are indices of rows of `candidates`.
     candidates : array of shape (r, m)
         Clean rows.
     embedding : Embedding, optional
-        An auditor; without one, rows are compared as they are.
+        The auditor's embedding; without one, rows are compared directly.
     control_rows : array, tuple of arrays, or None
-        What an attacker without the upload would say.
+        The guesses of an attacker without the upload.
     floor_rows : array, or tuple of arrays
         The exact projected rows.
     """
@@ -106,14 +106,14 @@ def make_linkage_test(
 
 
 def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: int, seed: int) -> Galleries | None:
-    """Galleries whose queries are the targets' rows; None where no class has enough look-alikes.
+    """Return galleries whose queries are the targets' rows, or None if no class has enough rows.
 
     Parameters
     ----------
     labels : array of shape (n,)
         Classes of the targets' rows first, then of further rows that fill the galleries.
     n_targets : int
-        How many rows are the targets'.
+        The number of rows of the targets.
     """
     try:
         built = build_galleries(labels, n_candidates=spec.n_candidates, seed=seed)
@@ -132,24 +132,16 @@ def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: in
 def identity_galleries(
     spec: EvaluationSpec, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
 ) -> Galleries | None:
-    """Galleries of held-out rows, a query a person; None where there are no persons, or too few.
+    """Return galleries of held-out rows with one query per person, or None if there are too few persons.
 
-    Parameters
-    ----------
-    spec : EvaluationSpec
-        Has the person of every row in `groups`.
-    where : array
-        Indices of the target's rows.
-    reference_indices : array
-        Indices of held-out rows, which galleries are made of.
-    seed : int
-        For who stands beside the right one.
+    `spec.groups` names the person of every row. `where` and `reference_indices` are the indices of the target's rows and of
+    the held-out rows. `seed` determines the other candidates of each gallery.
     """
     if spec.groups is None or reference_indices.size == 0:
         return None
     persons, first = np.unique(spec.groups[where], return_index=True)
     try:
-        built = build_identity_galleries(  # one query a person: rows of one person are not independent
+        built = build_identity_galleries(  # one query per person, since rows of one person are not independent
             persons, spec.groups[reference_indices], n_candidates=spec.n_candidates, galleries_per_query=10, seed=seed
         )
     except InputError:

@@ -1,4 +1,4 @@
-"""Membership and record search by likelihood, set up once and applied to every attack."""
+"""Membership inference and record search by likelihood, prepared once for all attacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUTLYING_SHARE = 0.1
 _REGISTER = 1000
 _SURE = 0.95
 _DELTA = 1e-5
-_EXACT = 1e-6  # of the rows' spread: the error of rows that are rebuilt exactly
+_EXACT = 1e-6  # error of rows that are rebuilt exactly, relative to their spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +47,17 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class MembershipTest:
-    """Who is in an upload, and whose row is whose: the targets' rows among rows that nobody uploaded."""
+    """Tests of membership and of identity on the targets' rows and on rows that nobody uploaded."""
 
     views: tuple[CollusionView, ...]
-    """One a target."""
+    """The views, one per target."""
     members: tuple[Candidates, ...]
     others: tuple[Candidates, ...]
-    """Each target's rows; and rows of its classes that nobody uploaded, no row with two targets."""
+    """The rows of each target, and non-members of its classes; no non-member is used for two targets."""
     register: Candidates
-    """Rows of all who do not collude, uploaded or not, but for the targets': look-alikes."""
+    """Further candidates: rows of all participants who neither collude nor are targets, and non-members."""
     outlying: npt.NDArray[np.bool_]
-    """The tenth of all members that lie farthest from their class."""
+    """Marks the tenth of all members that lies farthest from the mean of its class."""
     seed: int
 
     def measure(
@@ -66,22 +66,17 @@ class MembershipTest:
         reconstructions: Sequence[Reconstruction],
         evidence: Sequence[Matrix] | None = None,
     ) -> AttackOutcome:
-        """An attack's outcome with what its rebuilt rows, one set a target, tell of who is in and of whose they are.
+        """Return an attack's outcome with figures on membership and identity, from one reconstruction per target.
 
-        Parameters
-        ----------
-        found : sequence of Reconstruction
-            Before denoising.
-        evidence : sequence of arrays of shape (n_i,), optional
-            The rows' log densities in another model of the population than a Gaussian a class, which the control keeps to;
-            then who is in, alone.
+        Reconstructions are those before denoising. `evidence` holds log densities of the rows under a population model other
+        than one Gaussian per class; the control still uses the Gaussians, and only membership is then measured.
         """
         try:
             attacks = [
                 _LikelihoodAttack.of(self.views[k], reconstruction, seed=self.seed + k)
                 for k, reconstruction in enumerate(reconstructions)
             ]
-        except DoesNotApply:  # nothing is known of the population
+        except DoesNotApply:  # without knowledge of the population there is no likelihood
             return outcome
         if evidence is not None:
             pairs = zip(attacks, evidence, strict=True)
@@ -99,7 +94,7 @@ class MembershipTest:
         return replace(outcome, figures={**outcome.figures, **figures}, curve=membership.curve())
 
     def _scores(self, attacks: Sequence[_LikelihoodAttack]) -> tuple[Membership, Membership | None]:
-        """Scores of members and others; and by an upload of rows that are not the targets'."""
+        """Return the scores of members and non-members, and those by an upload of other rows as a control."""
         scores: list[list[Matrix]] = [[], [], [], []]
         for k, attack in enumerate(attacks):
             for place, asked in enumerate((self.members[k], self.others[k])):
@@ -115,7 +110,7 @@ class MembershipTest:
         return membership, Membership(control[0], control[1])
 
     def _search(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
-        """Rows looked up in registers and assigned to rosters; the control takes each row for the next of its class."""
+        """Return figures for search in registers and assignment to rosters; the control shifts rows within their class."""
         matches, shifted, foreign, right, wrong = [], [], [], [], []
         for members, attack in zip(self.members, attacks, strict=True):
             register, places, others = (
@@ -151,7 +146,7 @@ class MembershipTest:
         return figures | {"roster": _share("roster", roster, n_classes / roster.size, float(missed.mean()))}
 
     def _holders(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
-        """Which participant holds a target's record; the control asks for records that nobody holds."""
+        """Return how often the holder of a target's record is named; the control asks for records that nobody holds."""
         hits: list[npt.NDArray[np.bool_]] = []
         false: list[npt.NDArray[np.bool_]] = []
         shares = []
@@ -167,9 +162,10 @@ class MembershipTest:
 
 
 def audit_row_noise(simulation: RowSimulation) -> EpsilonAudit | None:
-    """Hold the noise on everybody's rows, once their maps are undone, against the ε that noise of its scale has.
+    """Return the ε that is measured from the noise on rows after the maps are undone, with the ε of ideal noise.
 
-    For rows that differ by σ in one number: half of the numbers have it added. None without private-data noise.
+    It is the ε of rows that differ by σ in one number, which is added to half of the numbers. None without private-data
+    noise.
     """
     scale = simulation.data_noise_scale
     if scale == 0:
@@ -183,16 +179,16 @@ def audit_row_noise(simulation: RowSimulation) -> EpsilonAudit | None:
 
 @dataclass(frozen=True, eq=False)
 class _LikelihoodAttack:
-    """One attack on one target, ready to be asked."""
+    """One attack on one target, prepared for likelihood tests."""
 
     reconstruction: Reconstruction
     by_class: bool
     error: Matrix
     densities: Densities
     upload: RebuiltRows
-    """The target's rows."""
+    """The rebuilt rows of the target."""
     control: RebuiltRows | None
-    """An upload of rows that are not the target's: the colluders', with the same error."""
+    """The colluders' rows with the same error, as an upload that does not hold the target's rows."""
 
     @classmethod
     def of(cls, view: CollusionView, reconstruction: Reconstruction, *, seed: int) -> _LikelihoodAttack:
@@ -213,19 +209,19 @@ class _LikelihoodAttack:
         return replace(attack, control=attack._prepare(known + noise, colluder_codes))
 
     def _prepare(self, rows: Matrix, codes: Codes) -> RebuiltRows:
-        """Another upload, rebuilt with the same error; without rows of classes that the target cannot have."""
+        """Return another upload with the same error, without rows of classes that the target does not have."""
         codes = self.recode(codes)
         known = codes < len(self.densities.means)
         return RebuiltRows.of(rows[known], codes[known], error=self.error, densities=self.densities)
 
     def recode(self, codes: Codes) -> Codes:
-        """The same classes; all one where the attack learnt the population without regard to them."""
+        """Return the class codes, or zeros if the attack learnt the population without classes."""
         return codes if self.by_class else np.zeros_like(codes)
 
     def all_uploads(self, view: CollusionView) -> tuple[list[RebuiltRows], int, float]:
-        """All uploads but the colluders', rebuilt like the target's; the target's place; and its share of the rows.
+        """Return all uploads but the colluders', rebuilt like the target's, the target's index, and its share of the rows.
 
-        No uploads where they have no common space.
+        The list is empty if uploads have no common space.
         """
         if view.alignment is None and view.method.transform != "common":
             return [], 0, 0.0
@@ -246,7 +242,7 @@ class _LikelihoodAttack:
 
 
 def _shift(codes: Codes) -> npt.NDArray[np.int64]:
-    """For each row the place of the next one of its class."""
+    """Return, for each row, the index of the next row of its class."""
     order = np.argsort(codes, kind="stable")
     following = np.empty(codes.size, dtype=np.int64)
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
@@ -255,7 +251,7 @@ def _shift(codes: Codes) -> npt.NDArray[np.int64]:
 
 
 def _share(name: str, hits: npt.NDArray[Any], chance: float, control: float | None) -> Figure:
-    """How often an attacker is right, with Wilson's interval."""
+    """Return how often an attacker is right, with Wilson's interval."""
     return Figure(
         name, float(hits.mean()), wilson(float(hits.sum()), hits.size), chance, control, None, hits.size, True
     )
@@ -264,16 +260,10 @@ def _share(name: str, hits: npt.NDArray[Any], chance: float, control: float | No
 def make_membership_test(
     simulation: RowSimulation, views: Sequence[CollusionView], partition: Partition, spec: EvaluationSpec, *, seed: int
 ) -> MembershipTest | None:
-    """Collect the targets' rows and those that nobody uploaded; None where there are none of these.
+    """Return the membership test of the targets' rows, or None if there are too few rows that nobody uploaded.
 
-    Parameters
-    ----------
-    views : sequence of CollusionView
-        One a target.
-    partition : Partition
-        Its test rows, but for the colluders', are rows that nobody uploaded.
-    spec : EvaluationSpec
-        May bring more such rows.
+    `views` has one view per target. The non-members are the partition's test rows, except those of colluders, and the rows
+    in `spec.others`.
     """
     colluders = [colluder.index for colluder in views[0].colluders]
     honest = [i for i in range(partition.n_participants) if i not in colluders]
@@ -306,19 +296,19 @@ def make_membership_test(
 
 
 def _codes_like(partition: Partition, view: CollusionView, labels: npt.NDArray[Any] | None, n_rows: int) -> Codes:
-    """Classes of rows that nobody uploaded, in the view's coding; −1 for a class that nobody has."""
+    """Return the classes of rows that nobody uploaded, in the view's coding; −1 for unknown classes."""
     codes = view.class_codes()
     if labels is None or partition.train_labels is None or any(part is None for part in codes):
         return np.zeros(n_rows, dtype=np.intp)
     known, first = np.unique(np.concatenate(partition.train_labels), return_index=True)
     place = np.minimum(np.searchsorted(known, labels), known.size - 1)
     mapped = np.concatenate([part for part in codes if part is not None])[first][place]
-    is_number = np.issubdtype(known.dtype, np.floating)  # cut into groups: the next known number's will do
+    is_number = np.issubdtype(known.dtype, np.floating)  # numbers are grouped; use the group of the next known number
     return np.asarray(np.where(is_number | (known[place] == labels), mapped, -1), dtype=np.intp)
 
 
 def _find_outlying(members: Sequence[Candidates], others: Sequence[Candidates]) -> npt.NDArray[np.bool_]:
-    """The tenth of all members that lie farthest from their class's mean, by the covariance within classes."""
+    """Return which members are in the tenth with the largest Mahalanobis distance from their class mean."""
     everything = sum((*members[1:], *others), members[0])
     centred, n_members = everything.rows.copy(), sum(candidates.codes.size for candidates in members)
     for k in np.unique(everything.codes):

@@ -1,4 +1,4 @@
-"""The plan: points are searched on one half of the rows, and the chosen one is reported on the other."""
+"""The plan: points are searched on one half of the rows, and the chosen point is reported on the other half."""
 
 from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.planner import plan_study

@@ -13,36 +13,36 @@ from mooring.serialization import Record, render_html
 
 @dataclass(frozen=True)
 class Plan(Record):
-    """What was searched, and what to do."""
+    """The points that were tried, the report on the chosen one, and the recommendation."""
 
     limit: LeakageLimit
     audit: AuditResult
-    """What is reported, on the half of the rows that the search did not see, with draws of its own: the chosen point,
-    or the safest one where none keeps to the limit; and secure sums."""
+    """The report on the half of the rows that the search did not use, with independent random draws: the chosen point, or
+    the safest one if none keeps to the limit, and secure sums."""
     recommended: PointResult | None
-    """That point, if it keeps to the limit there and is not shown to be no better than training alone. Whether it is
-    shown to be better, `answer` says."""
+    """The chosen point, if it keeps to the limit in the report and is not shown to be no better than training alone.
+    `answer` says whether it is shown to be better."""
     verdict: str
-    """The same in words."""
+    """The recommendation in words."""
     mechanism: dict[str, Any] | None = None
-    """What is recommended, as the [mechanism] table of a study. `data_noise_scale` is None where the rows were not encoded
-    by a study, and do not tell its unit."""
+    """The recommendation as the [mechanism] table of a study. `data_noise_scale` is None if its unit in a study is not
+    known, because the rows were not encoded by a study."""
     search: AuditResult | None = None
-    """Every point that was tried, on the other half; None where the limit is of ε."""
+    """All points that were tried, on the other half of the rows; None if the limit bounds ε."""
 
     @property
     def tried(self) -> AuditResult:
-        """Every point that was tried; what is reported, where nothing was searched."""
+        """All points that were tried, or the report if there was no search."""
         return self.audit if self.search is None else self.search
 
     @property
     def answer(self) -> Answer | None:
-        """Whether joining pays at the recommended point; None where that was not measured, or nothing is recommended."""
+        """Whether joining pays at the recommended point; None if this was not measured or nothing is recommended."""
         gain = None if self.recommended is None else self.recommended.gain
         return None if gain is None else gain.answer
 
     def mechanism_lines(self) -> str | None:
-        """The [mechanism] table as lines to paste into a study's file; None where nothing is recommended."""
+        """Return the [mechanism] table as lines for a study's file, or None if nothing is recommended."""
         if self.mechanism is None:
             return None
         entries = {
@@ -58,7 +58,7 @@ class Plan(Record):
 
     @property
     def frontier(self) -> tuple[PointResult, ...]:
-        """Points that no other point beats both in score and in what the strongest attack leaves, the safest last."""
+        """The points that no other point beats in both score and safety, the safest last."""
         known = [
             (find_safety(result, self.limit), result.deployed.value, result)
             for result in self.tried.row_points
@@ -72,14 +72,14 @@ class Plan(Record):
         return tuple(result for _, result in sorted(best, key=lambda pair: pair[0]))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, and the points among which it chose."""
+        """Return what a notebook shows: the verdict, and the points that were considered."""
         shown = [*self.frontier, *self.tried.totals]
         tables = [self.tried.list_points(shown)] if shown else []
         return render_html(self.verdict, self.mechanism_lines() or "", tables=tables)
 
 
 def find_safety(result: PointResult, limit: LeakageLimit) -> float:
-    """A number that is higher where the strongest attack recovers less."""
+    """Return a number that is higher if the strongest attack recovers less."""
     worst = result.worst(limit.measure)
     if worst is None:
         return -1.0

@@ -168,14 +168,14 @@ def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:
     Examples
     --------
     >>> state_odds(1, 1e-5)
-    'Any test for whether a given row is in the data, with 1% false alarms, finds at most 2.72% of those that are, and its \
-answer multiplies the odds by 2.72 at most.'
+    'Any membership test at 1% false positives recognises at most 2.72% of the rows in the data, and its answer multiplies \
+the odds by 2.72 at most.'
     """
     factor = bound_odds(epsilon, delta)
     share = round_up(100 * min(1.0, factor * _FALSE_ALARMS))
     return (
-        f"Any test for whether a given {unit} is in the data, with {_FALSE_ALARMS:.0%} false alarms, finds at most {share}% "
-        f"of those that are, and its answer multiplies the odds by {round_up(factor)} at most."
+        f"Any membership test at {_FALSE_ALARMS:.0%} false positives recognises at most {share}% of the {unit}s in the "
+        f"data, and its answer multiplies the odds by {round_up(factor)} at most."
     )
 
 
