@@ -153,6 +153,6 @@ def test_what_a_promise_means_is_stated_as_a_bound() -> None:
     assert (bound_odds(2.0, 1e-4), bound_odds(60.0, 0.0)) == pytest.approx((math.exp(2) + 0.01, math.exp(50)))
     told = SumSettings(8.0, person="who").state_guarantee()
     assert told.startswith(state_odds(8.0, 1e-5, "person"))
-    assert all(words in told for words in ("a given person", "at most 100%", "odds by 2,981 at most"))
+    assert all(words in told for words in ("of the persons in the data", "at most 100%", "odds by 2,981 at most"))
     assert "recognises at most 2.72% of the rows" in state_odds(1.0, 1e-5)
     assert told.endswith("(8, 1e-05)-differential privacy for adding or removing one person.")
