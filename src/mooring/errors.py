@@ -24,6 +24,9 @@ __all__ = [
 ]
 
 
+_LONGEST_QUOTE = 120
+
+
 class MooringError(Exception):
     """Base class of all errors that mooring raises on purpose."""
 
@@ -70,7 +73,9 @@ def require_choice(
     """Raise an `InputError` unless the value is one of the choices."""
     known = tuple(choices)
     if value not in known:
-        raise InputError(what, expected=f"one of {', '.join(known)}", got=repr(value), cure=cure)
+        got = repr(value)
+        got = got if len(got) <= _LONGEST_QUOTE else f"{got[:_LONGEST_QUOTE]}…"
+        raise InputError(what, expected=f"one of {', '.join(known)}", got=got, cure=cure)
 
 
 class MissingExtraError(MooringError, ImportError):

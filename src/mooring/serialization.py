@@ -32,6 +32,7 @@ Rows = Sequence[Sequence[str]]
 MOST_BYTES = 64 * 2**20
 """The largest record that is read, unless a caller allows more."""
 _LONGEST_KEY = 60
+_MOST_BITS = 10_000
 
 
 class _NaNAsNull:
@@ -243,6 +244,15 @@ def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: 
     return kind.from_json(text, what=what, cure=cure)
 
 
+def _has_huge_integer(value: object) -> bool:
+    """Whether tomllib read an integer of so many digits that writing it takes long; smaller ones fail their own checks."""
+    if isinstance(value, Mapping):
+        return any(map(_has_huge_integer, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_huge_integer, value))
+    return isinstance(value, int) and value.bit_length() > _MOST_BITS
+
+
 def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: str, within: str = "") -> R:
     """Read what a person wrote, such as a table of a TOML file, as a record.
 
@@ -262,6 +272,9 @@ def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: 
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError, to_json
 
+    if _has_huge_integer(entries):  # hexadecimal text is not bounded by Python, and its decimal form takes seconds
+        got = "a whole number that is too large"
+        raise InputError(what, expected="numbers of a usable size", got=got, cure=cure)
     try:
         record: R = _adapter(kind).validate_json(to_json(entries))
     except PydanticSerializationError:

@@ -156,3 +156,9 @@ def test_what_a_promise_means_is_stated_as_a_bound() -> None:
     assert all(words in told for words in ("of the persons in the data", "at most 100%", "odds by 2,981 at most"))
     assert "recognises at most 2.72% of the rows" in state_odds(1.0, 1e-5)
     assert told.endswith("(8, 1e-05)-differential privacy for adding or removing one person.")
+
+
+def test_a_column_of_persons_that_cannot_be_printed_is_refused() -> None:
+    for name in ("\x1b[2J", "a\nb", "\u202ereversed"):
+        with raising(InputError, "person"):
+            SumSettings(1.0, person=name)

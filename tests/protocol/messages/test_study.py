@@ -305,3 +305,10 @@ def test_a_study_takes_no_column_that_was_inferred_from_rows() -> None:
     with pytest.raises(InputError) as caught:
         replace(AGREED, columns=(column, *AGREED.columns[1:]))
     assert (caught.value.what, caught.value.got) == ("columns", "inferred from rows")
+
+
+def test_a_study_with_an_endless_whole_number_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(f"format = 0x{'f' * 1_000_000}\n")
+    with pytest.raises(MooringError):
+        Study.read(path)

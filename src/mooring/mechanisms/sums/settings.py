@@ -29,7 +29,7 @@ from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.mechanisms.sums.secret_sharing import Threshold
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.serialization import Count
-from mooring.tables.schema import Schema
+from mooring.tables.schema import Schema, require_shown
 
 SECURE_SUM = "secure-sum"
 FeatureName = Literal["columns", "pictures", "fourier"]
@@ -116,6 +116,7 @@ class SumSettings(MechanismSettings):
         ):
             expected, got = "64 hexadecimal digits, with features of pictures", repr(self.features_digest)
             raise InputError("features_digest", expected=expected, got=got, cure="'mooring study project' writes it.")
+        require_shown("person", (self.person,))
         if isinstance(self.rows_per_person, str) and self.rows_per_person != "mean":
             raise InputError(
                 "rows_per_person",
