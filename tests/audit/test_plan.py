@@ -1,6 +1,7 @@
 """The plan: what it recommends, and when it recommends nothing."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -357,7 +358,7 @@ def test_a_limit_that_these_rows_cannot_measure_is_refused_at_the_first_point(re
     deployment = SimpleNamespace(rms=lambda h: 1.0)
     auditor: Any = SimpleNamespace(deployment=deployment, audit=lambda at: PointResult(at, 0.1, (), None, None))
     search = searching.PointSearch(auditor, LeakageLimit.parse("linkage at most 10 %"), None, None)
-    refused(lambda: search.at(0.0, 0.5, 6, 24), "limit", "can be measured", "linkage")
+    refused(lambda: search.at(0.0, 0.5, 6, 24), "limit", "can be taken", "linkage")
 
 
 @pytest.mark.parametrize("asked", ["error at least 0.5", "linkage at most 20 %", "membership at most 5 % at 1 %"])
@@ -365,13 +366,11 @@ def test_a_plan_says_what_attacks_get_by_the_limit_and_by_the_other_measures(ask
     figure = SimpleNamespace(value=0.25, chance=0.1, control=0.5, interval=Interval(0.2, 0.3))
     point: Any = SimpleNamespace(worst=lambda measure: (f"one for {measure}", figure))
     plan: Any = SimpleNamespace(limit=LeakageLimit.parse(asked))
-    told = searching.PointSearch._found(plan, point)
-    gets = (
-        "0.25 [0.20, 0.30] (without the upload: 0.50)"
-        if "error" in asked
-        else "25% [20%, 30%] (without the upload: 50%)"
-    )
-    strongest = f"the strongest attack (one for {plan.limit.measure}) gets {gets}"
-    linked = ", and 'one for linkage' links 25% of the rows (chance 10%)"
-    found = "; 'one for membership_at_1_percent' tells 25% of them to be in, at 10 % false alarms"
-    assert told == strongest + linked * ("linkage" not in asked) + found * ("membership" not in asked)
+    words = searching.PointSearch._describe_leakage(plan, point)
+    asked_for = plan.limit.measure
+    names = [asked_for, *(name for name in ("linkage", "membership_at_1_percent") if name != asked_for)]
+    assert re.findall(r"one for (\w+)", words) == names
+    first = ["0.25", "0.20", "0.30", "0.50"] if "error" in asked else ["25", "20", "30", "50"]
+    beside = {"linkage": ["25", "10"], "membership_at_1_percent": ["25", "10"]}
+    numbers = [*first, *(number for name in names[1:] for number in beside[name])]
+    assert re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?=[\s%,\])])", words.replace("at_1_percent", "")) == numbers
