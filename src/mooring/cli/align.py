@@ -64,17 +64,31 @@ def align(
 
     With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
     """
+    from mooring.protocol.analyst.intake import INTAKE_FILE, IntakeRecord
+    from mooring.serialization import read_record
+
     if late and again:
         raise InputError("--late and --again", expected="one of them", got="both", cure="Leave one out.")
     mode = "late" if late else "again" if again else "first"
     place = execution.make_place(study, vault, folder)
     options = {"bundles": bundles, "mode": mode, "certify": certify, "confirmations": confirmations}
     with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as place.engine:
+        known = _find_version(folder / INTAKE_FILE)
         try:
             outcome = execution.take_step("align", place, **options)
-        except InputError as problem:  # too few bundles may be left because others were set aside
-            intake = execution.take_step("collect", place, bundles=bundles)
-            console.say(*(escape(f"Set aside {entry.file}: {entry.reason}.") for entry in intake.result.set_aside))
-            raise console.fail(problem, execution.BAD_INPUT, intake=intake.record) from None
+        except InputError as problem:
+            if _find_version(folder / INTAKE_FILE) == known:
+                raise
+            # Bundles were looked at: too few may be left because others were set aside.
+            intake = read_record(
+                IntakeRecord, folder / INTAKE_FILE, what="the record of bundles", cure="Run this again."
+            )
+            console.say(*(escape(f"Set aside {entry.file}: {entry.reason}.") for entry in intake.set_aside))
+            raise console.fail(problem, execution.BAD_INPUT, intake=intake.as_dict()) from None
     console.show_outcome(outcome)
     return execution.STANDINGS[outcome.standing]
+
+
+def _find_version(path: Path) -> int | None:
+    """When a file was last written; None if there is none."""
+    return path.stat().st_mtime_ns if path.is_file() else None
