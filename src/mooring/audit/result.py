@@ -321,7 +321,10 @@ class AuditResult(Record):
         alone, result = self.references.local_only, self.headline_point
         if alone is None or result is None or result.deployed is None or alone.value != alone.value:
             return "Utility was not measured: there is nothing to learn, or there are no rows to test on."
-        words = f"Training alone scores {alone} ({alone.metric}), the joint model {result.deployed} ({result.title}). "
+        trained = "Training alone"
+        if result.alone is not None and result.alone.value > alone.value:  # what the joint model is compared with
+            trained, alone = "Training alone with the same features", result.alone
+        words = f"{trained} scores {alone} ({alone.metric}), the joint model {result.deployed} ({result.title}). "
         if result.gain is None:
             return words + "The two were not compared row by row, so whether joining pays is not known."
         return words + result.gain.sentence()
