@@ -240,5 +240,5 @@ def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path)
     assert release.override == ""
     trained = Training.from_json((work / TRAINING_FILE).read_bytes())
     (work / TRAINING_FILE).write_text(replace(trained, release=None).to_json())
-    with raising(RefusedError, "the delivery", reason="all may be told"):  # what it gives away is not known
+    with raising(RefusedError, "the delivery", reason="all may be recognised"):  # what it gives away is not known
         deliver(study, work, tmp_path / "results", ANALYST)

@@ -28,7 +28,7 @@ class Delivery(Record):
     delivered: tuple[str, ...]
     model_digest: str
     release: Release | None = None
-    """What may be told of the rows behind the model, where the study limits it."""
+    """What an attacker may learn about the rows behind the model, where the study limits it."""
     command: str = ""
     """How the step was asked for."""
 
@@ -87,7 +87,9 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
     if risk <= find_model_limit(study).bound:
         return Release(risk)
     if not override:
-        measured = f"up to {risk:.1%} may be told" if risk < 1 else "all may be told: it was not measured"
+        measured = (
+            f"up to {risk:.1%} may be recognised" if risk < 1 else "all may be recognised, because it was not measured"
+        )
         raise RefusedError(
             "the delivery",
             reason=f"the study's limit is '{study.model_limit}', and of the rows behind this model {measured}",

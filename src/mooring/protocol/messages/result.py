@@ -45,7 +45,7 @@ def is_reasoned(override: str) -> bool:
 
 @dataclass(frozen=True)
 class Release(Record):
-    """What may be told of the rows behind a model, where the study limits it."""
+    """What an attacker may learn about the rows behind a model, where the study limits it."""
 
     risk: float
     """The share of rows, at the false-positive rate of the limit: measured, at the worse end of its interval, or guaranteed

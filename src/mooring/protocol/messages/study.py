@@ -45,7 +45,8 @@ class Study:
     upload_limits : tuple of str
         What attacks on an upload may find, such as "linkage at most 20 %": `mooring check` holds to them.
     model_limit : str
-        What may be told of the rows behind the model, such as "membership at most 5 %": `mooring deliver` holds to it.
+        What an attacker may learn about the rows behind the model, such as "membership at most 5 %". `mooring deliver`
+        enforces it.
     """
 
     name: str

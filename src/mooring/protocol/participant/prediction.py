@@ -142,7 +142,7 @@ class Predictions:
     importance: tuple[str, tuple[Importance, ...]] | None = None
     """What the joint model looks at, where it was asked for and the rows came with labels."""
     release: Release | None = None
-    """What may be told of the rows behind the model, where the study limits it."""
+    """What an attacker may learn about the rows behind the model, where the study limits it."""
     adjustment: Adjustment | None = None
     """What rows of one's own changed: probabilities, or an interval about each number."""
     n_shared: int = 0
@@ -164,7 +164,7 @@ class Predictions:
         return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
 
     def state_findings(self) -> list[str]:
-        """A sentence on what may be told of the rows behind the model, and on each score, where there is one."""
+        """A sentence on what the model may disclose about its rows, and one on each score that there is."""
         joint, alone = self.score, self.local_only
         lines = [] if self.release is None else [str(self.release)]
         lines += [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]

@@ -145,7 +145,7 @@ class MappedModel:
 
     @property
     def release(self) -> Release | None:
-        """What may be told of the rows behind the model, where the study limits it."""
+        """What an attacker may learn about the rows behind the model, where the study limits it."""
         return None if self.result.delivered is None else self.result.delivered.release
 
     @property

@@ -36,7 +36,7 @@ class SumResultModel:
 
     @property
     def release(self) -> Release | None:
-        """What may be told of the rows behind the model, where the study limits it."""
+        """What an attacker may learn about the rows behind the model, where the study limits it."""
         return self.delivered.release
 
     def predict(self, rows: Matrix) -> Predicted:
