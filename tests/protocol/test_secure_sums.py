@@ -301,21 +301,23 @@ def resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
     write_signed(target, kind=bundles.KIND, fields=fields, arrays=arrays, signer=given.vaults[signer].signing_key)
 
 
-def test_copied_boxes_double_nobody(folder: Path) -> None:
+def test_copied_boxes_double_nobody_and_use_up_no_answer(folder: Path) -> None:
     given = make_sum_study(folder, quorum=5)
     for i in range(5):
         given.share(i)
     resign(given, given.inbox / "p0.bundle", given.inbox / "p5.bundle", 5)
     given.close()  # the analyst cannot see it
-    with raising(RefusedError, "the bundle"):
-        given.combine(1)
+    for i in range(5):
+        with raising(RefusedError, "the bundle"):
+            given.combine(i)
+        assert Ledger(given.vaults[i].folder).find_answer(given.study.digest) is None
     for i in range(5):
         given.confirm(i)
     shutil.rmtree(given.work)
     closing = given.close(confirmations=given.inbox)
     assert closing.left_out.keys() == {"p5"}
     assert not closing.doubted
-    for i in (0, 2, 3, 4, 5):  # the second combiner has answered the first list
+    for i in range(6):
         given.combine(i)
     assert open_total(given.study, given.work, given.inbox).participants == ("p0", "p1", "p2", "p3", "p4")
 
@@ -354,6 +356,22 @@ def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answer
     with pytest.raises(RefusedError):
         given.combine(0, closing=given.folder / "own.list")
     given.combine(0, closing=signed_list(given, whole))
+
+
+def test_a_list_that_names_a_bundle_nobody_has_uses_up_no_answer(folder: Path) -> None:
+    given = make_sum_study(folder, quorum=5)
+    for i in range(6):
+        given.share(i)
+    given.close()
+    digests = read_list(given.study, given.work).digests
+    unknown = [(key, "0" * 64 if k == 3 else digest) for k, (key, digest) in enumerate(digests.items())]
+    others = [i for i, vault in enumerate(given.vaults) if vault.signing_key.public != unknown[3][0]]
+    for i in others:
+        with raising(RefusedError, "the closing list"):
+            given.combine(i, closing=signed_list(given, unknown))
+    for i in range(6):
+        given.combine(i)
+    assert len(open_total(given.study, given.work, given.inbox).participants) == 6
 
 
 def test_a_bundle_that_was_exchanged_is_not_added(folder: Path) -> None:

@@ -247,9 +247,10 @@ def combine_shares(
     with ExitStack() as stack:
         verified = () if kept.exists() else tuple(stack.enter_context(_verified(bundles, study)))
         stack.enter_context(vault.lock())  # only now: a download may take as long as its sender likes
-        ledger.record_answer(study.digest, closed.digest)  # before anything is opened: a crash leaves one list at most
+        ledger.require_first_list(study.digest, closed.digest)
         if not kept.exists():
             total = _add_shares(study, closed.digests, verified, point, _require_key(vault, member), progress)
+            ledger.record_answer(study.digest, closed.digest)  # all boxes opened: a bad bundle uses up no answer
             signer, digest = vault.signing_key, closed.digest
             write_combined_share(kept, study, total, combiner=point, list_digest=digest, signer=signer)
         vault.destroy_combining_key(member.combining_key)
