@@ -19,12 +19,12 @@ from mooring.audit import AuditResult, OperatingPoint, PointResult, SumPoint
 from mooring.audit.decision import decide_upload, weigh_total
 from mooring.errors import InputError, RefusedError
 from mooring.learners import Gain, LearnerLike, Score
-from mooring.learners.models import ModelSpec
+from mooring.learners.models import FeatureMap, ModelSpec
 from mooring.learners.registry import SUM_LEARNERS
 from mooring.learners.sums import Sums
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.mechanisms.settings import MechanismSettings
-from mooring.mechanisms.sums.feature_map import FeatureMap, TableFeatures
+from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout
 from mooring.protocol import exchange
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, read_training

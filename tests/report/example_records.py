@@ -10,8 +10,8 @@ from mooring.audit import AuditDescription, AuditResult, NoiseUnit, PointResult,
 from mooring.audit.decision import Decision
 from mooring.audit.result import AttackOutcome, Examples
 from mooring.learners import Gain, Score
-from mooring.learners.coefficients import Coefficient
 from mooring.learners.evaluation import Importance, evaluate_classes
+from mooring.mechanisms.sums.coefficients import Coefficient
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 from mooring.protocol.analyst.delivery import Delivery
 from mooring.protocol.analyst.intake import AcceptedBundle, IntakeRecord, RejectedBundle

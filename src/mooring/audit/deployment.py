@@ -12,8 +12,9 @@ import numpy as np
 from mooring.attacks import PublicRows
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners import Kind
+from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures
+from mooring.mechanisms.sums.feature_map import RowFeatures
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.tables import Column, Partition
 from mooring.typing import Array, Labels, Matrix

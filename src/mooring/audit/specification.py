@@ -18,8 +18,8 @@ from mooring.audit.deployment import Deployment, ProjectionKind
 from mooring.audit.operating_points import NoiseUnit
 from mooring.errors import InputError
 from mooring.learners import LearnerLike, require_learner
+from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection
-from mooring.mechanisms.sums.feature_map import FeatureMap
 from mooring.metrics import Embedding, Figure
 from mooring.serialization import Record
 from mooring.tables import Column, Partition

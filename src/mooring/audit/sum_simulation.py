@@ -15,9 +15,10 @@ from mooring.audit.simulation import JointModel
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
 from mooring.learners.fitting import MOST_ALONE
+from mooring.learners.models import FeatureMap
 from mooring.learners.registry import AUTO, SumLearner, resolve_sum_learner
 from mooring.learners.sums import SumModel, Sums
-from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures
+from mooring.mechanisms.sums.feature_map import RowFeatures
 from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, Outcome, SumAccumulator, SumLayout

@@ -21,7 +21,7 @@ from mooring.audit import (
 )
 from mooring.cli.execution import read_study
 from mooring.cli.options import AuditOptions
-from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.learners.models import FeatureMap
 from mooring.metrics import train_digit_auditor
 from mooring.tables import Partition, Records, hold_out, partition, read_encoded, read_records
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from scipy.special import softmax
 
 from mooring.errors import InputError, RefusedError
 from mooring.geometry.backend import require_finite
-from mooring.mechanisms.sums.feature_map import FeatureMap
 from mooring.typing import Matrix, Vector
 
 MOST_TREES = 10_000
@@ -36,6 +35,33 @@ Link = Literal["softmax", "shares", "none"]
 Integers: TypeAlias = npt.NDArray[np.int32]
 Predicted: TypeAlias = tuple[npt.NDArray[Any], Matrix | None]
 """The predictions of a model: classes or numbers, and the probability of each class if the model has probabilities."""
+
+
+class FeatureMap(Protocol):
+    """A public map from encoded rows to features."""
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of entries of an encoded row."""
+
+    @property
+    def n_features(self) -> int:
+        """The length of φ, including the constant, which comes last."""
+
+    @property
+    def constant_share(self) -> float:
+        """c₀, the square of the constant."""
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether every row of φ has length one, except rows without any known value."""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether most features of a row are not zero and hardly correlated, so that correlations need no shrinkage."""
+
+    def apply(self, rows: Matrix) -> Matrix:
+        """Return φ of encoded rows, of shape (n, n_features); no row is longer than one."""
 
 
 @dataclass(frozen=True, eq=False)

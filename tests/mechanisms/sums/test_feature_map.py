@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mooring.errors import InputError
+from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums import picture_features
-from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures, TableFeatures
+from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.picture_features import PictureFeatures, draw_glyphs, fit_to_public
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.mechanisms.sums.settings import SumSettings, make_features

@@ -1,6 +1,7 @@
 """Secure sums: public feature maps, exact noise and secret sharing."""
 
-from mooring.mechanisms.sums.feature_map import FeatureMap, RowFeatures, TableFeatures
+from mooring.learners.models import FeatureMap
+from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy
 from mooring.mechanisms.sums.picture_features import CONSTANT_SHARE, PictureFeatures, fit_to_public
 

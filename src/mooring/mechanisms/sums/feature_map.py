@@ -20,43 +20,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mooring.errors import InputError
+from mooring.learners.models import FeatureMap
 from mooring.tables.schema import Column, Schema
-from mooring.typing import Indices, Matrix
+from mooring.typing import Matrix
 
 _BESIDE_HATS = 2.0  # weight of a number's linear feature
-_DECADES = 1e4  # ratio of the ends of a logarithmic scale
-
-
-class FeatureMap(Protocol):
-    """A public map from encoded rows to features."""
-
-    @property
-    def n_inputs(self) -> int:
-        """The number of entries of an encoded row."""
-
-    @property
-    def n_features(self) -> int:
-        """The length of φ, including the constant, which comes last."""
-
-    @property
-    def constant_share(self) -> float:
-        """c₀, the square of the constant."""
-
-    @property
-    def unit_length(self) -> bool:
-        """Whether every row of φ has length one, except rows without any known value."""
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether most features of a row are not zero and hardly correlated, so that correlations need no shrinkage."""
-
-    def apply(self, rows: Matrix) -> Matrix:
-        """Return φ of encoded rows, of shape (n, n_features); no row is longer than one."""
+DECADES = 1e4
+"""The ratio of the ends of a logarithmic scale."""
 
 
 @dataclass(frozen=True)
@@ -140,54 +115,9 @@ class TableFeatures:
             squares += 0.25 * (column.missing == "indicate")
         return math.sqrt(squares)
 
-    def describe(self) -> TableArrays:
-        """The same features as arrays, for who computes them elsewhere (`mooring.learners.sum_export`)."""
-        linear: list[tuple[int, dict[int, float], float]] = []  # place in φ, weights of encoded numbers, offset
-        curves: dict[tuple[bool, bool], list[tuple[int, int, float, float]]] = {}
-        start = place = 0
-        for column in self.schema.columns:
-            log, n_levels = column.name in self.log_scaled, len(column.categories)
-            if column.kind == "category" and n_levels == 2:
-                linear.append((place, {start: -0.5, start + 1: 0.5}, 0.0))
-            elif column.kind == "category":
-                for k in range(n_levels):
-                    weights = {start + j: float(j == k) - 1 / n_levels for j in range(n_levels)}
-                    linear.append((place + k, weights, 0.0))
-            else:
-                if log:
-                    curves.setdefault((log, False), []).append((place, start, 0.0, 1.0))
-                else:
-                    linear.append((place, {start: self._linear_weight}, 0.0))
-                if hats := self._hats(column):
-                    centres = np.linspace(0.0 if log else -1.0, 1.0, hats)
-                    hats_of_column = [(place + 1 + k, start, c, centres[1] - centres[0]) for k, c in enumerate(centres)]
-                    curves.setdefault((log, True), []).extend(hats_of_column)
-            place += self._width(column)
-            start += column.width
-            if column.missing == "indicate":
-                linear.append((place - 1, {start - 1: 1.0}, -0.5))
-        matrix = np.zeros((self.schema.n_features, len(linear)))
-        for k, (_, weights, _) in enumerate(linear):
-            matrix[list(weights), k] = list(weights.values())
-        return TableArrays(
-            matrix,
-            np.array([offset for _, _, offset in linear]),
-            np.array([at for at, _, _ in linear]),
-            tuple(
-                CurveArrays(
-                    np.array([at for at, _, _, _ in parts]),
-                    np.array([number for _, number, _, _ in parts]),
-                    np.array([centre for _, _, centre, _ in parts]),
-                    np.array([width for _, _, _, width in parts]),
-                    decades=_DECADES - 1 if log else 0.0,
-                    weight=0.0 if is_hat else self._linear_weight,
-                )
-                for (log, is_hat), parts in curves.items()
-            ),
-        )
-
     @property
-    def _linear_weight(self) -> float:
+    def linear_weight(self) -> float:
+        """The weight of the feature that is a number itself."""
         return _BESIDE_HATS if self.n_hats else 1.0
 
     @cached_property
@@ -201,14 +131,15 @@ class TableFeatures:
         runs = (list(columns) for _, columns in groupby(self.schema.columns, form))
         return [(columns[0], len(columns)) for columns in runs]
 
-    def _hats(self, column: Column) -> int:
+    def count_hats(self, column: Column) -> int:
+        """Return the number of hat functions of a column of numbers."""
         return max(0, self.n_hats - (column.name in self.log_scaled))
 
     def _width(self, column: Column) -> int:
         if column.kind == "category":
             width = 1 if len(column.categories) == 2 else len(column.categories)
         else:
-            width = 1 + self._hats(column)
+            width = 1 + self.count_hats(column)
         return width + (column.missing == "indicate")
 
     def _names(self, column: Column) -> Iterator[str]:
@@ -217,7 +148,7 @@ class TableFeatures:
             yield from (f"{column.name}={level}" for level in (levels[1:] if len(levels) == 2 else levels))
         else:
             yield f"log {column.name}" if column.name in self.log_scaled else column.name
-            yield from (f"{column.name}, hat {k + 1}" for k in range(self._hats(column)))
+            yield from (f"{column.name}, hat {k + 1}" for k in range(self.count_hats(column)))
         if column.missing == "indicate":
             yield f"{column.name}: missing"
 
@@ -236,9 +167,9 @@ class TableFeatures:
             return
         x, low = encoded[:, 0], -1.0
         if column.name in self.log_scaled:
-            x, low = np.log1p((x + 1) / 2 * (_DECADES - 1)) / math.log(_DECADES), 0.0
-        np.multiply(x, self._linear_weight, out=phi[:, 0])
-        hats = self._hats(column)
+            x, low = np.log1p((x + 1) / 2 * (DECADES - 1)) / math.log(DECADES), 0.0
+        np.multiply(x, self.linear_weight, out=phi[:, 0])
+        hats = self.count_hats(column)
         if hats:
             curves = phi[:, 1 : 1 + hats]
             np.subtract(x[:, None], np.linspace(low, 1.0, hats)[:, None], out=curves)
@@ -271,34 +202,6 @@ class RowFeatures:
         phi[:, :-1] = rows
         scale_to_unit(phi, self.constant_share)
         return phi
-
-
-@dataclass(frozen=True, eq=False)
-class CurveArrays:
-    """Features that depend on one encoded number each: hat functions, or the number on a logarithmic scale."""
-
-    at: Indices
-    """Index of each feature in φ, of shape (n,)."""
-    columns: Indices
-    """Index of the encoded number of each feature, of shape (n,)."""
-    centres: Matrix
-    """Centres of the hat functions, of shape (n,)."""
-    widths: Matrix
-    """Widths of the hat functions, of shape (n,)."""
-    decades: float
-    """Steps of the logarithmic scale; 0 for a linear scale."""
-    weight: float
-    """Weight of the number itself; 0 for hat functions."""
-
-
-@dataclass(frozen=True, eq=False)
-class TableArrays:
-    """Features of a table as arrays: x `linear` + `offset` at the indices `at`, for an encoded row x, and curves."""
-
-    linear: Matrix
-    offset: Matrix
-    at: Indices
-    curves: tuple[CurveArrays, ...]
 
 
 def require_width(rows: Matrix, features: FeatureMap) -> None:

@@ -14,7 +14,7 @@ same effect in all: B v = μ (W + κI) v, scaled to vᵀ(W + κI)v = μ/(1 + μ)
 direction is much weaker than another. The glyphs come from a public seed, and nothing comes from rows, so features cost no
 privacy.
 
-`mooring.learners.onnx_export` can write the same map as ONNX.
+`mooring.mechanisms.onnx_export` can write the same map as ONNX.
 
 **Reproducibility.** Glyphs are drawn from raw words of PCG64, whose stream NumPy guarantees, by sums, products and one
 exponential; signs of eigenvectors are fixed. Machines differ only by rounding: in the order of sums in a matrix product and

@@ -8,7 +8,7 @@ whose inner products approximate exp(−‖x − x'‖²/2ℓ²), so that a line
 2007). The frequencies follow from a public seed through raw words of PCG64, whose stream NumPy guarantees, and the normal
 quantile function; they are the same on all machines up to rounding.
 
-`mooring.learners.onnx_export` can write the same features as ONNX.
+`mooring.mechanisms.onnx_export` can write the same features as ONNX.
 """
 
 from __future__ import annotations

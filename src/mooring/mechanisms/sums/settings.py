@@ -14,8 +14,9 @@ from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
 
 from mooring.errors import InputError
+from mooring.learners.models import FeatureMap
 from mooring.mechanisms.settings import MechanismSettings, RosterEntry
-from mooring.mechanisms.sums.feature_map import FeatureMap, TableFeatures
+from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.guarantee import (
     MOST_NUMBERS_A_ROW,
     PRODUCT_SHARE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
-from mooring.learners.onnx_export import to_onnx
+from mooring.mechanisms.onnx_export import to_onnx
 from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.result import read_delivered_model

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mooring.audit import OperatingPoint, PointGrid, SumPoint, point_with_noise, root_mean_square
+from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
-from mooring.mechanisms.sums.feature_map import FeatureMap
 from mooring.mechanisms.sums.settings import SumSettings, make_features
 from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.messages.study import Study

@@ -39,8 +39,8 @@ from mooring.typing import Matrix, Progress, TableSource
 
 if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing need not wait for
     from mooring.audit import AuditResult, OperatingPoint, PointResult
+    from mooring.learners.models import FeatureMap
     from mooring.mechanisms.rotation.projection import Projection
-    from mooring.mechanisms.sums.feature_map import FeatureMap
     from mooring.protocol.description import Description
     from mooring.protocol.inspection import Inspection
     from mooring.protocol.sums.total import Closing

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.feature_map import FeatureMap
+from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums.picture_features import PictureFeatures, PictureProjection, filters_of, fit_to_public
 from mooring.mechanisms.sums.settings import make_features
 from mooring.protocol.exchange import PublicFile

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from mooring.learners import Gain, Kind, LearnerLike, Score
-from mooring.learners.coefficients import Coefficient, fit_coefficients
 from mooring.learners.registry import AUTO, resolve_sum_learner
+from mooring.mechanisms.sums.coefficients import Coefficient, fit_coefficients
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label

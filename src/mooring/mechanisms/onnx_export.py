@@ -3,13 +3,14 @@
 Every function is written as matrix products, comparisons and look-ups of ONNX's own domain, with all its numbers in plain
 arrays. A model of secure sums starts with its features.
 
-Legend: x the encoded row; u its features before they are scaled, in blocks; W the weights, b the intercepts; c₀ the share of
-the constant. The score is √(1 − c₀) uW/‖u‖ + b, computed block by block: no array of all features is needed.
+Legend: u the features of a row before they are scaled; W the weights, b the intercepts; c₀ the share of the constant. The
+score is √(1 − c₀) uW/‖u‖ + b.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.learners.models import FourierFunction, LinearFunction, Model, TreeFunction
-from mooring.mechanisms.sums.feature_map import FeatureMap, TableFeatures
+from mooring.learners.models import FeatureMap, FourierFunction, LinearFunction, Model, TreeFunction
+from mooring.mechanisms.sums.feature_map import DECADES, TableFeatures
 from mooring.mechanisms.sums.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
+from mooring.tables.schema import Column
+from mooring.typing import Matrix
 
 INPUT, OUTPUT, PROBABILITIES = "rows", "predictions", "probabilities"
 _OPSET, _IR_VERSION = 17, 8
@@ -153,40 +156,73 @@ def _add_trees(graph: _Graph, function: TreeFunction, rows: str) -> str:
 
 
 def _add_features(graph: _Graph, function: LinearFunction, features: FeatureMap, rows: str) -> str:
-    """Add a linear function of public features."""
-    scores = squares = ""
-    for values, places in _list_blocks(graph, features, rows):
-        part = graph.add("MatMul", values, graph.hold(function.weights[places]))
-        square = graph.sum_rows(graph.add("Mul", values, values), keepdims=1)
-        scores = graph.add("Add", scores, part) if scores else part
-        squares = graph.add("Add", squares, square) if squares else square
+    """Add a linear function of public features, which is applied before the features are scaled."""
+    u = _add_unscaled_features(graph, features, rows)
+    scores = graph.add("MatMul", u, graph.hold(function.weights))
     share = math.sqrt(1 - features.constant_share)
     if isinstance(features, TableFeatures) and not features.n_hats:
         scaled = graph.add("Mul", scores, graph.hold(np.float64(share / features.largest_norm)))
     else:
-        some = graph.add("Greater", squares, graph.hold(np.zeros((1, 1))))
-        length = graph.add("Sqrt", graph.add("Where", some, squares, graph.hold(np.ones((1, 1)))))
+        squares = graph.sum_rows(graph.add("Mul", u, u), keepdims=1)
+        is_positive = graph.add("Greater", squares, graph.hold(np.zeros((1, 1))))
+        length = graph.add("Sqrt", graph.add("Where", is_positive, squares, graph.hold(np.ones((1, 1)))))
         scaled = graph.add("Mul", graph.add("Div", scores, length), graph.hold(np.float64(share)))
     return graph.add("Add", scaled, graph.hold(function.intercepts))
 
 
-def _list_blocks(graph: _Graph, features: FeatureMap, rows: str) -> list[tuple[str, npt.NDArray[np.int64]]]:
-    """Return the features of rows before they are scaled, in blocks, with the indices of each block's columns in φ."""
+def _add_unscaled_features(graph: _Graph, features: FeatureMap, rows: str) -> str:
     match features:
         case TableFeatures():
-            return _list_table_blocks(graph, features, rows)
+            return _add_table_features(graph, features, rows)
         case PictureFeatures():
-            return [(_add_picture_features(graph, features, rows), np.arange(features.n_components))]
+            return _add_picture_features(graph, features, rows)
         case FourierFeatures():
-            phases, M = graph.add("MatMul", rows, graph.hold(features.frequencies)), features.n_frequencies
+            phases = graph.add("MatMul", rows, graph.hold(features.frequencies))
             sine = graph.add("Cos", graph.add("Sub", phases, graph.hold(np.float64(math.pi / 2))))
-            return [(graph.add("Cos", phases), np.arange(M)), (sine, np.arange(M, 2 * M))]
+            return graph.add("Concat", graph.add("Cos", phases), sine, axis=1)
     raise InputError(
         "features",
         expected="TableFeatures, PictureFeatures or FourierFeatures",
         got=type(features).__name__,
         cure="Use one of them.",
     )
+
+
+def _add_table_features(graph: _Graph, features: TableFeatures, rows: str) -> str:
+    """Add the features u of a table, column by column, as `TableFeatures.apply` computes them."""
+    parts, start = [], 0
+    for column in features.schema.columns:
+        entries = np.arange(start, start + column.width)
+        start += column.width
+        if column.kind == "category":
+            levels = graph.add("Gather", rows, graph.hold(entries[: len(column.categories)]), axis=1)
+            parts.append(graph.add("MatMul", levels, graph.hold(_centre_levels(len(column.categories)))))
+        else:
+            number = graph.add("Gather", rows, graph.hold(entries[:1]), axis=1)
+            parts.extend(_add_number_features(graph, features, column, number))
+        if column.missing == "indicate":
+            missing = graph.add("Gather", rows, graph.hold(entries[-1:]), axis=1)
+            parts.append(graph.add("Sub", missing, graph.hold(np.float64(0.5))))
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _centre_levels(n_levels: int) -> Matrix:
+    """Return the matrix from indicators of levels to features: ±½ for two levels, otherwise indicators minus their mean."""
+    return np.array([[-0.5], [0.5]]) if n_levels == 2 else np.eye(n_levels) - 1 / n_levels
+
+
+def _add_number_features(graph: _Graph, features: TableFeatures, column: Column, number: str) -> Iterator[str]:
+    """Add the features of one number: the number itself, on its scale, and its hat functions."""
+    unit, low = graph.hold(np.float64(1)), -1.0
+    if column.name in features.log_scaled:
+        steps = graph.add("Mul", graph.add("Add", number, unit), graph.hold(np.float64((DECADES - 1) / 2)))
+        logs = graph.add("Log", graph.add("Add", steps, unit))
+        number, low = graph.add("Div", logs, graph.hold(np.float64(math.log(DECADES)))), 0.0
+    yield graph.add("Mul", number, graph.hold(np.float64(features.linear_weight)))
+    if n_hats := features.count_hats(column):
+        distance = graph.add("Abs", graph.add("Sub", number, graph.hold(np.linspace(low, 1.0, n_hats)[None])))
+        slope = graph.hold(np.float64((n_hats - 1) / (1 - low)))
+        yield graph.add("Relu", graph.add("Sub", unit, graph.add("Mul", distance, slope)))
 
 
 def _add_picture_features(graph: _Graph, features: PictureFeatures, rows: str) -> str:
@@ -219,28 +255,6 @@ def _add_picture_features(graph: _Graph, features: PictureFeatures, rows: str) -
         for values, rows_of in ((g, slice(m)), (low, slice(m, None)))
     ]
     return graph.add("Sub", graph.add("Add", *parts), graph.hold(projection.mean @ projection.matrix))
-
-
-def _list_table_blocks(graph: _Graph, features: TableFeatures, rows: str) -> list[tuple[str, npt.NDArray[np.int64]]]:
-    """Return the features of a table in blocks: linear features and hat functions, on linear and logarithmic scales."""
-    described = features.describe()
-    blocks = []
-    if described.at.size:
-        blocks.append((_add_linear(graph, rows, described.linear, described.offset), described.at))
-    for part in described.curves:
-        numbers = graph.add("Gather", rows, graph.hold(part.columns), axis=1)
-        if part.decades:
-            unit, half = graph.hold(np.float64(1)), graph.hold(np.float64(part.decades / 2))
-            logs = graph.add("Log", graph.add("Add", graph.add("Mul", graph.add("Add", numbers, unit), half), unit))
-            numbers = graph.add("Mul", logs, graph.hold(np.float64(1 / math.log(part.decades + 1))))
-        if part.weight:
-            curve = graph.add("Mul", numbers, graph.hold(np.float64(part.weight)))
-        else:
-            away = graph.add("Abs", graph.add("Sub", numbers, graph.hold(part.centres)))
-            near = graph.add("Sub", graph.hold(np.float64(1)), graph.add("Mul", away, graph.hold(1 / part.widths)))
-            curve = graph.add("Relu", near)
-        blocks.append((curve, part.at))
-    return blocks
 
 
 def _add_bounds(graph: _Graph, scores: str, bounds: tuple[float, float]) -> str:

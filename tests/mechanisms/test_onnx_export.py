@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners import LEARNERS, Kind, Model, train_learner
 from mooring.learners.models import LinearFunction, ModelSpec
-from mooring.learners.onnx_export import to_onnx
+from mooring.mechanisms.onnx_export import to_onnx
 from tests.learners.test_models import H, feature_maps, rows_and_labels, sum_model
 from tests.raising import raising
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError
-from mooring.learners.coefficients import fit_coefficients
 from mooring.learners.sums import Sums
+from mooring.mechanisms.sums.coefficients import fit_coefficients
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.tables.schema import Column, Schema
 from tests.raising import raising
