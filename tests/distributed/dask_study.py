@@ -16,7 +16,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment import Aligned, align_bundles
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
-from tests.protocol.analyst.support import sent
+from tests.protocol.rotation.support import sent
 from tests.sites import KEYS, numeric_study
 
 

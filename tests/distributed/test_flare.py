@@ -26,7 +26,7 @@ from mooring.protocol.rotation.scheme import dealing_member
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.training import train_sums
 from tests.commands import record_of
-from tests.protocol.sum_studies import make_sum_study
+from tests.protocol.sums.support import make_sum_study
 from tests.raising import raising
 from tests.sites import label_by_sum, vaulted_study, write_rows
 

@@ -26,7 +26,7 @@ from mooring.protocol.sums.bundle import KIND, _context, check_share, open_share
 from mooring.protocol.sums.training import train_sums
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import World
-from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.sites import spec_of
 
 _COMBINER = 2  # whose box holds a share; the first one's holds a seed

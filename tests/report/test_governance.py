@@ -18,7 +18,7 @@ from mooring.report import StudyRecords, render_drafts, summarise
 from mooring.report.governance import DRAFTS
 from mooring.tables.schema import Label
 from tests import commands
-from tests.protocol.sum_studies import make_sum_study
+from tests.protocol.sums.support import make_sum_study
 from tests.report.example_records import (
     analyst_records,
     example_audit,

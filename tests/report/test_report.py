@@ -38,7 +38,7 @@ from mooring.report.audit_page import AuditSection
 from mooring.report.frame import load_template
 from mooring.serialization import Record
 from tests.permissions import has_mode
-from tests.protocol.sum_studies import make_sum_study
+from tests.protocol.sums.support import make_sum_study
 from tests.raising import raising
 from tests.report.example_records import (
     NAMES,

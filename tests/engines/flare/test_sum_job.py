@@ -24,8 +24,8 @@ from mooring.protocol.sums.total import close_list
 from mooring.protocol.sums.training import train_sums
 from tests import commands
 from tests.engines.flare.test_workflow import RESOURCES
-from tests.protocol.sum_studies import SumStudy, make_sum_study
-from tests.protocol.test_secure_sums import resign
+from tests.protocol.sums.support import SumStudy, make_sum_study
+from tests.protocol.sums.test_secure_sums import resign
 from tests.raising import raising
 
 EVERYBODY = tuple(f"p{i}" for i in range(5))

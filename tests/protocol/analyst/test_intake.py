@@ -9,7 +9,7 @@ import pytest
 from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
 from tests.permissions import has_mode
-from tests.protocol.analyst.support import send, sent
+from tests.protocol.rotation.support import send, sent
 from tests.raising import raising
 from tests.sites import numeric_study
 

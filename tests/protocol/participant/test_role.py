@@ -30,7 +30,7 @@ from mooring.report.step_pages import StepPages
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.protocol.conftest import SmallStudy
-from tests.protocol.sum_studies import make_sum_study
+from tests.protocol.sums.support import make_sum_study
 from tests.raising import raising
 from tests.sites import numeric_study
 from tests.study_settings import make_study

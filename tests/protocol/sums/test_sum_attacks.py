@@ -27,7 +27,7 @@ from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.inspection import _is_kept, _verdict
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.tables.schema import Column
-from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.raising import raising
 from tests.sites import vaulted_study
 

@@ -22,7 +22,7 @@ from mooring.protocol.rotation.outliers import (
     measure_honest_spread,
 )
 from mooring.theory import transition_scale
-from tests.protocol.analyst.support import Site, bundles_of, send, sent, sites_of, spread_of, with_garbage
+from tests.protocol.rotation.support import Site, bundles_of, send, sent, sites_of, spread_of, with_garbage
 from tests.record import check_record
 from tests.sites import numeric_study
 

@@ -12,7 +12,7 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.training import train
 from tests.permissions import has_mode
-from tests.protocol.analyst.support import bundles_of, send, sites_of, with_garbage
+from tests.protocol.rotation.support import bundles_of, send, sites_of, with_garbage
 from tests.record import check_record
 from tests.sites import ANALYST, numeric_study
 

@@ -23,7 +23,7 @@ from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import AlignmentState
 from mooring.protocol.rotation.outliers import find_disagreeing
 from mooring.protocol.rotation.training import Training, train
-from tests.protocol.analyst.support import Site, send
+from tests.protocol.rotation.support import Site, send
 from tests.sites import numeric_study, spec_of
 
 P, H, R, V, N = 5, 8, 32, 0.03, 250

@@ -56,7 +56,7 @@ from mooring.protocol.sums.total import open_total, read_list
 from mooring.protocol.sums.training import train_sums
 from mooring.report import StudyRecords, summarise
 from mooring.tables.schema import Column, Label
-from tests.protocol.sum_studies import SumStudy, make_sum_study
+from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.raising import raising
 from tests.sites import spec_of, vaulted_study
 

@@ -24,7 +24,7 @@ from mooring.protocol.rotation.collaboration_matrix import remove_other_forms
 from mooring.protocol.rotation.result import MAP_FILE
 from mooring.protocol.rotation.training import train
 from tests.permissions import has_mode
-from tests.protocol.analyst.support import bundles_of, prepared, send, sent, sites_of, spread_of, with_garbage
+from tests.protocol.rotation.support import bundles_of, prepared, send, sent, sites_of, spread_of, with_garbage
 from tests.raising import raising
 from tests.report.example_records import analyst_records
 from tests.sites import ANALYST, numeric_study
