@@ -193,9 +193,10 @@ def test_a_job_of_secure_sums_gives_the_model_that_files_give(played: Played, fi
     deployment, place, everybody = played.deployment, played.place / "sums", range(len(SITES))
     (place / "files").mkdir(parents=True)
     given = make_sum_study(place, len(SITES), names=SITES)
-    files = replace(given, folder=place / "files", vaults=tuple(given.copy_vault(i) for i in everybody))
+    files = replace(given, folder=place / "files")
     for i in everybody:
-        files.share(i)
+        files.share(i)  # the job sends these bundles again: noise is drawn once
+    files = replace(files, vaults=tuple(given.copy_vault(i) for i in everybody))
     files.close()
     for i in everybody:
         files.combine(i)

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from mooring.mechanisms.sums.prime_field import decode_signed
+from mooring.mechanisms.sums.secret_sharing import recombine
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.messages.card import Member
@@ -15,7 +17,9 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.results import Consent
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.protocol.sums.bundle import open_share, verify_sum_bundle
 from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import Closing, close_list
 from mooring.tables.schema import Column, Label
 
@@ -68,6 +72,15 @@ class SumStudy:
         data = rest.pop("data", None) or self.table(i)
         share_sums(self.vaults[i], self.study, data, output=path, consent=consent, **rest)
         return path
+
+    def open_vector(self, i: int) -> np.ndarray:
+        """The noisy sums in the bundle of participant i, opened with the combiners' keys."""
+        scheme, bundle = sum_scheme(self.study), verify_sum_bundle(self.inbox / f"p{i}.bundle", self.study)
+        shares = {}
+        for point, (vault, member) in enumerate(zip(self.vaults, self.study.participants, strict=True), start=1):
+            if (key := vault.combining_key(member.combining_key)) is not None:
+                shares[point] = open_share(bundle, self.study, point, key)[:-1]
+        return decode_signed(recombine(shares, scheme.threshold))
 
     def confirm(self, i: int) -> Path:
         """Write the confirmation of combiner i."""

@@ -203,40 +203,6 @@ def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(
         project_study(path, folder / "public.csv")
 
 
-def test_the_total_carries_the_noise_of_each_and_rows_in_another_order_have_the_same(folder: Path) -> None:
-    given = make_sum_study(folder, epsilon=2.0)
-    drawn: list[np.ndarray] = []
-    actual = contribution._draw_noise
-
-    def seen(*args: Any) -> np.ndarray:
-        drawn.append(actual(*args))
-        return drawn[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contribution, "_draw_noise", seen)
-        through(given, range(6))
-    total = open_total(given.study, given.work, given.inbox)
-    layout = sum_scheme(given.study).layout
-    S, _ = layout.unpack(exact_sums(given, range(6)) + sum(drawn))
-    np.testing.assert_array_equal(total.sums.products, S)
-    noise = sum_scheme(given.study).noise
-    assert noise is not None
-    assert total.sums.noise_scales == noise.scales(layout, 6)
-
-    # A noise key without vector or variance would repeat noise: the difference of two bundles would have none.
-    scheme, vault = sum_scheme(given.study), given.vaults[0]
-    vector = exact_sums(given, [0])
-    first = actual(vault, given.study, scheme, noise, vector)
-    others = [
-        actual(vault, given.study, scheme, noise, vector + np.eye(1, vector.size, dtype=np.int64)[0]),
-        actual(vault, given.study, scheme, replace(noise, on_outcomes=noise.on_outcomes + 1), vector),
-        actual(given.vaults[1], given.study, scheme, noise, vector),
-        actual(vault, replace(given.study, nonce="f" * 32), scheme, noise, vector),
-    ]
-    assert all((other != first).mean() > 0.9 for other in others)
-    assert (actual(vault, given.study, scheme, noise, vector) == first).all()
-
-
 def test_the_same_rows_are_the_same_bytes_and_other_rows_are_refused(folder: Path) -> None:
     given = make_sum_study(folder)
     first = given.share(0).read_bytes()

@@ -1,8 +1,8 @@
 """The vault: a private folder with the keys, secrets, ledger and bundles of one participant or of the analyst.
 
-Only its owner can read it. The identity file holds the private keys, the secret from which every random number is derived,
-and the key of the ledger's fingerprints. With a passphrase it is encrypted at rest. A backup of the vault restores all of
-these, and therefore the same noise.
+Only its owner can read it. The identity file holds the private keys, the secret from which map, noise and order of rotation
+are derived, and the key of the ledger's fingerprints. With a passphrase it is encrypted at rest. A backup of the vault
+restores all of these, and therefore the same noise of rotation; that of secure sums is not stored anywhere.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Vault:
     signing_key: SigningKey
     sealing_key: SealingKey
     master: Secret
-    """The secret that every random number is derived from."""
+    """The secret from which map, noise and order of rotation are derived."""
     ledger_key: Secret
     """The key of the fingerprints of rows."""
     floors: Floors

@@ -1,14 +1,16 @@
 """A participant of a study of secure sums: its one bundle of sealed shares, and its answers as a combiner.
 
-`share_sums` reads the table once, or twice where the mean of each person's rows is added. Sums are exact integers; noise
-follows from the vault's secret, the study, the noise's variances and the exact sums, so that the same rows have the same
-noise; polynomials are fresh. A combiner opens its box of every bundle: `confirm_bundles` before the list is closed,
-`combine_shares` afterwards, once, for its share of the total. Then the key that opens boxes is destroyed.
+`share_sums` reads the table once, or twice where the mean of each person's rows is added. Sums are exact integers. Noise and
+polynomials are drawn from the operating system's entropy and never stored, so that nobody who obtains the vault later can
+subtract the noise. The finished bundle is kept in the vault and recorded before anything leaves; later runs copy it. A run
+that was killed earlier has released nothing, and the next one draws afresh.
+
+A combiner opens its box of every bundle: `confirm_bundles` before the list is closed, `combine_shares` afterwards, once, for
+its share of the total. Then the key that opens boxes is destroyed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,12 +25,9 @@ from threadpoolctl import threadpool_limits
 
 from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, require_writable
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.mechanisms.sums.guarantee import SumNoise
 from mooring.mechanisms.sums.prime_field import Elements, add, encode_signed
-from mooring.mechanisms.sums.settings import SumScheme
 from mooring.mechanisms.sums.sums import Integers, PersonCounts, SumAccumulator
-from mooring.protocol.crypto.derivation import derive
-from mooring.protocol.crypto.keys import SealingKey
+from mooring.protocol.crypto.keys import SealingKey, Secret
 from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.card import Member
@@ -105,12 +104,12 @@ def share_sums(
         if reissued and not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
             raise RefusedError(
                 "the bundle",
-                reason="it was issued before, and its copy in the vault is gone: sealing is random, so the same bytes "
-                "cannot be made again",
+                reason="it was issued before, and its copy in the vault is gone: its noise was never stored, so the same "
+                "bytes cannot be made again",
                 cure="Restore the vault from a backup, or send the copy that was first written.",
             )
         if not reissued:
-            noisy = vector if noise is None else vector + _draw_noise(vault, study, scheme, noise, vector)
+            noisy = vector if noise is None else vector + noise.draw(scheme.layout, words_of(Secret.draw()))
             digest = write_sum_bundle(kept, study, encode_signed(noisy), vault.signing_key)
             ledger.record_bundle(study.digest, digest)
             entry = ledger.entry(study.digest) or entry
@@ -118,16 +117,6 @@ def share_sums(
         total_spent = spent if math.isfinite(spent) else None
         shared = ShareResult.of(entry, reissued=reissued, epsilon=settings.epsilon, spent=total_spent)
         return hand_out(shared, kept, output, consent.command)
-
-
-def _draw_noise(vault: Vault, study: Study, scheme: SumScheme, noise: SumNoise, vector: Integers) -> Integers:
-    """Noise that follows from all that it is for: other sums, another study or another variance have unrelated noise."""
-    known = {
-        "study": study.digest,
-        "variances": [noise.on_products, noise.on_outcomes],
-        "added_to": hashlib.sha256(vector.astype("<i8").tobytes()).hexdigest(),
-    }
-    return noise.draw(scheme.layout, words_of(derive(vault.master, "sum noise", known)))
 
 
 def _sum_rows(

@@ -77,9 +77,7 @@ def state_guarantee(study: Study) -> dict[str, str]:
     public = ""
     if settings.epsilon is not None:
         public = (
-            " Noise is drawn from secrets that stay in the vaults. Ranges, categories, features and the split of the "
-            "budget "
-            "were fixed without looking at anybody's rows."
+            " Ranges, categories, features and the split of the budget were fixed without looking at anybody's rows."
         )
     sentences = {
         "protected": f"Every {unit}, of every participant that follows the protocol.",
