@@ -35,6 +35,14 @@ def test_no_changed_card_is_read(tmp_path: Path) -> None:
             read_card(path)
 
 
+@pytest.mark.parametrize("format", ["true", "2", "1.0", '"1"'])
+def test_a_card_of_a_different_format_is_refused(tmp_path: Path, format: str) -> None:
+    path, _ = write_member_card(tmp_path, "north")
+    path.write_text(path.read_text().replace("format = 1\n", f"format = {format}\n"))
+    with raising(InputError, "format"):
+        read_card(path)
+
+
 def test_a_card_cannot_put_its_writers_sealing_key_beside_anothers_signing_key(tmp_path: Path) -> None:
     path, member = write_member_card(tmp_path, "north")
     mine = SealingKey.of(SigningKey.generate()).public

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from mooring.atomic_io import read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, sealing_key_of, verify
-from mooring.serialization import Record, read_entries
+from mooring.serialization import Count, Record, read_entries
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "analyst"]
@@ -72,7 +72,7 @@ class Member(Record):
 class _Card(Record):
     """A card's file."""
 
-    format: Literal[1]
+    format: Count
     role: Role
     name: str
     signing_key: str
@@ -138,6 +138,8 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         plain = {}
     card = read_entries(_Card, plain, what=f"card {Path(path).name!r}", cure=CARD_CURE)
+    if card.format != _FORMAT:
+        raise _not_on_a_card("format", f"The card has the format {card.format}, and this mooring reads {_FORMAT}.")
     role, member = card.role, card.member
     _require_role(role, member)
     is_well_formed = _SIGNATURE.fullmatch(card.proof) is not None
