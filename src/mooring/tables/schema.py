@@ -29,6 +29,7 @@ _MOST_CATEGORIES = 1000
 MOST_FEATURES = 2**16
 _MOST_LETTERS = 2**24  # in the names of all categories of all columns
 _CHOICES = {"kind": get_args(ColumnKind), "missing": get_args(MissingRule), "outside": get_args(OutsideRule)}
+_FORMULA = re.compile(r"[=@].|[+-](?![0-9.]+(?:[eE][+-]?[0-9]+)?$).")  # signed numbers are none
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -162,6 +163,7 @@ class Label:
             raise InputError("column of the label", expected=expected, got=repr(self.column), cure="Rename it.")
         if self.kind == "classes":
             _require_words("label", "classes", self.classes)
+            require_no_formula("classes of the label", self.classes)
             if len(self.classes) < 2:
                 raise InputError("label", expected="two classes or more", got="one class", cure="Name every class.")
         elif self.kind == "number":
@@ -252,6 +254,7 @@ class Schema:
         require_width(self.n_features)
         require_shown("missing_words", self.missing_words)
         require_shown("ids", self.ids)
+        require_no_formula("ids", self.ids)
 
 
 def _require_range(where: str, low: float, high: float) -> None:
@@ -297,6 +300,14 @@ def require_shown(what: str, words: tuple[str, ...]) -> None:
     if not all(map(can_be_shown, words)):
         problem = f"{what} contains a word with line breaks, control characters or changes of writing direction."
         raise InputError(what, problem=problem, cure="Remove these characters.")
+
+
+def require_no_formula(what: str, words: tuple[str, ...]) -> None:
+    """Refuse words that a spreadsheet would run as a formula where they are written into a table."""
+    formula = next((word for word in words if _FORMULA.match(word)), None)
+    if formula is not None:
+        problem = f"{what} contains {formula[:60]!r}, which a spreadsheet would run as a formula."
+        raise InputError(what, problem=problem, cure="Let no word start with =, @, + or -.")
 
 
 def _require_words(where: str, what: str, words: tuple[str, ...]) -> None:

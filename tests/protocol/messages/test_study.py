@@ -25,7 +25,7 @@ from tests.raising import raising
 from tests.study_settings import change, make_study
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(
-    lambda word: word == word.strip() and can_be_shown(word)
+    lambda word: word == word.strip() and can_be_shown(word) and word[0] not in "=@+-"
 )
 LISTS = st.lists(WORDS, min_size=2, max_size=4, unique=True).map(tuple)
 ENDS = st.tuples(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300)).filter(lambda ends: ends[1] / 2 - ends[0] / 2 > 0)
@@ -298,6 +298,19 @@ def test_a_label_that_single_precision_cannot_tell_is_refused_before_anybody_sha
 @pytest.mark.parametrize("ends", [(0, 250), (-1, 1), (1900, 2100), (0, 1e30), (0.5, 0.6)])
 def test_labels_of_usual_ranges_are_taken(ends: tuple[float, float]) -> None:
     assert Label("y", "number", (), *ends).high == ends[1]
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "@SUM(A1)", "+A1", "-2+3+cmd|' /C calc'!A0"])
+def test_names_that_a_spreadsheet_would_run_are_refused(name: str) -> None:
+    """They would be written to predictions.csv, which people open in a spreadsheet."""
+    with raising(InputError, "classes of the label"):
+        Label("y", "classes", ("no", name))
+    with raising(InputError, "ids"):
+        replace(AGREED, ids=(name,))
+
+
+def test_signs_and_signed_numbers_are_classes() -> None:
+    assert len(Label("y", "classes", ("-1", "+1", "-0.5", "+", "-", "=")).classes) == 6
 
 
 def test_a_study_takes_no_column_that_was_inferred_from_rows() -> None:
