@@ -183,6 +183,32 @@ def test_a_tree_that_is_too_deep_is_refused() -> None:
         chain(MOST_LEVELS + 1).require_valid()
 
 
+@pytest.mark.parametrize("n_classes", [0, 2, 10])
+def test_trees_that_would_take_too_long_are_refused(n_classes: int) -> None:
+    """A file names thousands of chains of trees in a few megabytes: a prediction would take minutes."""
+
+    def chains(n_trees: int, n_levels: int = 50) -> Model:
+        level = np.repeat(np.array([0, -1], dtype=np.int32)[None], n_trees, axis=0).ravel()
+        feature = np.r_[np.zeros(n_trees), *([level] * (n_levels - 1)), -np.ones(2 * n_trees)].astype(np.int32)
+        n_leaves, n_outputs = int((feature < 0).sum()), max(1, n_classes)
+        outputs = np.zeros(n_trees, dtype=np.int32)
+        function = TreeFunction(
+            feature,
+            np.zeros(feature.size),
+            np.zeros((n_leaves, 1)),
+            outputs,
+            np.array(1.0),
+            np.zeros(n_outputs),
+        )
+        link = "softmax" if n_classes else "none"
+        return Model(ModelSpec(1, n_classes), function, link, np.arange(n_outputs, dtype=np.int32))
+
+    most = 600 if n_classes == 10 else 400
+    chains(most)
+    with raising(RefusedError, "the model", reason="comparisons"):
+        chains(most + 1)
+
+
 @given(st.lists(st.floats(-1e30, 1e30), min_size=1), st.floats(1e-3, 1e3))
 def test_limits_split_rows_as_the_library_splits_them(values: list[float], scale: float) -> None:
     limit = np.array(values)

@@ -25,6 +25,9 @@ MOST_TREES = 10_000
 """Maximum number of trees of a model; with more, a prediction would take too long."""
 MOST_LEVELS = 64
 """Maximum number of levels of a tree, from its root to its deepest leaf."""
+MOST_COMPARISONS, COMPARISONS_A_CLASS = 20_000, 3_000
+"""Maximum of trees times levels: the larger of the first number and the second times the number of classes. A forest of 200
+trees with 40 levels needs 8,000; gradient boosting of 100 rounds, with up to 30 levels, needs 3,000 per class."""
 _NUMBERS_AT_ONCE = 2**22  # maximum size of the intermediate arrays of a block of rows
 _MOST_ROWS_AT_ONCE = 8192
 _ROUNDING = 1e-6  # tolerance for probabilities
@@ -281,6 +284,10 @@ class Model:
         if isinstance(self.function, TreeFunction) and self.function.feature.max(initial=-1) >= self.spec.n_arguments:
             raise refuse_model("its trees compare columns that rows do not have")
         self.function.require_valid()
+        if isinstance(self.function, TreeFunction):
+            most = max(MOST_COMPARISONS, COMPARISONS_A_CLASS * self.spec.n_classes)
+            if self.function.n_trees * self.function.n_levels > most:
+                raise refuse_model(f"its trees would need more than {most:,} comparisons for each row")
         codes = self.classes.astype(np.int64)
         if self.spec.kind == "number":
             fits = codes.tolist() == [0] and self.link == "none"

@@ -96,14 +96,14 @@ def test_participants_take_as_many_boosted_trees_as_are_ever_trained(tmp_path: P
         np.where(inner, np.arange(n_nodes) % H, -1).astype(np.int32),
         np.where(inner, rng.standard_normal(n_nodes), 0.0),
         rng.standard_normal((64 * MOST_TREES, 1)),
-        (np.arange(MOST_TREES) % 2).astype(np.int32),
+        (np.arange(MOST_TREES) % 50).astype(np.int32),
         np.array(1.0),
-        np.zeros(2),
+        np.zeros(50),
     )
-    model = Model(ModelSpec(H, 2), function, "softmax", np.arange(2, dtype=np.int32))
+    model = Model(ModelSpec(H, 50), function, "softmax", np.arange(50, dtype=np.int32))
     write_model(tmp_path / "large", model)
     assert (tmp_path / "large").stat().st_size < messages.MOST_MODEL_BYTES
-    again, _ = read_model(tmp_path / "large", spec_of(study_of("classes")))
+    again, _ = read_model(tmp_path / "large", model.spec)
     rows = rng.standard_normal((50, H))
     assert np.array_equal(again.predict(rows), model.predict(rows))
 
