@@ -51,6 +51,24 @@ def join(
             show_default="8",
         ),
     ] = None,
+    most_pooled_epsilon: Annotated[
+        float | None,
+        floor_option(
+            min=0.0,
+            help="Refuse secure sums in which your contribution, opened by combiners who pool their keys, exceeds this "
+            "epsilon.",
+            show_default="1000",
+        ),
+    ] = None,
+    least_threshold: Annotated[
+        int | None,
+        floor_option(
+            min=1, help="Refuse secure sums in which fewer combiners could open a contribution.", show_default="2"
+        ),
+    ] = None,
+    least_colluders: Annotated[
+        int | None, floor_option(min=1, help="Refuse secure sums that assume fewer colluders.", show_default="1")
+    ] = None,
 ) -> None:
     """Take the step 'join'.
 
@@ -72,6 +90,9 @@ def join(
         least_anchor_noise=least_anchor_noise,
         least_data_noise=least_data_noise,
         most_epsilon=most_epsilon,
+        most_pooled_epsilon=most_pooled_epsilon,
+        least_threshold=least_threshold,
+        least_colluders=least_colluders,
         accept_no_noise=accept_no_noise,
         output=output,
     )

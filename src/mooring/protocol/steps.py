@@ -195,6 +195,13 @@ COMMON: Sequence[Step] = (
             _ask_floor("least_anchor_noise", "Refuse studies with less anchor noise than"),
             _ask_floor("least_data_noise", "Refuse studies with less private-data noise than"),
             _ask_floor("most_epsilon", "Refuse secure sums beyond this epsilon, over all studies of the same rows"),
+            _ask_floor(
+                "most_pooled_epsilon", "Refuse secure sums in which combiners who pool keys see more epsilon than"
+            ),
+            _ask_floor(
+                "least_threshold", "Refuse secure sums in which fewer combiners could open your contribution than"
+            ),
+            _ask_floor("least_colluders", "Refuse secure sums that assume fewer colluders than"),
             Question(
                 "accept_no_noise",
                 "Accept methods without any noise",

@@ -1,7 +1,7 @@
 """Secret sharing modulo 2⁶¹ − 1: against Python's integers and mpyc, and what each part must not give away."""
 
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 import pytest
@@ -24,9 +24,12 @@ from mooring.mechanisms.sums.prime_field import (
 from mooring.mechanisms.sums.secret_sharing import (
     Threshold,
     check_value,
+    do_lists_overlap,
     find_wrong,
     find_wrong_values,
     lagrange_weights,
+    least_quorum,
+    least_threshold,
     recombine,
     split,
 )
@@ -183,6 +186,91 @@ def test_thresholds_that_do_not_hold_are_refused(expected: str, k: int, t: int, 
     """4, 3, 1: lists X, X ∪ Y and Y to one honest combiner each would open 3 s_X − s_Y."""
     with raising(InputError, "threshold", expected=expected):
         Threshold(k, t, c)
+
+
+def reduce_rows(rows: list[list[int]], prime: int) -> list[list[int]]:
+    """The nonzero rows of the echelon form modulo a prime, pivots from the left."""
+    done: list[list[int]] = []
+    rows = [row[:] for row in rows]
+    for column in range(len(rows[0])):
+        pivot = next((row for row in rows if row[column] % prime), None)
+        if pivot is None:
+            continue
+        rows.remove(pivot)
+        scale = pow(pivot[column], -1, prime)
+        pivot = [value * scale % prime for value in pivot]
+        rows = [[(a - row[column] * b) % prime for a, b in zip(row, pivot, strict=True)] for row in rows]
+        done.append(pivot)
+    return done
+
+
+def what_opens(
+    p: int, k: int, t: int, colluders: frozenset[int], answered: dict[int, frozenset[int]]
+) -> list[tuple[int, ...]]:
+    """A basis of the linear functions of honest contributions that colluders, given the honest answers, can compute.
+
+    Participant i < k holds the share at i + 1. Unknowns are the coefficients of each honest polynomial, constant
+    terms last, so that rows in which nothing else is left speak of contributions alone.
+    """
+    prime, honest = 31, [i for i in range(p) if i not in colluders]
+    view = []
+    for combiner in range(k):
+        powers = [pow(combiner + 1, j, prime) for j in range(t)]
+        seen = [{i} for i in honest] if combiner in colluders else [answered[combiner] & set(honest)]
+        for summed in seen:
+            higher = [powers[j] if i in summed else 0 for i in honest for j in range(1, t)]
+            view.append([*higher, *(int(i in summed) for i in honest)])
+    width = len(honest) * (t - 1)
+    return [tuple(row[width:]) for row in reduce_rows(view, prime) if not any(row[:width])]
+
+
+def one_total_opens(p: int, k: int, c: int, quorum: int, t: int) -> bool:
+    """Whether, whoever colludes and whatever lists are answered, only the total of one answered list can be computed."""
+    everybody = range(p)
+    lists = [frozenset(members) for n in range(quorum, p + 1) for members in combinations(everybody, n)]
+    for colluders in map(frozenset, combinations(everybody, c)):
+        combining, honest = [j for j in range(k) if j not in colluders], [i for i in everybody if i not in colluders]
+        for chosen in combinations_with_replacement(lists, len(combining)):
+            opened = what_opens(p, k, t, colluders, dict(zip(combining, chosen, strict=True)))
+            totals = {tuple(int(i in listed) for i in honest) for listed in chosen}
+            if len(opened) > 1 or (opened and opened[0] not in totals):
+                return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("p", "k", "c", "quorum"),
+    [(3, 3, 1, 3), (4, 4, 1, 4), (4, 2, 1, 3), (4, 3, 2, 4), (5, 2, 1, 4), (5, 3, 1, 4), (6, 4, 1, 5), (4, 4, 1, 2)],
+)
+def test_with_the_least_threshold_the_total_of_one_list_opens_and_nothing_else(
+    p: int, k: int, c: int, quorum: int
+) -> None:
+    """Every choice of colluders, and of a list for each honest combiner (of lists in a fixed order, by symmetry)."""
+    overlap = do_lists_overlap(p, k, c, quorum)
+    t = least_threshold(k, c, overlap)
+    assert one_total_opens(p, k, c, quorum, t)
+
+
+def test_where_lists_need_not_overlap_half_of_the_combiners_are_too_few() -> None:
+    """Lists X, X ∪ Y and Y, answered by one honest combiner each, open 3 s_X − s_Y."""
+    assert not do_lists_overlap(4, 4, 1, 2)
+    assert not one_total_opens(4, 4, 1, 2, least_threshold(4, 1, True))
+    assert least_threshold(4, 1, True) < least_threshold(4, 1, False)
+    with raising(InputError, "threshold", expected="2t > k + c"):
+        Threshold(4, 2, 1, lists_overlap=True)
+
+
+def test_where_lists_overlap_an_honest_contribution_is_on_all_of_them() -> None:
+    for p in range(2, 7):
+        for k in range(1, p + 1):
+            for c in range(1, p):
+                for quorum in range(c + 1, p + 1):
+                    n_honest = [k - colluding for colluding in range(min(c, k) + 1) if c - colluding <= p - k]
+                    missing = max(n_honest) * (p - quorum)  # at most, when all lists omit different participants
+                    assert do_lists_overlap(p, k, c, quorum) == (missing < p - c)
+                assert do_lists_overlap(p, k, c, least_quorum(p, k, c))
+    for p, k, quorum in ((4, 4, 4), (10, 10, 10), (50, 15, 47)):
+        assert least_quorum(p, k, 1) == quorum
 
 
 @pytest.mark.parametrize(

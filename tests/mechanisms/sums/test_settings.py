@@ -82,34 +82,35 @@ def test_limits_hold_to_the_last_step(what: str, make: Callable[[Any], object], 
         make(beyond)
 
 
-@pytest.mark.parametrize("n_colluders", range(1, 5))
-def test_as_few_combiners_open_a_total_as_the_threshold_allows(n_colluders: int) -> None:
-    """And a study says from how many on one of them may be absent."""
-    settings, least = SumSettings(n_colluders=n_colluders), {}
-    c = settings.n_colluders
-    for k in range(c + 1, 33):
-        least[k] = next(t for t in range(c + 1, k + 1) if 3 * t > 2 * k + c)
-        assert (settings.threshold_of(k), Threshold(k, least[k], c).threshold) == (least[k], least[k])
-    spared = next(k for k, t in least.items() if t < k)
-    assert settings.state_spare(0) == f"With fewer than {spared} combiners, a single absent combiner stops the study."
-    must = f"Each of the {spared - 1} combiners must answer: a single absent combiner stops the study."
-    assert settings.state_spare(spared - 1) == f"{must} With {spared} or more combiners, one may be absent."
-    assert settings.state_spare(spared) == ""
-    assert SumSettings(n_colluders=c, threshold=spared - 1).state_spare(spared - 1) == must
-
-
 def test_what_a_study_does_not_state_follows_from_its_roster() -> None:
-    """The first fifteen combine; a total takes nine tenths of the participants, rounded up."""
+    """The first fifteen combine; with the default quorum lists overlap, and the threshold is the least."""
     assert MechanismSettings.read({"name": "secure-sum"}, NUMBERS) == SumSettings()
-    for p, quorum, threshold in ((3, 3, 3), (9, 9, 7), (10, 9, 8), (19, 18, 11), (20, 18, 11)):
+    for p, quorum, threshold in ((3, 3, 3), (4, 4, 3), (10, 10, 6), (16, 16, 9), (17, 16, 9), (20, 19, 9)):
         found = scheme(p)
-        assert (found.quorum, found.threshold) == (quorum, Threshold(min(p, 15), threshold, 1))
+        assert (found.quorum, found.threshold) == (quorum, Threshold(min(p, 15), threshold, 1, lists_overlap=True))
         assert found.combiners == tuple(ROSTER[: min(p, 15)])
         assert (found.most_rows, found.privacy) == ((2**35 - 1) // p, privacy(quorum=quorum))
         assert found.noise == calibrate_sums(LAYOUT, found.privacy)
     assert scheme(epsilon=None, least_rows=100).noise is None
+    assert scheme(10, quorum=9).threshold == Threshold(10, 8, 1)  # lists of nine need not overlap
+    assert scheme(10, quorum=9, threshold=9).threshold == Threshold(10, 9, 1)
+    for options in ({"quorum": 9, "threshold": 7}, {"threshold": 5}):
+        with raising(InputError, "threshold"):
+            scheme(10, **options)
     with raising(InputError, "combiners", got="'q'"):
         scheme(combiners=("p0", "q"))
+
+
+def test_a_study_states_who_may_be_absent_and_what_pooled_keys_open() -> None:
+    told = scheme(4).state_absences()
+    assert "none of the 4 contributions" in told
+    assert "up to 1 of the 4 combiners" in told
+    told = scheme(20).state_absences()
+    assert "up to 1 of the 20 contributions" in told
+    assert "up to 6 of the 15 combiners" in told
+    assert scheme(20, quorum=20).pooled_epsilon == pytest.approx(5.15, abs=0.01)
+    assert scheme(20, n_colluders=19, quorum=20, combiners=ROSTER).pooled_epsilon == pytest.approx(1.0, abs=0.01)
+    assert scheme(epsilon=None, least_rows=100).pooled_epsilon is None
 
 
 def test_settings_are_written_as_they_are_read() -> None:

@@ -140,7 +140,7 @@ def test_boxes_have_the_size_of_the_format_and_a_bundle_is_within_its_limit(fold
     given = make_sum_study(folder)
     box, length = 4 + 1024 + 16 + 108, sum_scheme(given.study).layout.size + 1
     shapes = {name: spec.shape for name, spec in sum_bundle_tensors(given.study).items()}
-    assert shapes == {"seeds": (4, box + 32), "shares": (2, box + 8 * length)}
+    assert shapes == {"seeds": (3, box + 32), "shares": (3, box + 8 * length)}
     size = given.share(0).stat().st_size
     assert size <= bundles.most_sum_bundle_bytes(given.study) < size + 2**16
 
@@ -432,7 +432,7 @@ def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
 def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> None:
     given = make_sum_study(folder, p=8)
     t = sum_scheme(given.study).threshold.threshold
-    assert t == 6
+    assert t == 5
     through(given, range(8), combiners=range(t + spare))
     found = train_sums(given.study, given.work, given.inbox)
     assert found.checked == (spare > 0)
@@ -484,6 +484,40 @@ def test_a_dealer_cannot_frame_a_combiner_nor_a_combiner_a_dealer(folder: Path) 
     total = open_total(given.study, given.work, given.inbox)
     assert total.participants == tuple(f"p{i}" for i in range(8))
     assert not total.wrong
+
+
+def test_four_hospitals_finish_with_one_away_after_all_have_shared(folder: Path) -> None:
+    given = make_sum_study(folder, p=4)
+    through(given, range(4), combiners=[0, 1, 3])
+    found = train_sums(given.study, given.work, given.inbox)
+    assert found.contributors == ("p0", "p1", "p2", "p3")
+    deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
+    for i in range(4):
+        assert predict_rows(given.vaults[i], given.study, given.table(i), result=folder / "results" / f"p{i}")
+    (given.inbox / "p3.share").unlink()
+    with raising(InputError, "shares", expected="at least 3"):
+        train_sums(given.study, given.work, given.inbox)
+    (given.inbox / "p2.bundle").unlink()
+    shutil.rmtree(given.work)
+    with raising(InputError, "bundles"):
+        given.close()
+
+
+@pytest.mark.parametrize(
+    ("floors", "reason"),
+    [
+        ({"threshold": 4}, "threshold of 3"),
+        ({"n_colluders": 2}, "colluders of 1"),
+        ({"most_pooled_epsilon": 1.82}, "pool keys, of 1.82"),
+        ({"most_epsilon": 0.9}, "epsilon of 1"),
+    ],
+)
+def test_a_vault_refuses_studies_below_its_floors(folder: Path, floors: dict[str, Any], reason: str) -> None:
+    """Four hospitals at ε = 1: three who pool their keys would see one contribution at ε = 1.825."""
+    given = make_sum_study(folder, p=4, floors=Floors(**floors))
+    with raising(RefusedError, "the study", reason=reason):
+        given.share(0)
+    assert make_sum_study(folder / "kept", p=4, floors=Floors(most_pooled_epsilon=1.83, threshold=3)).share(0)
 
 
 def test_absent_combiners_and_late_participants(folder: Path) -> None:
@@ -581,7 +615,8 @@ def test_a_person_with_more_rows_than_the_study_allows_is_refused(folder: Path) 
         ({"quorum": 1}, "quorum"),
         ({"quorum": 7}, "quorum"),
         ({"threshold": 1}, "threshold"),
-        ({"threshold": 4}, "threshold"),  # 3t > 2k + c
+        ({"threshold": 3}, "threshold"),  # 2t > k + c
+        ({"threshold": 4, "quorum": 5}, "threshold"),  # 3t > 2k + c
         ({"combiners": ("p0", "nobody")}, "combiners"),
         ({"combiners": ("p0", "p0")}, "combiners"),
         ({"epsilon": None, "least_rows": 24}, "epsilon"),  # 15 numbers, 144 rows

@@ -130,10 +130,7 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     >>> [round(scale, 2) for scale in calibrate_sums(layout, privacy).scales(layout, 19)]
     [6.4, 4.95]
     """
-    from dp_accounting import GaussianDpEvent
-    from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
-
-    multiplier = calibrate_dp_mechanism(_accountant, GaussianDpEvent, privacy.epsilon, privacy.delta)
+    multiplier = _calibrate_multiplier(privacy.epsilon, privacy.delta)
     products, outcomes = _sensitivities(layout, privacy)
     honest = privacy.quorum - privacy.n_colluders
     noise = SumNoise(
@@ -148,6 +145,30 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
             cure="Raise it. Otherwise the sum of all participants' noise is not close to a discrete Gaussian.",
         )
     return noise
+
+
+@lru_cache(maxsize=64)
+def find_lone_epsilon(privacy: SumPrivacy) -> float:
+    """Return the ε of a single contribution, which carries 1/(quorum − c) of the variance, should it be opened alone.
+
+    Examples
+    --------
+    >>> round(find_lone_epsilon(SumPrivacy(epsilon=1, delta=1e-5, quorum=20, n_colluders=1)), 1)
+    5.2
+    """
+    from dp_accounting import GaussianDpEvent
+
+    multiplier = _calibrate_multiplier(privacy.epsilon, privacy.delta)
+    lone = GaussianDpEvent(multiplier / math.sqrt(privacy.quorum - privacy.n_colluders))
+    return float(_accountant().compose(lone).get_epsilon(privacy.delta))
+
+
+def _calibrate_multiplier(epsilon: float, delta: float) -> float:
+    """Return the standard deviation of the noise on the total, in units of the sensitivity."""
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
+
+    return float(calibrate_dp_mechanism(_accountant, GaussianDpEvent, epsilon, delta))
 
 
 def _accountant() -> Any:

@@ -35,8 +35,8 @@ class Threshold:
 
     Notes
     -----
-    t > c ensures that colluders cannot open a contribution. 3t > 2k + c ensures that only one list's total can be opened,
-    even if honest combiners get different lists, of which each answers one.
+    t > c ensures that colluders cannot open a contribution. `least_threshold` ensures that only one list's total can be
+    opened, even if honest combiners get different lists, of which each answers one.
     """
 
     n_combiners: int
@@ -45,6 +45,8 @@ class Threshold:
     """t."""
     n_colluders: int
     """c, the number of participants, including combiners, who may collude with the analyst."""
+    lists_overlap: bool = False
+    """Whether some honest contribution is on every list that honest combiners answer; see `do_lists_overlap`."""
 
     def __post_init__(self) -> None:
         k, t, c = self.n_combiners, self.threshold, self.n_colluders
@@ -58,13 +60,36 @@ class Threshold:
         if not 0 <= c < t:
             cure = "Raise it. Otherwise the colluders could open every contribution."
             raise InputError("threshold", expected=f"above the number of colluders, {c}", got=str(t), cure=cure)
-        if not 3 * t > 2 * k + c:
+        if t < (least := least_threshold(k, c, self.lists_overlap)):
+            rule = "2t > k + c" if self.lists_overlap else "3t > 2k + c"
             raise InputError(
                 "threshold",
-                expected=f"at least {(2 * k + c) // 3 + 1} for {k} combiners and {c} colluders: 3t > 2k + c",
+                expected=f"at least {least} for {k} combiners and {c} colluders: {rule}",
                 got=str(t),
                 cure="Raise it. Otherwise answers to different lists could be mixed.",
             )
+
+
+def do_lists_overlap(n_participants: int, n_combiners: int, n_colluders: int, quorum: int) -> bool:
+    """Return whether some honest contribution is on every list that honest combiners answer: (k − c′)(p − quorum) < p − c.
+
+    At least c′ = max(0, c − (p − k)) combiners collude, since other participants are p − k only. Each of the k − c′ or fewer
+    honest ones answers one list, which omits p − quorum contributions at most.
+    """
+    p, k, c = n_participants, n_combiners, n_colluders
+    return (k - max(0, c - (p - k))) * (p - quorum) < p - c
+
+
+def least_quorum(n_participants: int, n_combiners: int, n_colluders: int) -> int:
+    """Return the least number of contributions for which lists overlap."""
+    p, k, c = n_participants, n_combiners, n_colluders
+    return next((quorum for quorum in range(c + 1, p) if do_lists_overlap(p, k, c, quorum)), p)
+
+
+def least_threshold(n_combiners: int, n_colluders: int, lists_overlap: bool) -> int:
+    """Return the least t with 2t > k + c where lists overlap, and with 3t > 2k + c elsewhere (docs/privacy.md)."""
+    k, c = n_combiners, n_colluders
+    return (k + c) // 2 + 1 if lists_overlap else (2 * k + c) // 3 + 1
 
 
 def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> list[Elements]:

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
 
 from mooring.errors import InputError
@@ -23,11 +22,12 @@ from mooring.mechanisms.sums.guarantee import (
     SumNoise,
     SumPrivacy,
     calibrate_sums,
+    find_lone_epsilon,
     state_odds,
 )
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
-from mooring.mechanisms.sums.secret_sharing import Threshold
+from mooring.mechanisms.sums.secret_sharing import Threshold, do_lists_overlap, least_quorum, least_threshold
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.serialization import Count
 from mooring.tables.schema import Schema, require_shown
@@ -42,9 +42,9 @@ MOST_DELTA = 1e-3
 _REMARK = """\
 # Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. n_colluders: how many participants may help
 # the analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
-# least allowed), of quorum participants at least (0: nine tenths). person: a column that names persons and stays at home;
-# rows_per_person = "mean" adds the mean of each person's rows. Features of pictures may be fitted to public ones:
-# mooring study project PUBLIC
+# least allowed), of quorum participants at least (0: as many as make the least threshold lowest). person: a column that
+# names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. Features of pictures may
+# be fitted to public ones: mooring study project PUBLIC
 """
 
 
@@ -86,7 +86,7 @@ class SumSettings(MechanismSettings):
     threshold: Count = 0
     """t; 0 means the minimum for the number of combiners."""
     quorum: Count = 0
-    """Minimum number of contributions; 0 means nine tenths of the participants, rounded up."""
+    """Minimum number of contributions; 0 means the least for which the total takes fewest combiners (`least_quorum`)."""
     features: FeatureName = "columns"
     """The public feature map; pictures need the study's image_shape."""
     n_features: Count = N_COMPONENTS
@@ -147,10 +147,6 @@ class SumSettings(MechanismSettings):
         """The unit of the guarantee, a row or a person."""
         return "person" if self.person else "row"
 
-    def threshold_of(self, n_combiners: int) -> int:
-        """Return the number of combiners that open the total, out of `n_combiners`."""
-        return self.threshold or min(n_combiners, (2 * n_combiners + self.n_colluders) // 3 + 1)
-
     def state_guarantee(self) -> str:
         """Return sentences on the guarantee and what it means for a test of membership."""
         if self.epsilon is None:
@@ -158,16 +154,6 @@ class SumSettings(MechanismSettings):
             return f"{no_noise} The total, and the model, may reveal whether a given row is in it."
         promise = f"({self.epsilon:g}, {self.delta:g})-differential privacy for adding or removing one {self.unit}"
         return f"{state_odds(self.epsilon, self.delta, self.unit)} That is {promise}."
-
-    def state_spare(self, n_combiners: int) -> str:
-        """Return a sentence if every combiner must answer, else nothing; 0 means that their number is not known yet."""
-        spared = next(k for k in count() if self.threshold_of(k) < k)
-        if not n_combiners:
-            return f"With fewer than {spared} combiners, a single absent combiner stops the study."
-        if self.threshold_of(n_combiners) < n_combiners:
-            return ""
-        must = f"Each of the {n_combiners} combiners must answer: a single absent combiner stops the study."
-        return must + ("" if self.threshold else f" With {spared} or more combiners, one may be absent.")
 
     @property
     def promise(self) -> tuple[float, float] | None:
@@ -235,6 +221,20 @@ class SumScheme:
         return None if self.settings.epsilon is None else calibrate_sums(self.layout, self.privacy)
 
     @property
+    def pooled_epsilon(self) -> float | None:
+        """ε of one contribution if t combiners pool their keys and open it; None without noise."""
+        return None if self.settings.epsilon is None else find_lone_epsilon(self.privacy)
+
+    def state_absences(self) -> str:
+        """Return a sentence on how many contributions may be missing, and how many combiners may be away."""
+        missing, away = self.n_participants - self.quorum, self.threshold.n_combiners - self.threshold.threshold
+        shares = (
+            f"{f'up to {missing}' if missing else 'none'} of the {self.n_participants} contributions may be missing"
+        )
+        answers = f"{f'up to {away}' if away else 'none'} of the {self.threshold.n_combiners} combiners may be away"
+        return f"When the list is closed, {shares}. Afterwards, {answers}."
+
+    @property
     def most_rows(self) -> int:
         """Maximum number of rows of one participant, so that no total exceeds the field."""
         return self.layout.most_rows // self.n_participants
@@ -277,12 +277,13 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
             cure="Enrol it, or name another participant.",
         )
     k = len(combiners)
-    threshold = Threshold(k, settings.threshold_of(k), c)
-    quorum = settings.quorum or p - p // 10
+    quorum = settings.quorum or least_quorum(p, k, c)
     if not c < quorum <= p:
         expected, got = f"above the number of colluders, {c}, and at most the number of participants, {p}", str(quorum)
         cure = "Every total must include at least one honest participant, and only participants of the roster."
         raise InputError("quorum", expected=expected, got=got, cure=cure)
+    overlap = do_lists_overlap(p, k, c, quorum)
+    threshold = Threshold(k, settings.threshold or min(k, least_threshold(k, c, overlap)), c, overlap)
     if settings.epsilon is None and layout.size > MOST_NUMBERS_A_ROW * quorum * settings.least_rows:
         needed, available = math.ceil(layout.size / MOST_NUMBERS_A_ROW), quorum * settings.least_rows
         raise InputError(

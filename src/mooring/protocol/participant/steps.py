@@ -32,6 +32,9 @@ def join(
     least_anchor_noise: float | None = None,
     least_data_noise: float | None = None,
     most_epsilon: float | None = None,
+    most_pooled_epsilon: float | None = None,
+    least_threshold: float | None = None,
+    least_colluders: float | None = None,
     accept_no_noise: bool = False,
     output: Path | None = None,
     command: str = "",
@@ -43,7 +46,14 @@ def join(
     from mooring.protocol.storage.vault import Vault
 
     require_name("name", name)
-    asked = {"anchor_noise": least_anchor_noise, "data_noise": least_data_noise, "most_epsilon": most_epsilon}
+    asked = {
+        "anchor_noise": least_anchor_noise,
+        "data_noise": least_data_noise,
+        "most_epsilon": most_epsilon,
+        "most_pooled_epsilon": most_pooled_epsilon,
+        "threshold": least_threshold,
+        "n_colluders": least_colluders,
+    }
     floors: dict[str, float | bool] = {key: value for key, value in asked.items() if value is not None}
     floors |= {"without_noise": True} if accept_no_noise else {}
     place.opened, is_new = Vault.open_or_create(place.vault_folder, passphrase=passphrase, floors=floors)

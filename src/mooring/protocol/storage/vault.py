@@ -35,7 +35,7 @@ _WAIT_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Floors:
-    """The minimum noise that a participant accepts in any study, and the maximum ε over all studies."""
+    """What a participant demands of a study: minimum noise, maximum ε, and how many must pool keys to open its sums."""
 
     anchor_noise: float = 0.01
     """Minimum v of a method with anchor noise."""
@@ -45,9 +45,15 @@ class Floors:
     """Whether a method without any noise is accepted."""
     most_epsilon: float = 8.0
     """Maximum ε that the same rows may spend in all studies of secure sums together."""
+    most_pooled_epsilon: float = 1000.0
+    """Maximum ε of one's own contribution should as many combiners as the threshold pool their keys."""
+    threshold: int = 2
+    """Minimum number of combiners that together could open a contribution."""
+    n_colluders: int = 1
+    """Minimum number of participants that the study assumes may collude with the analyst."""
 
     def __post_init__(self) -> None:
-        for name in ("anchor_noise", "data_noise", "most_epsilon"):
+        for name in vars(self):
             if not (
                 math.isfinite(value := getattr(self, name)) and value >= 0
             ):  # no noise would be below a floor of NaN

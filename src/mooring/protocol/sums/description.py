@@ -90,7 +90,7 @@ def state_guarantee(study: Study) -> dict[str, str]:
         f"protocol open the total of one list, of at least {scheme.quorum} contributions; {threshold} who together "
         "break it "
         f"can open every single contribution; fewer than {threshold} learn nothing of any. "
-        f"{settings.state_spare(n_combiners)}",
+        f"{scheme.state_absences()}",
         "assumptions": f"At most {helpers} help{'s' if settings.n_colluders == 1 else ''} the analyst; the others "
         "follow the "
         f"protocol, on rows that go out in no other way, and the combining keys of {threshold} combiners do not leak, "

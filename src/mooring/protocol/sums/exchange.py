@@ -125,30 +125,41 @@ class SumExchange:
         ]
         if not study.is_complete:
             return lines
-        scheme = sum_scheme(study)
-        combiners = f"any {scheme.threshold.threshold} of {', '.join(scheme.combiners)}"
-        return [*lines, ("Combiners", f"{combiners} can open a total of at least {scheme.quorum} contributions")]
+        scheme, t = sum_scheme(study), sum_scheme(study).threshold.threshold
+        pooled = scheme.pooled_epsilon
+        opened = f"If {t} of them pool their keys, they open every single contribution"
+        opened += ", which has no noise." if pooled is None else f", with epsilon = {pooled:.3g}."
+        combiners = f"any {t} of {', '.join(scheme.combiners)} open a total of at least {scheme.quorum} contributions"
+        return [*lines, ("Combiners", f"{combiners}. {opened}"), ("Absences", scheme.state_absences())]
 
     def list_warnings(self, study: Study) -> list[str]:
-        """A sentence where no combiner is to spare."""
-        spare = sum_settings(study).state_spare(len(sum_scheme(study).combiners)) if study.is_complete else ""
-        return [spare] if spare else []
+        """A sentence where no combiner may be away."""
+        if not study.is_complete or sum_scheme(study).threshold.threshold < len(sum_scheme(study).combiners):
+            return []
+        return ["Every combiner must answer: a single absent combiner stops the study."]
 
     def person_column(self, study: Study) -> str:
         """The column that names persons and stays at home."""
         return sum_settings(study).person
 
     def require_floors(self, study: Study, floors: Floors) -> None:
-        """Refuse a study without noise, or with more ε than a participant accepts."""
-        epsilon, cure = (
-            sum_settings(study).epsilon,
-            "Ask the study's designer why; your own limits are set when you join.",
-        )
-        if epsilon is None and not floors.without_noise:
-            raise RefusedError("the study", reason="its sums carry no noise, and it gives no guarantee", cure=cure)
-        if epsilon is not None and epsilon > floors.most_epsilon:
-            reason = f"its epsilon of {epsilon:g} is above your limit of {floors.most_epsilon:g}"
-            raise RefusedError("the study", reason=reason, cure=cure)
+        """Refuse a study without noise, with more ε, or with fewer who must pool keys than a participant accepts."""
+        scheme, settings = sum_scheme(study), sum_settings(study)
+        if settings.epsilon is None and not floors.without_noise:
+            raise _below_floor("its sums carry no noise, and it gives no guarantee")
+        pooled = "epsilon of one contribution, should combiners pool keys,"
+        for what, value, most in (
+            ("epsilon", settings.epsilon, floors.most_epsilon),
+            (pooled, scheme.pooled_epsilon, floors.most_pooled_epsilon),
+        ):
+            if value is not None and value > most:
+                raise _below_floor(f"its {what} of {value:.3g} is above your limit of {most:g}")
+        for what, number, least in (
+            ("threshold", scheme.threshold.threshold, floors.threshold),
+            ("number of colluders", settings.n_colluders, floors.n_colluders),
+        ):
+            if number < least:
+                raise _below_floor(f"its {what} of {number} is below your limit of {least}")
 
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None
@@ -316,6 +327,11 @@ class SumExchange:
     def open_result(self, vault: Vault, study: Study, folder: Path) -> SumResultModel:
         """Read the delivered model of the total, or refuse it with a reason."""
         return open_sum_model(vault, study, folder)
+
+
+def _below_floor(reason: str) -> RefusedError:
+    cure = "Ask the study's designer why; your own limits are set when you join."
+    return RefusedError("the study", reason=reason, cure=cure)
 
 
 EXCHANGE: Exchange = SumExchange()
