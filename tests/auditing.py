@@ -7,7 +7,7 @@ import numpy as np
 
 from mooring import METHODS
 from mooring.audit import AuditResult, AuditSettings, Plan, PointGrid, PointResult, plan_study, run_audit
-from mooring.audit.result import find_strongest
+from mooring.audit.point_result import find_strongest
 
 
 def _take(kind: type, options: dict[str, Any]) -> dict[str, Any]:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         plan_study,
         run_audit,
     )
-    from mooring.audit.simulation import RowSimulation, SimulationSettings, simulate, simulate_rows
-    from mooring.audit.sum_simulation import SumSimulation, simulate_sums
+    from mooring.audit.rotation.simulation import RowSimulation, SimulationSettings, simulate, simulate_rows
+    from mooring.audit.sums.simulation import SumSimulation, simulate_sums
     from mooring.geometry import RigidMap
     from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
     from mooring.mechanisms.rotation.anchors import check_anchor, make_anchor
@@ -72,8 +72,8 @@ _HOMES = {
         "plan_study",
         "run_audit",
     ),
-    "audit.simulation": ("RowSimulation", "SimulationSettings", "simulate", "simulate_rows"),
-    "audit.sum_simulation": ("SumSimulation", "simulate_sums"),
+    "audit.rotation.simulation": ("RowSimulation", "SimulationSettings", "simulate", "simulate_rows"),
+    "audit.sums.simulation": ("SumSimulation", "simulate_sums"),
     "geometry": ("RigidMap",),
     "mechanisms.accounting": ("Guarantee", "NeighboringRelation", "clip_rows", "calibrate_gaussian"),
     "mechanisms.rotation.anchors": ("check_anchor", "make_anchor"),

@@ -19,7 +19,7 @@ from mooring.attacks.procrustes import procrustes_estimate
 from mooring.attacks.pseudoinverse import least_squares_estimate, pseudoinverses
 from mooring.attacks.reconstruction import centred_anchor_pair
 from mooring.attacks.view import PublicRows
-from mooring.audit.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
 from mooring.geometry.orthogonal import svd_polar_factor

@@ -18,7 +18,7 @@ import pytest
 
 from mooring import METHODS, Method, Streams
 from mooring.attacks import ATTACKS, DENOISERS, CollusionView, DoesNotApply, Reconstruction, attacks_on, run
-from mooring.audit.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error
 from tests.auditing import class_rows

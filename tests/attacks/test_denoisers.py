@@ -19,7 +19,7 @@ from mooring.attacks.denoising.gaussian import Population, class_priors, fit_pop
 from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.attacks.denoising.mixtures import Atoms, Neighbourhoods, find_neighbourhoods, mix_atoms, mix_neighbourhoods
 from mooring.audit import LeakageEvaluator, SimulationSettings, attempts
-from mooring.audit.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error
 from mooring.metrics.likelihood import Densities

@@ -10,7 +10,7 @@ import pytest
 from mooring.attacks import CollusionView, DoesNotApply, run
 from mooring.attacks.lattice import _common_unit, _simplex
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
-from mooring.audit.simulation import SimulationSettings, simulate
+from mooring.audit.rotation.simulation import SimulationSettings, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.projection import Projection
 

@@ -14,7 +14,7 @@ from mooring.attacks import DoesNotApply, run
 from mooring.attacks.class_moments import ClassMoments, third_moments
 from mooring.attacks.moment_matching import _UNTRUSTED, AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _with_better_signs, minimise
-from mooring.audit.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error

@@ -13,7 +13,7 @@ from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.inversion import _list_values
 from mooring.attacks.view import CollusionView
-from mooring.audit.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.geometry import sample_orthogonal
 from mooring.mechanisms.rotation.kernel import Upload
 from mooring.metrics import centred_error

@@ -33,7 +33,7 @@ from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _starts
 from mooring.attacks.view import CollusionView
 from mooring.audit import SimulationSettings
-from mooring.audit.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.geometry import RigidMap
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error

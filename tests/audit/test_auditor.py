@@ -326,7 +326,7 @@ def no_more_simulations(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def fail(*args: Any, **options: Any) -> None:
         raise ComputedAgainError
 
-    return lambda: monkeypatch.setattr("mooring.audit.operating_points.simulate", fail)
+    return lambda: monkeypatch.setattr("mooring.audit.rotation.point.simulate", fail)
 
 
 def test_a_second_run_loads_what_the_first_found(two_points: Audit, tmp_path: Path, no_more_simulations: Any) -> None:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from mooring.audit.canaries import CANARY, Draws, audit_epsilon, run_canaries
-from mooring.audit.sum_simulation import words_from
+from mooring.audit.sums.canaries import CANARY, Draws, audit_epsilon, run_canaries
+from mooring.audit.sums.simulation import words_from
 from mooring.mechanisms.sums import sums
 from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
 from mooring.mechanisms.sums.sums import Outcome, SumLayout

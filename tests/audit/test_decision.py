@@ -28,7 +28,7 @@ from mooring.audit.decision import (
     weigh_point,
     weigh_total,
 )
-from mooring.audit.result import AttackOutcome
+from mooring.audit.point_result import AttackOutcome
 from mooring.learners import Gain
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
@@ -50,7 +50,7 @@ def point(at: RotationPoint = AT, **figures: Figure) -> PointResult:
     least = {"centred_error": error(0.95), "exposed_tenth": error(0.9)}
     least |= {"linkage": rate(0.1, 0.1), "membership_at_1_percent": rate(0.01, 0.01)}
     scale = 0.2 if at.data_noise_level else 0.0
-    return PointResult(at, scale, (AttackOutcome("moments", least | figures),), None, None)
+    return PointResult(at, scale, outcomes=(AttackOutcome("moments", least | figures),))
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
     figures = point().outcomes[0].figures
     for name in figures:  # any one alone not measured
         part = AttackOutcome("moments", {other: one for other, one in figures.items() if other != name})
-        assert weigh_point(PointResult(AT, 0.2, (part,), None, None)).answer == "cannot tell"
-    for one in (None, PointResult(AT, 0.2, (), None, None), bare):
+        assert weigh_point(PointResult(AT, 0.2, outcomes=(part,))).answer == "cannot tell"
+    for one in (None, PointResult(AT, 0.2), bare):
         assert weigh_point(one).answer == "cannot tell"
 
 
@@ -99,7 +99,7 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
     [
         ([point()], {"attacks": ("procrustes",)}, "cannot tell"),
         ([point()], {"attacks": tuple(ATTACKS)}, "share"),
-        ([point(), PointResult(AT, 0.2, (), None, None)], {}, "cannot tell"),
+        ([point(), PointResult(AT, 0.2)], {}, "cannot tell"),
         ([point(), point(exposed_tenth=error(0.1))], {}, "cannot tell"),  # no setting is chosen
         ([point(exposed_tenth=error(0.2)), point(exposed_tenth=error(0.1))], {}, "do not share"),
     ],
@@ -192,7 +192,7 @@ def sums(
 ) -> PointResult:
     outcomes = () if told is None else (AttackOutcome("likelihood", {"membership_at_1_percent": told}),)
     found = None if measured is None else EpsilonAudit(2.0, 1.9, EpsilonBound(measured, 0.0, 1e-5, 0.95, 9))
-    return PointResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), 0.0, outcomes, epsilon=found, gain=gain)
+    return PointResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), outcomes=outcomes, epsilon=found, gain=gain)
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ GIVEN = "little leakage"
         (audit(POOR, POOR), "cannot tell", ["no setting is chosen: 0 of 2 leak too much, 2 little ('mooring plan'"]),
         (audit(BEST, UNSURE), "cannot tell", ["no setting is chosen: 1 of 2 leaks too much, 1 little ('mooring plan'"]),
         (audit(UNSURE, UNSURE), "do not share", ["all 2 settings leak too much: at worst, one row in ten is rebuilt"]),
-        (audit(BEST, replace(UNSURE, point=APART)), "share", [GIVEN, "joining is shown to pay"]),
-        (audit(UNSURE, replace(UNSURE, point=APART)), "do not share", ["one row in ten is rebuilt"]),
+        (audit(BEST, replace(UNSURE, point=APART, usable=False)), "share", [GIVEN, "joining is shown to pay"]),
+        (audit(UNSURE, replace(UNSURE, point=APART, usable=False)), "do not share", ["one row in ten is rebuilt"]),
         (audit(), "cannot tell", ["no attack could be run, so these results do not show that sharing is safe"]),
         (audit(BEST, sums(2.0, gain=COSTS)), "cannot tell", ["no attack could be run"]),  # beside rows
         (audit(BEST, sums(2.0, gain=COSTS), sums(8.0), chosen=1), "do not share", ["joining is shown not to pay"]),
@@ -332,15 +332,15 @@ def test_of_an_upload(weighed: list[Any], records: dict[str, Any], joining: list
 
 def test_what_leaks_is_stated_from_the_row_that_is_in_to_the_most_exposed_column() -> None:
     assert len(state_leakage(audit(point(exposed_column=error(0.6), exposed_row=error(0.1))))) == 3
-    few = PointResult(AT, 0.2, (AttackOutcome("moments", {"centred_error": error(0.9)}),))
+    few = PointResult(AT, 0.2, outcomes=(AttackOutcome("moments", {"centred_error": error(0.9)}),))
     assert len(state_leakage(audit(few))) == 1
-    unread = audit(point(), PointResult(AT, 0.2, ()), warnings=("w",))
+    unread = audit(point(), PointResult(AT, 0.2), warnings=("w",))
     assert state_leakage(unread) == [unread.headline(), "w"]
     assert state_leakage(audit()) == [audit().headline()]
 
 
 def test_one_setting_that_a_study_can_use_is_the_chosen_one() -> None:
-    apart = replace(UNSURE, point=APART)
+    apart = replace(UNSURE, point=APART, usable=False)
     alone, beside_another_method, beside_another_noise = (
         audit(*points)._where(BEST) for points in ((BEST,), (BEST, apart), (BEST, POOR))
     )

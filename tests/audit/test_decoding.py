@@ -48,7 +48,7 @@ def dealt(*, mixing_seed: int = 7) -> Partition:
 
 
 def by_pseudoinverse_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.audit.evaluator.fit_decoder", lambda view: RecordDecoder(view.projection))
+    monkeypatch.setattr("mooring.audit.rotation.evaluator.fit_decoder", lambda view: RecordDecoder(view.projection))
 
 
 def error(found: np.ndarray, truth: np.ndarray) -> float:

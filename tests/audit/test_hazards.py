@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from mooring.audit import PointResult, RotationPoint
-from mooring.audit.hazards import count_duplicates, find_grids, find_hazards, judge_leakage
-from mooring.audit.result import AttackOutcome
+from mooring.audit.hazards import count_duplicates, find_grids, find_hazards
+from mooring.audit.point_result import AttackOutcome
+from mooring.audit.statements import judge_leakage
 from mooring.metrics import Figure, Interval
 from mooring.tables import Partition
 
@@ -174,4 +175,4 @@ def test_the_most_exposed_measure_decides(
     )
     point = RotationPoint("aa-i-gdp", 5, 20, 0.0, 0.0)
     outcome = AttackOutcome("known-anchor", {"centred_error": large, measure: figure})
-    assert judge_leakage(PointResult(point, 0.3, (outcome,), None, None))[0] == amount
+    assert judge_leakage(PointResult(point, 0.3, outcomes=(outcome,)))[0] == amount

@@ -16,7 +16,7 @@ def figure(value: float, low: float, high: float, name: str = "centred_error", w
 
 def point_result(*figures: Figure) -> PointResult:
     outcomes = tuple(AttackOutcome(f"attack {k}", {one.name: one}) for k, one in enumerate(figures))
-    return PointResult(RotationPoint("aa-i-gdp", 3, 12), 0.0, outcomes, None, None)
+    return PointResult(RotationPoint("aa-i-gdp", 3, 12), outcomes=outcomes)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mooring.audit import AuditSettings, EvaluationSpec, RowSimulation, find_strongest, measure_leakage, simulate
-from mooring.audit.identification import linkage
-from mooring.audit.identification.membership import _shift, audit_row_noise, make_membership_test
+from mooring.audit.rotation import linkage
+from mooring.audit.rotation.membership import _shift, audit_row_noise, make_membership_test
 from mooring.tables import Partition
 from tests.auditing import class_rows
 

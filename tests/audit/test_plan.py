@@ -16,7 +16,7 @@ from mooring.attacks import CollusionView, attacks_on
 from mooring.audit import AuditSettings, LeakageLimit, PointResult, utility
 from mooring.audit.planning import planner
 from mooring.audit.planning import search as searching
-from mooring.audit.result import AttackOutcome, Leakage
+from mooring.audit.point_result import AttackOutcome, Leakage
 from mooring.learners import Gain, Score
 from mooring.metrics import Figure, Interval
 from mooring.report import draw_audit
@@ -185,7 +185,7 @@ def test_an_interrupted_plan_goes_on_where_it_stopped(
     plan: Found, many_small: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, folder, _ = plan
-    monkeypatch.setattr("mooring.audit.operating_points.simulate", None)
+    monkeypatch.setattr("mooring.audit.rotation.point.simulate", None)
     again = planned(many_small, limit="mean error at least 0.3", folder=folder, **AT_ONE)
     assert again.to_json() == found.to_json()
 
@@ -205,7 +205,7 @@ def test_the_gain_of_the_point_that_noise_chose_is_none(monkeypatch: pytest.Monk
     """
     error = Figure("error", 0.9, Interval.unknown(), None, 1.0, None, 9, higher_is_worse=False)
     outcomes = (AttackOutcome("moments", {"centred_error": error}),)
-    monkeypatch.setattr("mooring.audit.auditor.measure_leakage", lambda *given: Leakage(outcomes))
+    monkeypatch.setattr("mooring.audit.auditor.measure_leakage", lambda *given: Leakage(outcomes=outcomes))
     for name, values in {"_DATA_LEVELS": (0.5, 1, 2, 4, 8), "_ANCHOR_SCALES": (), "_BOTH": (), "_HALVINGS": 0}.items():
         monkeypatch.setattr(searching, name, values)
     gains = []
@@ -320,7 +320,7 @@ def test_other_anchors_are_tried_where_the_anchor_carries_noise_and_none_is_give
         partition=SimpleNamespace(n_features=6, public=None),
         settings=SimpleNamespace(projection="none"),
         deployment=SimpleNamespace(rms=lambda h: 1.0),
-        audit=lambda at: PointResult(at, 0.1, (AttackOutcome("moments", {"centred_error": error}),), None, None),
+        audit=lambda at: PointResult(at, 0.1, outcomes=(AttackOutcome("moments", {"centred_error": error}),)),
     )
     search = searching.PointSearch(auditor, LeakageLimit.parse("mean error at least 0.5"), None, given)
     search.at(v, 0.5, 6, 24)
@@ -340,7 +340,9 @@ def test_of_points_with_one_score_the_safest_is_best_and_without_scores_the_one_
             AttackOutcome("moments"),
         )
         deployed = None if score is None else Score("balanced accuracy", score, 0.7, 0.9, 60)
-        found = PointResult(point, error, (replace(outcome, figures={"centred_error": figure}),), deployed, None)
+        found = PointResult(
+            point, error, outcomes=(replace(outcome, figures={"centred_error": figure}),), deployed=deployed
+        )
         search.tried[point] = found
     best = search.best()
     assert best is not None
@@ -350,13 +352,13 @@ def test_of_points_with_one_score_the_safest_is_best_and_without_scores_the_one_
 def test_a_point_without_a_score_is_no_better_than_one_with() -> None:
     point = searching.point_with_noise(0.0, 0.5, n_components=6, n_anchor_rows=24)
     nan, low = (Score("balanced accuracy", value, 0.0, 1.0, 60) for value in (float("nan"), 0.1))
-    results = [PointResult(point, 0.5, (), score, None) for score in (None, nan, low)]
+    results = [PointResult(point, 0.5, deployed=score) for score in (None, nan, low)]
     assert max(results, key=searching._score).deployed is low
 
 
 def test_a_limit_that_these_rows_cannot_measure_is_refused_at_the_first_point(refused: Refused) -> None:
     deployment = SimpleNamespace(rms=lambda h: 1.0)
-    auditor: Any = SimpleNamespace(deployment=deployment, audit=lambda at: PointResult(at, 0.1, (), None, None))
+    auditor: Any = SimpleNamespace(deployment=deployment, audit=lambda at: PointResult(at, 0.1))
     search = searching.PointSearch(auditor, LeakageLimit.parse("linkage at most 10 %"), None, None)
     refused(lambda: search.at(0.0, 0.5, 6, 24), "limit", "can be taken", "linkage")
 

@@ -19,29 +19,34 @@ from mooring.audit import (
     LeakageLimit,
     PointResult,
     RotationPoint,
-    evaluator,
 )
-from mooring.audit.attempts import AttackRuns, Attempt, Rebuilt
-from mooring.audit.evaluator import LeakageEvaluator
 from mooring.audit.hazards import (
     hazards_of_columns,
     hazards_of_labels,
     hazards_of_rows,
-    judge_leakage,
     rows_of_rare_values,
     separated_variances,
+)
+from mooring.audit.planning import Plan, planner
+from mooring.audit.planning.plan import find_safety
+from mooring.audit.planning.search import PointSearch
+from mooring.audit.point_result import AttackOutcome, find_most_telling
+from mooring.audit.result import AuditResult
+from mooring.audit.rotation import evaluator
+from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt
+from mooring.audit.rotation.evaluator import LeakageEvaluator
+from mooring.audit.rotation.simulation import simulate
+from mooring.audit.statements import (
+    judge_leakage,
     state_exposure,
     state_membership,
+    state_total,
     warn_of_dissimilar_colluder,
     warn_of_linkage,
     warn_of_linked_rows,
 )
-from mooring.audit.operating_points import SumPoint
-from mooring.audit.planning import Plan, planner
-from mooring.audit.planning.plan import find_safety
-from mooring.audit.planning.search import PointSearch
-from mooring.audit.result import AttackOutcome, AuditResult, References, find_most_telling, state_total
-from mooring.audit.simulation import simulate
+from mooring.audit.sums.point import SumPoint
+from mooring.audit.utility import References
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 from mooring.tables import Column, Partition
@@ -74,7 +79,7 @@ def search(
         deployed = Score("balanced accuracy", score, score - 0.05, score + 0.05, 60) if scored else None
         gain = Gain("balanced accuracy", score - 0.8, score - 0.81, score - 0.79, 60) if scored else None
         outcome = AttackOutcome("moments", {"centred_error": figure(error(at))})
-        return PointResult(at, 2 * at.data_noise_level, (outcome,), deployed, None, gain=gain)
+        return PointResult(at, 2 * at.data_noise_level, outcomes=(outcome,), deployed=deployed, gain=gain)
 
     public = None if n_public is None else np.zeros((n_public, m))
     partition, settings = SimpleNamespace(n_features=m, public=public), SimpleNamespace(projection="auto")
@@ -111,7 +116,7 @@ def test_a_plan_names_the_least_epsilon_that_pays_on_the_rows_searched() -> None
         def audit(at: SumPoint) -> PointResult:
             answer = answers[at.epsilon]
             gain: Any = None if answer is None else SimpleNamespace(answer=answer)
-            return PointResult(at, 0.0, (), gain=gain)
+            return PointResult(at, gain=gain)
 
         return SimpleNamespace(audit=audit, deployment=SimpleNamespace(label_kind="classes"))
 
@@ -188,7 +193,7 @@ def linked(share: float, control: float | None = None) -> Figure:
 
 def point(**figures: Figure) -> PointResult:
     at = RotationPoint("aa-i-gdp", 4, 16, 0.0, 0.0)
-    return PointResult(at, 0.0, (AttackOutcome("moments", figures),), None, None)
+    return PointResult(at, outcomes=(AttackOutcome("moments", figures),))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +301,7 @@ def test_whether_a_result_is_trustworthy_and_what_it_measured() -> None:
     known = figure(0.4, control=0.9, floor=0.2, interval=Interval(0.3, 0.5, 0.95))
     bare = point(centred_error=figure(0.6, control=None))
     scored = replace(point(centred_error=known, linkage=linked(0.5)), deployed=score, gain=gain)
-    worse = replace(point(centred_error=figure(0.1)), point=RotationPoint("c-gdp", 4, 16, 0.0, 0.0))
+    worse = replace(point(centred_error=figure(0.1)), point=RotationPoint("c-gdp", 4, 16, 0.0, 0.0), usable=False)
     unmeasured = replace(scored, outcomes=())
     both, error_only, nothing = ["0.40", "0.50"], ["0.10", None], [None, None]
     cases: list[tuple[list[PointResult], int | None, dict[str, Any], bool, list[str | None]]] = [
@@ -330,8 +335,10 @@ def test_the_table_of_sums_is_on_record() -> None:
             names = ("membership_auc", "membership_at_1_percent", "membership_at_0.1_percent")
             outcome = AttackOutcome("register", {name: figure(told, **beside) for name in names})
             bound, usable = measured if epsilon else None, told < 0.1
-            whole = PointResult(at, 0.0, (outcome,), score, gain=gain, epsilon=bound, usable=usable, alone=score)
-            results += [whole, PointResult(at, 0.0, (AttackOutcome("register", reason="No."),))]
+            whole = PointResult(
+                at, usable=usable, outcomes=(outcome,), deployed=score, gain=gain, epsilon=bound, alone=score
+            )
+            results += [whole, PointResult(at, outcomes=(AttackOutcome("register", reason="No."),))]
             assert [bool(state_total(result)) for result in results[-2:]] == [True, False]
     table = AuditResult({}, References(None, None, 0), tuple(results)).list_points()
     check_record(RECORD, "the table of sums", [list(line) for line in table])

@@ -13,7 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members
 from mooring.audit import Deployment, RotationPoint, run_audit, simulate
-from mooring.audit.release import _draw_rows, measure_point_release, measure_release, measure_trained_release
+from mooring.audit.release import _draw_rows, measure_release, measure_trained_release
+from mooring.audit.rotation.release import measure_point_release
 from mooring.errors import InputError
 from mooring.learners import FittedEstimator
 from mooring.tables import Column, Partition
@@ -198,7 +199,8 @@ def test_what_a_model_gives_away_is_on_record(kind: str, monkeypatch: pytest.Mon
         nearest = (KNeighborsClassifier if kind == "classes" else KNeighborsRegressor)(2).fit(rows, labels)
         return FittedEstimator(name, kind, rows.shape[1], 1.0, nearest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("mooring.audit.release.train_learner", memorise)
+    for module in ("release", "rotation.release"):
+        monkeypatch.setattr(f"mooring.audit.{module}.train_learner", memorise)
     rng = np.random.default_rng(12)
     codes = [rng.integers(0, 3, (30, 2)) for _ in range(3)]
     rows = [np.hstack([np.eye(3)[part[:, 0]], part[:, 1:] / 2, np.ones((30, 1))]) for part in codes]
@@ -222,7 +224,8 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
     def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> FittedEstimator:
         return FittedEstimator(name, "classes", rows.shape[1], 1.0, KNeighborsClassifier(1).fit(rows, labels))
 
-    monkeypatch.setattr("mooring.audit.release.train_learner", memorise)
+    for module in ("release", "rotation.release"):
+        monkeypatch.setattr(f"mooring.audit.{module}.train_learner", memorise)
     rng = np.random.default_rng(0)
     rows = [np.eye(4)[rng.integers(0, 4, (160, 5))].reshape(160, 20) for _ in range(4)]
     partition = Partition.from_parts(rows, [rng.integers(0, 2, 160) for _ in rows], rng=rng)

@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 
 from mooring import METHODS, RigidMap, SimulationSettings, Streams, Termination, make_anchor
 from mooring.attacks import DENOISERS, CollusionView, DoesNotApply, attacks_on, run
-from mooring.audit.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 

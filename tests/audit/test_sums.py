@@ -24,7 +24,7 @@ from mooring.audit import (
 )
 from mooring.audit.auditor import Auditor
 from mooring.audit.planning import planner
-from mooring.audit.sum_leakage import attack_total
+from mooring.audit.sums.leakage import attack_total
 from mooring.audit.utility import measure_alone
 from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import RowFeatures
@@ -122,7 +122,7 @@ def test_many_features_without_noise_are_refused_and_a_fault_is_seen(monkeypatch
     simulation = point.simulate(few.deployment)
     size = simulation.layout.size
     for most, usable in ((Fraction(size, 48), True), (Fraction(2 * size - 1, 96), False)):
-        with patch("mooring.audit.operating_points.MOST_NUMBERS_A_ROW", most):
+        with patch("mooring.audit.sums.point.MOST_NUMBERS_A_ROW", most):
             assert point.is_usable_with(simulation) == usable
     draw = SumNoise.draw_many
     monkeypatch.setattr(SumNoise, "draw_many", lambda *given: draw(*given) // 2)
@@ -156,7 +156,7 @@ def test_the_colluders_own_test_rows_are_nobodys() -> None:
 
 def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MOST_CANDIDATES", 60), ("_LEAST_OTHERS", 20)):
-        monkeypatch.setattr(f"mooring.audit.sum_leakage.{name}", value)
+        monkeypatch.setattr(f"mooring.audit.sums.leakage.{name}", value)
     auditor = Auditor.of(study(), None, settings(targets=(2,)))
     found = auditor.audit(SumPoint(None))
     simulation = SumPoint(None).simulate(auditor.deployment)
@@ -225,7 +225,7 @@ def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
     assert (limit, str(limit)) == (LeakageLimit("epsilon", 2.0, False), "epsilon at most 2")
     met = {one.point.epsilon: limit.met_at(one) for one in plan.audit.totals}
     assert met == {None: False, 1.0: True, 2.0: True}
-    assert not limit.met_at(PointResult(POINT, 0.5, (), None, None))
+    assert not limit.met_at(PointResult(POINT, 0.5))
     assert not LeakageLimit.parse("error at least 0.5").met_at(plan.recommended)
     told = plan.recommended.worst("membership_at_1_percent")[1].interval.high
     met = [

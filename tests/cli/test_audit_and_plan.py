@@ -169,7 +169,7 @@ def test_a_second_run_goes_on_from_the_folder(
     def fail(*args: Any, **options: Any) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("mooring.audit.operating_points.simulate", fail)
+    monkeypatch.setattr("mooring.audit.rotation.point.simulate", fail)
     before = (planned[1] / "plan.json").read_text(encoding="utf-8")
     words = ["plan", csv, "--label", "ill", "--participants", 3, *PLAN, "--output", planned[1], "--format", "json"]
     assert json.loads(run(*words).stdout) == json.loads(before)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mooring.audit import AuditDescription, AuditResult, NoiseUnit, PointResult, References, RotationPoint, SumPoint
 from mooring.audit.decision import Decision
-from mooring.audit.result import AttackOutcome, Examples
+from mooring.audit.point_result import AttackOutcome, Examples
 from mooring.learners import Gain, Score
 from mooring.learners.evaluation import Importance, evaluate_classes
 from mooring.mechanisms.sums.coefficients import Coefficient
@@ -95,7 +95,11 @@ def example_audit(*, totals: bool = False, scale: float = 0.2) -> AuditResult:
         PointResult(
             RotationPoint("aa-i-gdp-both-noise", 4, 16, 0.1, 0.5),
             scale,
-            (_outcome("procrustes", 0.6, 0.3), _outcome("moments", 0.4, 0.4), AttackOutcome("lattice", reason="noise")),
+            outcomes=(
+                _outcome("procrustes", 0.6, 0.3),
+                _outcome("moments", 0.4, 0.4),
+                AttackOutcome("lattice", reason="noise"),
+            ),
             deployed=score(0.8),
             noisy_test=score(0.75),
             gain=gain(0.1, 200),
@@ -104,8 +108,7 @@ def example_audit(*, totals: bool = False, scale: float = 0.2) -> AuditResult:
         ),
         PointResult(
             RotationPoint("aa-i-gdp", 4, 16),
-            0.0,
-            (_outcome("known-anchor", 0.1, 0.9),),
+            outcomes=(_outcome("known-anchor", 0.1, 0.9),),
             deployed=score(0.9),
             gain=gain(0.2, 200),
         ),
@@ -115,8 +118,7 @@ def example_audit(*, totals: bool = False, scale: float = 0.2) -> AuditResult:
         points += [
             PointResult(
                 SumPoint(epsilon, 1e-5, 3, 1),
-                0.0,
-                (_outcome("leverage", 0.9, 0.012 if epsilon else 0.5),),
+                outcomes=(_outcome("leverage", 0.9, 0.012 if epsilon else 0.5),),
                 beyond=(_outcome("leverage", 0.9, 0.05),),
                 deployed=score(0.85),
                 gain=gain(0.15, 200),

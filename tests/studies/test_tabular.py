@@ -361,7 +361,7 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
 
     for name, function in (("moments", failing), ("lattice", endless)):
         monkeypatch.setitem(ATTACKS, name, replace(ATTACKS[name], function=function))
-    monkeypatch.setattr("mooring.audit.attempts.DENOISERS", {"gaussian": broken})
+    monkeypatch.setattr("mooring.audit.rotation.attempts.DENOISERS", {"gaussian": broken})
     simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
     columns = leakage(deployment, simulation, attacks=["moments", "lattice", "procrustes", "known-anchor"], seed=0)
     reasons = json.loads(columns["attacks_not_run_because"])

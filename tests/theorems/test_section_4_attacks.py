@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from mooring.attacks import run
-from mooring.audit.simulation import SimulationSettings, simulate
+from mooring.audit.rotation.simulation import SimulationSettings, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from tests.theorems.conftest import centred, mean_row
 

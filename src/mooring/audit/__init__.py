@@ -1,40 +1,23 @@
 """The audit: what the strongest attack recovers, with chance and controls, and how much joining improves the model."""
 
-from mooring.audit.attempts import AttackRuns, Attempt, Rebuilt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.auditor import run_audit
 from mooring.audit.deployment import Deployment, ProjectionKind, root_mean_square
-from mooring.audit.evaluator import Guess, LeakageEvaluator
-from mooring.audit.identification.linkage import LinkageTest, make_galleries, make_linkage_test
+from mooring.audit.grid import PointGrid
 from mooring.audit.measurement import measure_leakage
-from mooring.audit.operating_points import (
-    NoiseUnit,
-    OperatingPoint,
-    PointGrid,
-    RotationPoint,
-    SumPoint,
-    point_with_noise,
-)
+from mooring.audit.operating_points import NoiseUnit, OperatingPoint
 from mooring.audit.planning import Plan, plan_study
-from mooring.audit.result import (
-    HEADLINE,
-    AttackOutcome,
-    AuditDescription,
-    AuditResult,
-    Leakage,
-    PointResult,
-    find_strongest,
-)
-from mooring.audit.simulation import (
-    JointModel,
-    RowSimulation,
-    Simulation,
-    SimulationSettings,
-    simulate,
-    simulate_rows,
-)
+from mooring.audit.point_result import HEADLINE, AttackOutcome, Leakage, PointResult, find_strongest
+from mooring.audit.result import AuditDescription, AuditResult
+from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt, run_attack, run_attack_batch, run_denoising
+from mooring.audit.rotation.evaluator import Guess, LeakageEvaluator
+from mooring.audit.rotation.linkage import LinkageTest, make_galleries, make_linkage_test
+from mooring.audit.rotation.point import RotationPoint, point_with_noise
+from mooring.audit.rotation.simulation import RowSimulation, SimulationSettings, simulate, simulate_rows
+from mooring.audit.simulation import JointModel, Simulation
 from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, EvaluationSpec, LeakageLimit
-from mooring.audit.sum_leakage import attack_total
-from mooring.audit.sum_simulation import SumSimulation, simulate_sums
+from mooring.audit.sums.leakage import attack_total
+from mooring.audit.sums.point import SumPoint
+from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import References
 
 __all__ = [

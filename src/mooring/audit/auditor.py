@@ -13,14 +13,18 @@ import numpy as np
 
 from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.deployment import Deployment
-from mooring.audit.hazards import find_hazards, warn_of_dissimilar_colluder
-from mooring.audit.identification.linkage import CachedEmbedding
+from mooring.audit.grid import PointGrid
+from mooring.audit.hazards import find_hazards
 from mooring.audit.measurement import measure_leakage
-from mooring.audit.operating_points import OperatingPoint, PointGrid, RotationPoint
-from mooring.audit.release import measure_point_release
-from mooring.audit.result import AuditDescription, AuditResult, PointResult
-from mooring.audit.simulation import RowSimulation
+from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.point_result import PointResult
+from mooring.audit.result import AuditDescription, AuditResult
+from mooring.audit.rotation.linkage import CachedEmbedding
+from mooring.audit.rotation.point import RotationPoint
+from mooring.audit.rotation.release import measure_point_release
+from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import AuditSettings
+from mooring.audit.statements import warn_of_dissimilar_colluder
 from mooring.audit.utility import Alone, measure_alone, measure_utility
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
@@ -149,12 +153,9 @@ class Auditor:
         result = PointResult(
             point,
             getattr(simulation, "data_noise_scale", 0.0),
-            leakage.outcomes,
             usable=point.is_usable_with(simulation),
-            beyond=leakage.beyond,
             alignment=getattr(simulation, "termination", None),
-            examples=leakage.examples,
-            epsilon=leakage.epsilon,
+            **vars(leakage),
             **vars(utility),
         )
         if store is not None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.atomic_io import write_atomically
 from mooring.audit.operating_points import OperatingPoint
-from mooring.audit.result import PointResult
+from mooring.audit.point_result import PointResult
 from mooring.errors import InputError, StorageError
 
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from mooring.audit.hazards import MEASURES, grade_measures, state_exposure, state_membership
 from mooring.audit.planning import Plan
-from mooring.audit.result import AuditResult, PointResult
+from mooring.audit.point_result import PointResult
+from mooring.audit.result import AuditResult
 from mooring.audit.specification import DEFAULT_LIMIT, LeakageLimit
+from mooring.audit.statements import MEASURES, grade_measures, state_exposure, state_membership
 from mooring.learners import Answer, Score
 from mooring.mechanisms.sums.guarantee import bound_odds, round_up
 from mooring.mechanisms.sums.settings import SumSettings

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from mooring.audit.leakage import measure_rows
-from mooring.audit.result import Leakage
-from mooring.audit.simulation import RowSimulation, Simulation
+from mooring.audit.point_result import Leakage
+from mooring.audit.rotation.leakage import measure_rows
+from mooring.audit.rotation.simulation import RowSimulation
+from mooring.audit.simulation import Simulation
 from mooring.audit.specification import AuditSettings
-from mooring.audit.sum_leakage import measure_total
-from mooring.audit.sum_simulation import SumSimulation
+from mooring.audit.sums.leakage import measure_total
+from mooring.audit.sums.simulation import SumSimulation
 from mooring.errors import InputError
 from mooring.tables import Partition
 

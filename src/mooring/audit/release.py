@@ -9,20 +9,14 @@ bound. A model from secure sums is a function of the total: whatever holds for t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, cast
 
 import numpy as np
 
-from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import Mask, draw_halves, find_confidence, follow_gradients, score_members
-from mooring.audit.deployment import Deployment
-from mooring.audit.simulation import RowSimulation
-from mooring.geometry.backend import to_numpy
 from mooring.learners import Fitted, Kind, LearnerLike, train_learner
-from mooring.metrics import Figure, Interval, Membership, clopper_pearson, wilson
+from mooring.metrics import Figure, Interval, Membership, clopper_pearson
 from mooring.metrics.intervals import student_interval
 from mooring.serialization import Record
 from mooring.typing import Indices, Labels, Matrix
@@ -30,7 +24,6 @@ from mooring.typing import Indices, Labels, Matrix
 N_MODELS, MOST_ROWS = 16, 2000
 RATE = "membership_at_1_percent"
 _OUTLYING = 0.1
-_MOST_INVERTED, _MOST_COLUMNS = 600, 40
 _LEAST_PROBABILITY = 1e-12
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS, _SOME_OF_A_CLASS = 20, 4, 8
 
@@ -134,76 +127,13 @@ def measure_trained_release(
     included, answers = draw_halves(N_MODELS, len(rows), rng=rng), []
     for half in included:
         fitted = train_learner(learner, rows[half], outcomes[half], kind=kind, seed=seed)
-        answers.append(_answer(fitted, queries, classes.size))
+        answers.append(answer_queries(fitted, queries, classes.size))
         if on_model is not None:
             on_model()
     groups = codes if kind == "classes" else np.zeros_like(codes)
     means = np.stack([rows[groups == k].mean(axis=0) for k in range(int(groups.max()) + 1)])
     distances = np.linalg.norm(rows - means[groups], axis=1)
     return measure_release(_score(np.stack(answers), outcomes, included), included, distances)
-
-
-def measure_point_release(
-    simulation: RowSimulation, deployment: Deployment, *, learner: LearnerLike | None
-) -> ReleaseRisk | None:
-    """Attack the joint models of a simulation; None where there is nothing to learn."""
-    kind, partition = deployment.label_kind, deployment.partition
-    seed, columns = deployment.seed, deployment.columns
-    if kind is None or learner is None:
-        return None
-    mapped = [simulation.map_new_rows(i, part, data_noise_scale=0.0) for i, part in enumerate(partition.train)]
-    rows, labels = (
-        to_numpy(simulation.collaboration_matrix),
-        np.concatenate(cast("tuple[Any, ...]", partition.train_labels)),
-    )
-    queries = np.concatenate([to_numpy(part) for part in mapped])
-    risk = measure_trained_release(learner, rows, labels, kind=kind, seed=seed, queries=queries)
-    if risk is None or not columns:
-        return risk
-    records = np.concatenate([to_numpy(part) for part in partition.train])
-    chosen = np.random.default_rng([seed, 17]).permutation(len(records))[:_MOST_INVERTED]
-    half, outcomes = chosen.size // 2, labels[chosen]
-    outcomes = np.unique(outcomes, return_inverse=True)[1] if kind == "classes" else outcomes
-    fitted = train_learner(learner, rows[chosen[:half]], outcomes[:half], kind=kind, seed=seed)
-    ends = np.cumsum([0, *(column.width for column in columns)])
-    groups = [np.arange(a, b) for a, b in pairwise(ends) if np.ptp(records[chosen, a:b], axis=0).any()][:_MOST_COLUMNS]
-    inversion = _invert(fitted, simulation, records[chosen], outcomes, half, groups) if groups else None
-    return replace(risk, inversion=inversion, n_columns=len(groups))
-
-
-def _invert(
-    fitted: Fitted,
-    simulation: RowSimulation,
-    records: Matrix,
-    labels: Labels,
-    n_members: int,
-    groups: Sequence[Indices],
-) -> Figure:
-    """Cells that the first participant finds with a model of the first so many records; classes are 0 to K − 1."""
-    places = np.arange(len(labels))
-
-    def answer(changed: Matrix) -> Matrix:
-        return _answer(fitted, to_numpy(simulation.map_new_rows(0, changed)), int(labels.max()) + 1)
-
-    def log_likelihood(changed: Matrix) -> Matrix:
-        if fitted.kind == "classes":
-            return np.asarray(answer(changed)[places, labels])
-        return np.asarray(-((answer(changed) - labels) ** 2) / (2 * variance))
-
-    variance = 1.0 if fitted.kind == "classes" else float(np.var(answer(records) - labels)) or 1.0
-    strata = labels if fitted.kind == "classes" else np.zeros_like(places)
-    recovered, guessed = invert_columns(log_likelihood, records, strata, groups)
-    by_row = recovered[:n_members].mean(axis=1)
-    return Figure(
-        "cells found by the model",
-        float(by_row.mean()),
-        wilson(float(by_row.sum()), n_members),  # wider than it must be: a row has several columns
-        chance=float(guessed[:n_members].mean()),
-        control=float(recovered[n_members:].mean()),
-        floor=None,
-        n=n_members,
-        higher_is_worse=True,
-    )
 
 
 def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
@@ -218,7 +148,7 @@ def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
     return np.sort(order[kept[:MOST_ROWS]])
 
 
-def _answer(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
+def answer_queries(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
     """Numbers, or logarithms of the probabilities of classes; of a learner without these, of which one is predicted."""
     predicted = fitted.predict(queries)
     if fitted.kind == "number":

@@ -2,174 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mooring.attacks import CollusionView, SumView, attacks_on
-from mooring.audit.operating_points import NoiseUnit, OperatingPoint
+from mooring.audit.operating_points import NoiseUnit
+from mooring.audit.point_result import PointResult
 from mooring.audit.release import ReleaseRisk
+from mooring.audit.statements import state_total
 from mooring.audit.utility import References
 from mooring.errors import InputError
-from mooring.learners import Gain, Score
-from mooring.mechanisms.sums.guarantee import bound_odds, round_up
-from mooring.metrics import EpsilonAudit, Figure, strongest_value
-from mooring.metrics.membership import state_alarms
 from mooring.serialization import Count, Record, Rows, drop_empty_columns, render_html
 
-HEADLINE = "centred_error"
-"""The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
-MEMBERSHIP = "membership_auc"
-"""The measure by which attacks on sums are ranked."""
 _UNKNOWN = "none could be run: do not trust"
-_N_TELLING = 3
-
-
-@dataclass(frozen=True)
-class AttackOutcome(Record):
-    """One attack's figures, or why it has none."""
-
-    attack: str
-    """Its name; where its rows were denoised, followed by the denoiser's: "moments + kernel"."""
-    figures: dict[str, Figure] = field(default_factory=dict)
-    """By measure; empty where the attack does not apply."""
-    reason: str | None = None
-    """Why it does not apply."""
-    notes: tuple[str, ...] = ()
-    curve: tuple[tuple[float, float], ...] = ()
-    """Membership's ROC: false-positive and true-positive rates; empty where it was not measured."""
-
-    @property
-    def applies(self) -> bool:
-        """Whether there are figures."""
-        return bool(self.figures)
-
-    def with_figures(self, figures: Mapping[str, Figure]) -> AttackOutcome:
-        """The same outcome with further figures."""
-        return replace(self, figures={**self.figures, **figures})
-
-
-@dataclass(frozen=True)
-class Examples(Record):
-    """A few rows, original beside rebuilt, as numbers and, of a table, in words."""
-
-    attack: str
-    """What rebuilt them."""
-    rows: dict[str, tuple[tuple[float, ...], ...]]
-    """By what they are: "original", "projection only", "rebuilt" and, where there is a guess, "guessed without the
-    upload"."""
-    image_shape: tuple[Count, ...] | None = None
-    """None for tables."""
-    feature_names: tuple[str, ...] = ()
-    indices: tuple[Count, ...] = ()
-    """Places of the rows in the target's table."""
-    columns: tuple[str, ...] = ()
-    words: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
-    """The columns, and each row's cells in words, by what they are; empty where columns are not known."""
-    row_numbers: tuple[Count, ...] | None = None
-    """Rows of the file, from 1; None where they are not known."""
-
-    def __post_init__(self) -> None:
-        n, width = len(self.rows.get("original", ())), len(next(iter(self.rows.get("original", ())), ()))
-        parts: list[tuple[Mapping[str, Sequence[Sequence[object]]], int]] = [(self.rows, width)]
-        parts += [(self.words, len(self.columns))] if self.columns else []
-        for part, n_cells in parts:
-            same = all(len(rows) == n and {len(row) for row in rows} <= {n_cells} for rows in part.values())
-            if not {"original", "rebuilt"} <= set(part) or not same:
-                problem = "The examples must hold original and rebuilt rows of the same shape, and they do not."
-                raise InputError("examples", problem=problem, cure="Run the audit again.")
-        shape = self.image_shape
-        if shape is not None and (
-            len(shape) not in (2, 3) or math.prod(shape) != width or "projection only" not in self.rows
-        ):
-            problem = f"The example rows are not images of shape {shape}, or their projections are missing."
-            raise InputError("image_shape", problem=problem, cure="Run the audit again.")
-        if self.row_numbers is not None and len(self.row_numbers) != n:
-            problem = f"The examples have {n} rows, but {len(self.row_numbers)} row numbers."
-            raise InputError("row_numbers", problem=problem, cure="Run the audit again.")
-
-
-def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
-    """The outcome that leaks most by this measure; None if no attack has it."""
-    having = [outcome for outcome in outcomes if measure in outcome.figures]
-    if not having:
-        return None
-    values = np.array([outcome.figures[measure].value for outcome in having])
-    best = strongest_value(values, higher_is_worse=having[0].figures[measure].higher_is_worse)
-    return next((outcome for outcome, value in zip(having, values, strict=True) if value == best), None)
-
-
-def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
-    """The three attacks with the least error, and the one that links most."""
-    having = [outcome for outcome in outcomes if HEADLINE in outcome.figures]
-    chosen = sorted(having, key=lambda outcome: outcome.figures[HEADLINE].value)[:_N_TELLING]
-    linking = find_strongest(outcomes, "linkage")
-    return chosen if linking is None or any(outcome is linking for outcome in chosen) else [*chosen, linking]
-
-
-@dataclass(frozen=True)
-class Leakage:
-    """What attackers recover at one operating point."""
-
-    outcomes: tuple[AttackOutcome, ...]
-    """By every attack, for the colluders that the audit assumes."""
-    beyond: tuple[AttackOutcome, ...] = ()
-    """By more colluders than a guarantee allows for: all participants but one."""
-    examples: Examples | None = field(default=None, repr=False)
-    """A few rows, original beside rebuilt."""
-    epsilon: EpsilonAudit | None = None
-    """The ε that was measured, beside the one that the noise claims; None without noise."""
-
-
-@dataclass(frozen=True)
-class PointResult(Record):
-    """One operating point: what attacks recover there, and what the joint model scores."""
-
-    point: OperatingPoint
-    data_noise_scale: float
-    """σ itself, in the unit of the rows' numbers (`AuditResult.noise_unit`); 0 where no noise is added to rows."""
-    outcomes: tuple[AttackOutcome, ...]
-    deployed: Score | None = None
-    """The joint model's score when participants map new rows themselves, without noise."""
-    noisy_test: Score | None = None
-    """Its score with private-data noise on test rows too, as the paper measures; None where that is no different."""
-    alignment: str | None = None
-    """Why the solver stopped."""
-    examples: Examples | None = field(default=None, repr=False)
-    """A few rows, original beside rebuilt."""
-    learner: str | None = None
-    """What the joint model is; where "auto" was asked for, what it chose. None where there was nothing to learn."""
-    gain: Gain | None = None
-    """`deployed` over training alone, on the same rows; None where utility was not measured."""
-    release: ReleaseRisk | None = None
-    """What the joint model itself gives away; None where it was not measured."""
-    epsilon: EpsilonAudit | None = None
-    """As in `Leakage`. For noise on rows, it is about rows that differ by σ and a map that is known."""
-    usable: bool = True
-    """Whether a study may have this point; sums without noise, for instance, need few features against rows."""
-    beyond: tuple[AttackOutcome, ...] = ()
-    """As in `Leakage`."""
-    alone: Score | None = None
-    """Training alone with the mechanism's features, the mean over participants; None where it trains on rows as they
-    are."""
-
-    @property
-    def title(self) -> str:
-        """The mechanism and its noise, in a few words."""
-        return self.point.title_with(self.data_noise_scale)
-
-    @property
-    def headline(self) -> str:
-        """The measure by which attacks on this point are ranked."""
-        return HEADLINE if self.point.shares_rows else MEMBERSHIP
-
-    def worst(self, measure: str | None = None) -> tuple[str, Figure] | None:
-        """The strongest attack's name and figure by a measure, by default `headline`; None if no attack could be run."""
-        measure = measure or self.headline
-        outcome = find_strongest(self.outcomes, measure)
-        return None if outcome is None else (outcome.attack, outcome.figures[measure])
 
 
 @dataclass(frozen=True)
@@ -235,7 +80,7 @@ class AuditResult(Record):
 
         Where a study could use none of them, all that share rows; without any, the totals.
         """
-        return [result for result in self.row_points if result.point.usable] or self.row_points or self.totals
+        return [result for result in self.row_points if result.usable] or self.row_points or self.totals
 
     @property
     def headline_point(self) -> PointResult | None:
@@ -307,7 +152,7 @@ class AuditResult(Record):
 
     def _where(self, result: PointResult) -> str:
         """Which point a headline is about, and why it."""
-        if not result.point.usable:
+        if not result.usable:
             return f"At worst ({result.title}, a method that no study can use)"
         if self.description.safest:
             return f"At the safest setting that was tried ({result.title})"
@@ -402,30 +247,6 @@ def _list_point(result: PointResult, *, with_components: bool) -> tuple[str, ...
         ]
     scores = ["" if score is None else str(score) for score in (result.deployed, result.noisy_test)]
     return (title, _UNKNOWN if worst is None else worst[0], *measured, *scores)
-
-
-def state_total(result: PointResult) -> str:
-    """What the joint model from a total scores, how many members the strongest attack recognises, and the ε measured."""
-    words = []
-    if result.deployed is not None:
-        words.append(f"the joint model scores {result.deployed.with_interval()} ({result.deployed.metric}).")
-    if result.gain is not None:
-        words.append(f"{result.gain.sentence()}")
-    if (recognised := result.worst("membership_at_1_percent")) is not None:
-        attack, figure = recognised
-        allowed = ""
-        if result.point.promise is not None:
-            most = min(1.0, bound_odds(*result.point.promise) / 100)
-            above = " (the excess is chance, or a fault in the noise)" if figure.value > most else ""
-            allowed = f"; the guarantee allows at most {round_up(100 * most)}%{above}"
-        words.append(
-            f"Of the rows behind the total, '{attack}' recognises {figure.value:.1%}{figure.interval.written('.1%')} at "
-            f"{state_alarms(figure)}{allowed}."
-        )
-    if result.epsilon is not None:
-        least = result.epsilon.measured.gaussian
-        words.append(f"Canaries (artificial rows that change the sums most) show that ε is at least {least:.2g}.")
-    return " ".join(words)
 
 
 def _value(result: PointResult) -> float:

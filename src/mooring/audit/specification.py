@@ -27,7 +27,7 @@ from mooring.tables.column_encoder import decode_cells
 from mooring.typing import Matrix
 
 if TYPE_CHECKING:
-    from mooring.audit.result import PointResult
+    from mooring.audit.point_result import PointResult
 
 DEFAULT_LIMIT = "error at least 0.5"
 """What a plan keeps to, and a page decides by, unless a study or its reader says otherwise."""

@@ -37,15 +37,20 @@ class Alone:
     """Predictions of each participant's own model for all test rows, of shape (n_alone, n_test_rows)."""
 
 
-@dataclass(frozen=True)
-class Utility:
-    """The scores of the joint model; the fields are those of `PointResult`."""
+@dataclass(frozen=True, kw_only=True)
+class Utility(Record):
+    """The scores of the joint model at one operating point; None if there is nothing to learn."""
 
     learner: str | None = None
+    """Name of the learner; if "auto" was asked for, of the one that was chosen."""
     deployed: Score | None = None
+    """Score of the joint model if participants map new rows themselves, without noise."""
     noisy_test: Score | None = None
+    """Its score with private-data noise on test rows too, as the paper measures; None without such noise."""
     alone: Score | None = None
+    """Mean score of training alone with the mechanism's features; None if the mechanism trains on rows as they are."""
     gain: Gain | None = None
+    """`deployed` minus training alone, on the same rows."""
 
 
 def measure_alone(deployment: Deployment, *, learner: LearnerLike) -> Alone:
@@ -101,7 +106,7 @@ def measure_utility(
     if baselines:
         _, best = max(baselines, key=lambda pair: -np.inf if pair[0] is None else pair[0].value)
         gain = compare(truth, predicted, best, kind=kind, groups=owners)
-    return Utility(model.learner, deployed, noisy, with_features, gain)
+    return Utility(learner=model.learner, deployed=deployed, noisy_test=noisy, alone=with_features, gain=gain)
 
 
 def mean_score(scores: list[Score]) -> Score:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from mooring import AuditResult
 from mooring.atomic_io import write_atomically
 from mooring.audit import PointResult
-from mooring.audit.hazards import state_exposure, state_membership
+from mooring.audit.statements import state_exposure, state_membership
 from mooring.cli.execution import make_table, quote_command
 
 _CAPTION = (

@@ -43,7 +43,7 @@ def plan(
     Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "membership at most 5 % at 1 %"
     """
     from mooring.audit import plan_study
-    from mooring.audit.hazards import warn_of_linked_rows
+    from mooring.audit.statements import warn_of_linked_rows
     from mooring.cli.audit_output import print_findings, print_points, write_page
     from mooring.cli.inputs import read_and_partition
     from mooring.report import render_plan

@@ -10,7 +10,8 @@ from mooring import AuditResult, Plan
 from mooring.attacks import Attack, CollusionView, SumView, attacks_on
 from mooring.audit import PointResult
 from mooring.audit.decision import decide_audit, state_leakage
-from mooring.audit.result import Examples, find_strongest, state_total
+from mooring.audit.point_result import Examples, find_strongest
+from mooring.audit.statements import state_total
 from mooring.learners import Score
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import Figure

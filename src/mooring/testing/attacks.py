@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mooring.attacks import Attack, CollusionView, DoesNotApply, MembershipScores, Reconstruction, resolve_attack
-from mooring.audit.simulation import simulate
-from mooring.audit.sum_simulation import simulate_sums
+from mooring.audit.rotation.simulation import simulate
+from mooring.audit.sums.simulation import simulate_sums
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.methods import METHODS
 from mooring.testing.contract import require

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.audit.simulation import simulate
+from mooring.audit.rotation.simulation import simulate
 from mooring.geometry.rigid import RigidMap
 from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.rotation.kernel import Upload, represent

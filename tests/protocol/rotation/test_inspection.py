@@ -11,7 +11,7 @@ import pytest
 
 from mooring.attacks import CollusionView, attacks_on
 from mooring.audit import AuditDescription, AuditResult
-from mooring.audit.hazards import judge_leakage
+from mooring.audit.statements import judge_leakage
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation import inspection

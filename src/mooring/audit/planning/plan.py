@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mooring.audit.result import AuditResult, PointResult
+from mooring.audit.point_result import PointResult
+from mooring.audit.result import AuditResult
 from mooring.audit.specification import LeakageLimit
 from mooring.learners import Answer
 from mooring.serialization import Record, render_html

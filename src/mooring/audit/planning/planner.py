@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from mooring.audit.auditor import Auditor
-from mooring.audit.operating_points import RotationPoint, SumPoint, point_with_noise
 from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.search import HALVES, PointSearch
-from mooring.audit.result import PointResult, state_total
+from mooring.audit.point_result import PointResult
+from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, LeakageLimit
+from mooring.audit.statements import state_total
+from mooring.audit.sums.point import SumPoint
 from mooring.audit.utility import Alone, References, measure_utility
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from mooring.audit.auditor import Auditor
-from mooring.audit.operating_points import RotationPoint, point_with_noise
 from mooring.audit.planning.plan import find_safety
-from mooring.audit.result import PointResult
+from mooring.audit.point_result import PointResult
+from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.specification import LeakageLimit
 from mooring.errors import InputError
 from mooring.learners import Score

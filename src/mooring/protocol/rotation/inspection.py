@@ -29,13 +29,8 @@ from mooring.audit.decision import (
     state_leakage,
     weigh_audit,
 )
-from mooring.audit.hazards import (
-    hazards_of_columns,
-    hazards_of_labels,
-    hazards_of_rows,
-    judge_leakage,
-    rows_of_rare_values,
-)
+from mooring.audit.hazards import hazards_of_columns, hazards_of_labels, hazards_of_rows, rows_of_rare_values
+from mooring.audit.statements import judge_leakage
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.protocol.exchange import AuditRequest

@@ -13,7 +13,7 @@ import numpy as np
 
 from mooring.audit import AuditResult, AuditSettings, LeakageLimit, OperatingPoint, References, SumPoint, run_audit
 from mooring.audit.decision import decide_upload, state_promise, weigh_audit, weigh_total
-from mooring.audit.result import state_total
+from mooring.audit.statements import state_total
 from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView, DoesNotApply, Reconstruction
 from mooring.attacks.denoising.gaussian import fit_population
-from mooring.audit.result import AttackOutcome
-from mooring.audit.simulation import RowSimulation
+from mooring.audit.point_result import AttackOutcome
+from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy
 from mooring.metrics import EpsilonAudit, Figure, Interval, Membership, bound_epsilon, wilson

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder
-from mooring.audit.attempts import Rebuilt
-from mooring.audit.identification.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
-from mooring.audit.identification.membership import MembershipTest, make_membership_test
-from mooring.audit.result import AttackOutcome, Examples, Leakage, find_most_telling, find_strongest
-from mooring.audit.simulation import RowSimulation
+from mooring.audit.point_result import AttackOutcome, Examples, Leakage, find_most_telling, find_strongest
+from mooring.audit.rotation.attempts import Rebuilt
+from mooring.audit.rotation.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
+from mooring.audit.rotation.membership import MembershipTest, make_membership_test
+from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.errors import MissingExtraError
 from mooring.geometry.backend import like, to_numpy
@@ -192,7 +192,7 @@ class LeakageEvaluator:
             rows[name] = gathered
             outcomes[name] = AttackOutcome(name, self.figures(gathered), notes=self._notes(part, gathered))
         if find_strongest(list(outcomes.values())) is None:
-            return Leakage(tuple(outcomes.values()))
+            return Leakage(outcomes=tuple(outcomes.values()))
         self._add_membership(outcomes, [part for part in rebuilt if part.name in rows])
         for name in [outcome.attack for outcome in find_most_telling(list(outcomes.values()))]:
             outcomes[name] = outcomes[name].with_figures(self.auditor_figures(rows[name]))
@@ -203,7 +203,7 @@ class LeakageEvaluator:
         for measure, (name, figure) in self.exposure(rows, self.uploaded, records).items():
             known = outcomes.get(name, AttackOutcome(name))  # uploaded rows do not belong to an attack
             outcomes[name] = known.with_figures({measure: figure})
-        return Leakage(tuple(outcomes.values()), examples=self.examples(rows[worst.attack], worst.attack))
+        return Leakage(outcomes=tuple(outcomes.values()), examples=self.examples(rows[worst.attack], worst.attack))
 
     def _gather(self, part: Rebuilt) -> Matrix | None:
         """Return the rows of all targets; for targets to which the attack does not apply, these are guesses."""

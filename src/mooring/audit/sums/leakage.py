@@ -11,10 +11,10 @@ from mooring.attacks import DoesNotApply, LabelledFeatures, SumView, attacks_on
 from mooring.attacks.registry import Attack
 from mooring.attacks.sums.leverage import score_without_sums
 from mooring.attacks.sums.register import MOST_CANDIDATES
-from mooring.audit.canaries import audit_epsilon
-from mooring.audit.result import AttackOutcome, Leakage
+from mooring.audit.point_result import AttackOutcome, Leakage
 from mooring.audit.specification import AuditSettings
-from mooring.audit.sum_simulation import SumSimulation
+from mooring.audit.sums.canaries import audit_epsilon
+from mooring.audit.sums.simulation import SumSimulation
 from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Labels, Matrix
@@ -32,7 +32,8 @@ def measure_total(simulation: SumSimulation, partition: Partition, settings: Aud
         outcome, n_runs = simulation.layout.outcome, settings.n_canary_runs
         measured = audit_epsilon(outcome, simulation.privacy, rng=rng, n_runs=n_runs)
     beyond = attack_total(simulation, partition, settings, others) if len(others) > len(settings.colluders) else ()
-    return Leakage(attack_total(simulation, partition, settings, settings.colluders), beyond, epsilon=measured)
+    outcomes = attack_total(simulation, partition, settings, settings.colluders)
+    return Leakage(outcomes=outcomes, beyond=beyond, epsilon=measured)
 
 
 def attack_total(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mooring.audit.sum_simulation import words_from
+from mooring.audit.sums.simulation import words_from
 from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mooring.attacks import CollusionView, attacks_on
-from mooring.audit.attempts import AttackRuns
-from mooring.audit.evaluator import LeakageEvaluator
-from mooring.audit.identification.membership import audit_row_noise
-from mooring.audit.result import Leakage
-from mooring.audit.simulation import RowSimulation
+from mooring.audit.point_result import Leakage
+from mooring.audit.rotation.attempts import AttackRuns
+from mooring.audit.rotation.evaluator import LeakageEvaluator
+from mooring.audit.rotation.membership import audit_row_noise
+from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import AuditSettings
 from mooring.tables import Partition
 

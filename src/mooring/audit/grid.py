@@ -1,0 +1,57 @@
+"""A grid of operating points: every method with every noise that it has, and secure sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.rotation.point import RotationPoint
+from mooring.audit.sums.point import SumPoint
+from mooring.errors import InputError
+from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
+
+
+@dataclass(frozen=True)
+class PointGrid:
+    """Every method with every noise it has, and secure sums at every ε asked for.
+
+    A method without noise gives one point, one with both noises their product.
+    """
+
+    methods: Sequence[str | Method] = tuple(METHODS)
+    """All of mooring's own by default."""
+    n_components: int | None = None
+    """h. By default as many as there are features, up to 30."""
+    n_anchor_rows: int | None = None
+    """r. Four times h by default."""
+    anchor_noise_scales: Sequence[float] = (0.05, 0.1, 0.2)
+    data_noise_levels: Sequence[float] = (0.3, 0.5, 0.8)
+    """v, and λ as for `RotationPoint`."""
+    data_noise_scales: Sequence[float] = ()
+    """σ itself; if given, takes the place of λ."""
+    epsilons: Sequence[float | None] = ()
+    """ε of secure sums; None for sums without noise."""
+
+    def points(self, n_components: int, rms: Callable[[int], float] | None = None) -> tuple[OperatingPoint, ...]:
+        """The points, with so many components where the grid does not say how many.
+
+        `rms` gives s, the root mean square of rows projected onto so many components; needed where σ itself is given.
+        """
+        h = self.n_components or n_components
+        r = self.n_anchor_rows or 4 * h
+        levels = self.data_noise_levels
+        if self.data_noise_scales:
+            unit = 0.0 if rms is None else rms(h)
+            if not unit > 0:
+                raise InputError(
+                    "data_noise_scales", expected="rows that vary", got="rows of zeros, or none", cure="Check the rows."
+                )
+            levels = [scale / unit for scale in self.data_noise_scales]
+        points: list[OperatingPoint] = []
+        for name in self.methods:
+            method = get_method(name)
+            for v in self.anchor_noise_scales if method.anchor_noise else (0.0,):
+                for level in levels if method.data_noise else (0.0,):
+                    points.append(RotationPoint(name, h, r, v, level))
+        return tuple(dict.fromkeys([*points, *map(SumPoint, self.epsilons)]))

@@ -1,1 +1,0 @@
-"""Linkage in galleries; membership and record search by likelihood."""

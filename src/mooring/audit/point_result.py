@@ -1,0 +1,150 @@
+"""The result of one operating point: what each attack recovers there, and what the joint model scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.release import ReleaseRisk
+from mooring.audit.utility import Utility
+from mooring.errors import InputError
+from mooring.metrics import EpsilonAudit, Figure, strongest_value
+from mooring.serialization import Count, Record
+
+HEADLINE = "centred_error"
+"""The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
+MEMBERSHIP = "membership_auc"
+"""The measure by which attacks on sums are ranked."""
+_N_TELLING = 3
+
+
+@dataclass(frozen=True)
+class AttackOutcome(Record):
+    """One attack's figures, or why it has none."""
+
+    attack: str
+    """Its name; where its rows were denoised, followed by the denoiser's: "moments + kernel"."""
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """By measure; empty where the attack does not apply."""
+    reason: str | None = None
+    """Why it does not apply."""
+    notes: tuple[str, ...] = ()
+    curve: tuple[tuple[float, float], ...] = ()
+    """Membership's ROC: false-positive and true-positive rates; empty where it was not measured."""
+
+    @property
+    def applies(self) -> bool:
+        """Whether there are figures."""
+        return bool(self.figures)
+
+    def with_figures(self, figures: Mapping[str, Figure]) -> AttackOutcome:
+        """The same outcome with further figures."""
+        return replace(self, figures={**self.figures, **figures})
+
+
+@dataclass(frozen=True)
+class Examples(Record):
+    """A few rows, original beside rebuilt, as numbers and, of a table, in words."""
+
+    attack: str
+    """What rebuilt them."""
+    rows: dict[str, tuple[tuple[float, ...], ...]]
+    """By what they are: "original", "projection only", "rebuilt" and, where there is a guess, "guessed without the
+    upload"."""
+    image_shape: tuple[Count, ...] | None = None
+    """None for tables."""
+    feature_names: tuple[str, ...] = ()
+    indices: tuple[Count, ...] = ()
+    """Places of the rows in the target's table."""
+    columns: tuple[str, ...] = ()
+    words: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    """The columns, and each row's cells in words, by what they are; empty where columns are not known."""
+    row_numbers: tuple[Count, ...] | None = None
+    """Rows of the file, from 1; None where they are not known."""
+
+    def __post_init__(self) -> None:
+        n, width = len(self.rows.get("original", ())), len(next(iter(self.rows.get("original", ())), ()))
+        parts: list[tuple[Mapping[str, Sequence[Sequence[object]]], int]] = [(self.rows, width)]
+        parts += [(self.words, len(self.columns))] if self.columns else []
+        for part, n_cells in parts:
+            same = all(len(rows) == n and {len(row) for row in rows} <= {n_cells} for rows in part.values())
+            if not {"original", "rebuilt"} <= set(part) or not same:
+                problem = "The examples must hold original and rebuilt rows of the same shape, and they do not."
+                raise InputError("examples", problem=problem, cure="Run the audit again.")
+        shape = self.image_shape
+        if shape is not None and (
+            len(shape) not in (2, 3) or math.prod(shape) != width or "projection only" not in self.rows
+        ):
+            problem = f"The example rows are not images of shape {shape}, or their projections are missing."
+            raise InputError("image_shape", problem=problem, cure="Run the audit again.")
+        if self.row_numbers is not None and len(self.row_numbers) != n:
+            problem = f"The examples have {n} rows, but {len(self.row_numbers)} row numbers."
+            raise InputError("row_numbers", problem=problem, cure="Run the audit again.")
+
+
+def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
+    """The outcome that leaks most by this measure; None if no attack has it."""
+    having = [outcome for outcome in outcomes if measure in outcome.figures]
+    if not having:
+        return None
+    values = np.array([outcome.figures[measure].value for outcome in having])
+    best = strongest_value(values, higher_is_worse=having[0].figures[measure].higher_is_worse)
+    return next((outcome for outcome, value in zip(having, values, strict=True) if value == best), None)
+
+
+def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
+    """The three attacks with the least error, and the one that links most."""
+    having = [outcome for outcome in outcomes if HEADLINE in outcome.figures]
+    chosen = sorted(having, key=lambda outcome: outcome.figures[HEADLINE].value)[:_N_TELLING]
+    linking = find_strongest(outcomes, "linkage")
+    return chosen if linking is None or any(outcome is linking for outcome in chosen) else [*chosen, linking]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leakage(Record):
+    """What attackers recover at one operating point."""
+
+    outcomes: tuple[AttackOutcome, ...] = ()
+    """The outcome of each attack by the colluders that the audit assumes."""
+    beyond: tuple[AttackOutcome, ...] = ()
+    """The outcome of each attack by more colluders than a guarantee allows for: all participants but one."""
+    examples: Examples | None = field(default=None, repr=False)
+    """A few rows, original beside rebuilt."""
+    epsilon: EpsilonAudit | None = None
+    """The measured ε, beside the one that the noise claims; None without noise. For noise on rows, it is about rows that
+    differ by σ and a map that is known."""
+
+
+@dataclass(frozen=True)
+class PointResult(Leakage, Utility):
+    """One operating point: what attacks recover there, and what the joint model scores."""
+
+    point: OperatingPoint
+    data_noise_scale: float = 0.0
+    """σ in the unit of the rows' numbers (`AuditDescription.noise_unit`); 0 if no noise is added to rows."""
+    usable: bool = True
+    """Whether a study between organisations may have these settings with rows like these."""
+    alignment: str | None = None
+    """The reason why the solver of the alignment stopped; None without an alignment."""
+    release: ReleaseRisk | None = None
+    """What the joint model itself discloses; None if this was not measured."""
+
+    @property
+    def title(self) -> str:
+        """The mechanism and its noise, in a few words."""
+        return self.point.title_with(self.data_noise_scale)
+
+    @property
+    def headline(self) -> str:
+        """The measure by which attacks on this point are ranked."""
+        return HEADLINE if self.point.shares_rows else MEMBERSHIP
+
+    def worst(self, measure: str | None = None) -> tuple[str, Figure] | None:
+        """The strongest attack's name and figure by a measure, by default `headline`; None if no attack could be run."""
+        measure = measure or self.headline
+        outcome = find_strongest(self.outcomes, measure)
+        return None if outcome is None else (outcome.attack, outcome.figures[measure])

@@ -1,0 +1,133 @@
+"""The operating point of rotation: a method of the paper with its sizes and noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.rotation.simulation import RowSimulation, SimulationSettings, simulate
+from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
+
+if TYPE_CHECKING:
+    from mooring.audit.deployment import Deployment
+
+_SHORT = {
+    "c-gdp": "C-GDP",
+    "c-gdp-data-noise": "C-GDP",
+    "i-gdp": "I-GDP",
+    "aa-i-gdp": "AA-I-GDP",
+    "aa-i-gdp-data-noise": "data",
+    "aa-i-gdp-anchor-noise": "anchor",
+    "aa-i-gdp-both-noise": "both",
+}
+
+
+@dataclass(frozen=True)
+class RotationPoint(OperatingPoint):
+    """A method of the paper with its sizes and noise."""
+
+    mechanism: ClassVar[str] = "rotation"
+
+    method: str | Method
+    """A name in `mooring.METHODS`, or a method of one's own."""
+    n_components: int
+    """h."""
+    n_anchor_rows: int
+    """r; of no consequence to methods without an anchor."""
+    anchor_noise_scale: float = 0.0
+    """v."""
+    data_noise_level: float = 0.0
+    """λ: private-data noise σ in units of s, the root mean square of all projected training rows' entries (not
+    centred), as in the paper."""
+
+    def __post_init__(self) -> None:
+        method = self.described
+        for name, used in (("anchor_noise_scale", method.anchor_noise), ("data_noise_level", method.data_noise)):
+            method.require_scale(name, getattr(self, name), used=used)
+
+    @property
+    def described(self) -> Method:
+        """The method as data."""
+        return get_method(self.method)
+
+    @property
+    def family(self) -> str:
+        """The method."""
+        return self.described.title
+
+    @property
+    def alignment(self) -> str:
+        """How the method aligns uploads."""
+        return self.described.alignment
+
+    def is_usable_with(self, simulation: Any) -> bool:
+        """Return whether a study may have this method: one of mooring's own that aligns by an anchor."""
+        return self.described.uses_anchor and METHODS.get(self.described.name) == self.described
+
+    def title_with(self, data_noise_scale: float = 0.0) -> str:
+        """The method and its noise, in a few words; σ is what λ is on the rows at hand."""
+        method = self.described
+        noises = [f"σ = {data_noise_scale:.3g}"] if method.data_noise else []
+        noises += [f"v = {self.anchor_noise_scale:.3g}"] if method.anchor_noise else []
+        return ", ".join([method.title, *noises])
+
+    def short_title(self, data_noise_scale: float = 0.0, *, with_components: bool = False) -> str:
+        """As `title_with`, for a table; the anchor's rows where they are not four times the components."""
+        method, h = self.described, self.n_components
+        parts = [_SHORT.get(method.name, method.name)]
+        parts += [f"σ={data_noise_scale:.3g}"] if method.data_noise else []
+        parts += [f"v={self.anchor_noise_scale:.3g}"] if method.anchor_noise else []
+        parts += [f"r={self.n_anchor_rows}"] if method.uses_anchor and self.n_anchor_rows != 4 * h else []
+        return " ".join([*parts, f"h={h}"] if with_components else parts)
+
+    def title_on(self, deployment: Deployment) -> str:
+        """The method and its noise, with σ itself."""
+        return self.title_with(deployment.rms(self.n_components) * self.data_noise_level)
+
+    def simulate(self, deployment: Deployment) -> RowSimulation:
+        """Map everybody's rows and align them; the draws are the same at every point, so differences are the point's."""
+        projection = deployment.projection_onto(self.n_components)
+        return simulate(
+            deployment.rows,
+            deployment.partition.train_labels,
+            method=self.method,
+            anchor_noise_scale=self.anchor_noise_scale,
+            data_noise_scale=deployment.rms(self.n_components) * self.data_noise_level,
+            rng=np.random.default_rng([deployment.seed, 8]),
+            settings=SimulationSettings(
+                projection,
+                n_anchor_rows=self.n_anchor_rows,
+                public_rows=deployment.public_rows(projection),
+                columns=deployment.columns,
+            ),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The mechanism and its settings, in plain values; a method by its name."""
+        return super().as_dict() | {"method": self.described.name}
+
+
+def point_with_noise(
+    anchor_noise_scale: float, data_noise_level: float, *, n_components: int, n_anchor_rows: int
+) -> RotationPoint:
+    """The corner of the anchor-aligned mechanism that has exactly these noises.
+
+    Parameters
+    ----------
+    anchor_noise_scale : float
+        v; 0 is none.
+    data_noise_level : float
+        σ in units of the rows' root mean square; 0 is none.
+    n_components : int
+        h.
+    n_anchor_rows : int
+        r.
+    """
+    if anchor_noise_scale > 0:
+        method = "aa-i-gdp-both-noise" if data_noise_level > 0 else "aa-i-gdp-anchor-noise"
+    else:
+        method = "aa-i-gdp-data-noise" if data_noise_level > 0 else "aa-i-gdp"
+    return RotationPoint(method, n_components, n_anchor_rows, anchor_noise_scale, data_noise_level)

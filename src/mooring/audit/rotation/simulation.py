@@ -1,0 +1,468 @@
+"""A collaboration in one process: every participant's upload, the analyst's alignment, and what an attacker would see of it.
+
+For audits, plans and studies: one program plays every part and holds every secret, so that an attack's result can be
+compared with the truth. Between organisations each part runs where its data is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+
+from mooring.alignment import Alignment, Solver, align, align_to_reference
+from mooring.attacks.view import Colluder, CollusionView, PublicRows, check_roles
+from mooring.audit.simulation import JointModel
+from mooring.errors import InputError
+from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of, to_numpy
+from mooring.geometry.rigid import RigidMap
+from mooring.learners import LearnerLike
+from mooring.learners.fitting import decide_learner
+from mooring.mechanisms.rotation.anchors import make_anchor
+from mooring.mechanisms.rotation.kernel import (
+    ArrayNoise,
+    GeneratorNoise,
+    Precision,
+    Upload,
+    UploadNoise,
+    coupled_noise,
+    represent,
+    represent_rows,
+)
+from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
+from mooring.randomness import Streams
+from mooring.tables.records import label_kind_of
+from mooring.tables.schema import Column
+from mooring.typing import Array, Indices, Labels, Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationSettings:
+    """What a simulation takes for granted unless told otherwise."""
+
+    projection: Projection | None = None
+    """Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise."""
+    anchor: Array | None = None
+    """Of shape (r, h); by default a random one. Ignored by methods without an anchor, as is `n_anchor_rows`."""
+    n_anchor_rows: int | None = None
+    """r of a random anchor; 4 h by default."""
+    reference: int = 0
+    """The participant whose coordinates are the common ones, or whose map is, under a common transform."""
+    solver: Solver = "accelerated"
+    certify: bool = False
+    """As for `align`; they matter to the methods with anchor noise only."""
+    precision: Precision = "float64"
+    """With "float32" attackers see the numbers that `mooring share` writes."""
+    public_rows: PublicRows | None = field(default=None, repr=False)
+    """Which attackers have as well."""
+    columns: tuple[Column, ...] = ()
+    """Those that a table declares, which attackers know; empty where rows are not of a table."""
+    secrets: Sequence[tuple[RigidMap, UploadNoise]] | None = field(default=None, repr=False)
+    """Every participant's map and noise; by default from the streams."""
+
+
+_DEFAULTS = SimulationSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class RowSimulation:
+    """A collaboration with all its secrets."""
+
+    method: Method
+    data_noise_scale: float
+    anchor_noise_scale: float
+    projection: Projection
+    anchor: Array | None = field(repr=False)
+    """Of shape (r, h)."""
+    records: tuple[Array, ...] = field(repr=False)
+    """Each of shape (n_i, n_features): every participant's rows as they are."""
+    private_data: tuple[Array, ...] = field(repr=False)
+    """Each of shape (n_i, h): the same after projection, which an attack tries to rebuild."""
+    labels: tuple[Array | None, ...] = field(repr=False)
+    uploads: tuple[Upload, ...] = field(repr=False)
+    """What the analyst received."""
+    alignment: Alignment | None = field(repr=False)
+    """How it aligned them; None for methods without an anchor."""
+    secrets: tuple[RigidMap, ...] = field(repr=False)
+    """Every participant's map, which the analyst did not see."""
+    streams: Streams = field(repr=False)
+    """Where noise came from."""
+    precision: Precision = "float64"
+    public_rows: PublicRows | None = field(default=None, repr=False)
+    columns: tuple[Column, ...] = field(default=(), repr=False)
+
+    @property
+    def termination(self) -> str | None:
+        """Why the solver of the alignment stopped; None without an alignment."""
+        return None if self.alignment is None else str(self.alignment.termination)
+
+    @cached_property
+    def aligned(self) -> tuple[Array, ...]:
+        """Each participant's representation in the common space."""
+        return tuple(self._in_common_space(i, upload.representation) for i, upload in enumerate(self.uploads))
+
+    @property
+    def collaboration_matrix(self) -> Array:
+        """Z: all aligned rows, one participant after the other."""
+        return namespace_of(*self.aligned).concat(list(self.aligned), axis=0)
+
+    def _in_common_space(self, participant: int, representation: Array) -> Array:
+        return representation if self.alignment is None else self.alignment.maps[participant].apply(representation)
+
+    def map_new_rows(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
+        """New rows of one participant in the common space, as it brings them there itself.
+
+        Parameters
+        ----------
+        records : array of shape (n, d)
+            Before the projection.
+        data_noise_scale : float, default 0.0
+            σ. In a deployment there is none, since nothing leaves the participant; the paper perturbs test rows, too.
+        """
+        rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
+        noise = GeneratorNoise(self.streams.named(f"participant/{participant}/test-noise"))
+        represented = represent_rows(rows, self.secrets[participant], data_noise_scale, noise)
+        return self._in_common_space(participant, represented)
+
+    def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
+        """Train on the collaboration matrix, as `mooring train` does.
+
+        Parameters
+        ----------
+        learner : str or Learner, default "auto"
+            A name in `mooring.learners.LEARNERS`, a learner of one's own, or "auto".
+        seed : int, default 0
+            Seed of what is random in the learner and in its choice.
+        """
+        labels = np.concatenate([to_numpy(part) for part in self.labels])
+        kind = label_kind_of(labels)
+        assert kind != "none"
+        owners: Indices = np.repeat(np.arange(len(self.labels)), [len(part) for part in self.records])
+        rows = to_numpy(self.collaboration_matrix)
+        chosen = decide_learner(learner, rows, labels, kind=kind, seed=seed, owners=owners)
+        fitted = chosen.fit(rows, labels, kind=kind, seed=seed)
+
+        def predict(new: Sequence[Matrix], noise: float = 0.0) -> Labels:
+            parts = [
+                to_numpy(self.map_new_rows(i, part, data_noise_scale=noise)) for i, part in enumerate(new) if len(part)
+            ]
+            return fitted.predict(np.concatenate(parts))
+
+        noisy = partial(predict, noise=self.data_noise_scale) if self.data_noise_scale > 0 else None
+        return JointModel(chosen.name, predict, noisy)
+
+    def view(
+        self,
+        colluders: Sequence[int] = (0,),
+        target: int = 1,
+        *,
+        with_labels: bool = True,
+        n_known_rows: int = 0,
+        n_repeated_uploads: int = 0,
+    ) -> CollusionView:
+        """What the analyst and these colluders know when they turn on the target.
+
+        Parameters
+        ----------
+        colluders : sequence of int, default (0,)
+            Empty for an analyst on its own.
+        with_labels : bool, default True
+            False hides the participants' labels, as if the study had none.
+        n_known_rows : int, default 0
+            How many of the target's rows the attacker knows from elsewhere.
+        n_repeated_uploads : int, default 0
+            How many more times the target uploaded the same rows, with fresh noise and a fresh map.
+        """
+        p = len(self.uploads)
+        check_roles(target, colluders, p)
+        return CollusionView(
+            method=self.method,
+            data_noise_scale=self.data_noise_scale,
+            anchor_noise_scale=self.anchor_noise_scale,
+            projection=self.projection,
+            uploads=self.uploads,
+            labels=self.labels if with_labels else (None,) * p,
+            alignment=self.alignment,
+            target=target,
+            colluders=tuple(
+                Colluder(c, _copied(self.records[c]), _copied(self.private_data[c]), self.secrets[c]) for c in colluders
+            ),
+            anchor=self.anchor if colluders else None,
+            known_rows=self._known_rows(target, n_known_rows),
+            repeated_uploads=tuple(self._uploaded_again(target, k) for k in range(n_repeated_uploads)),
+            public_rows=self.public_rows,
+            columns=self.columns,
+        )
+
+    def _known_rows(self, target: int, n_known_rows: int) -> Array | None:
+        if n_known_rows == 0:
+            return None
+        rows, n = self.private_data[target], int(self.private_data[target].shape[0])
+        if not 0 < n_known_rows <= n:
+            expected = f"between 0 and the target's {n} rows"
+            raise InputError("n_known_rows", expected=expected, got=str(n_known_rows), cure="Ask for fewer rows.")
+        chosen = self.streams.named(f"participant/{target}/known-rows").permutation(n)[:n_known_rows]
+        return like(rows[indices_beside(chosen, rows), :], rows)  # a copy: the view must not hold on to all rows
+
+    def _uploaded_again(self, target: int, k: int) -> Upload:
+        streams = Streams.for_experiment(int(self.streams.named(f"participant/{target}/again/{k}").integers(2**62)))
+        rows = self.private_data[target]
+        secret = RigidMap.sample(rows.shape[1], rng=streams.named("transform")).moved_to(rows)
+        return represent(
+            self.method,
+            rows,
+            self.secrets[target] if self.method.transform == "common" else secret,
+            noise=streams.named("noise"),
+            anchor=self.anchor,
+            data_noise_scale=self.data_noise_scale,
+            anchor_noise_scale=self.anchor_noise_scale,
+            precision=self.precision,
+        )
+
+
+def simulate(
+    datasets: Sequence[Array],
+    labels: Sequence[Array | None] | None = None,
+    *,
+    method: Method | str,
+    n_components: int | None = None,
+    anchor_noise_scale: float = 0.0,
+    data_noise_scale: float = 0.0,
+    rng: np.random.Generator | Streams,
+    settings: SimulationSettings = _DEFAULTS,
+) -> RowSimulation:
+    """Run a method from private data to collaboration matrix.
+
+    Parameters
+    ----------
+    datasets : sequence of arrays of shape (n_i, n_features)
+        Every participant's rows as they are; NumPy, or torch on any device.
+    labels : sequence of arrays of shape (n_i,), or of None, optional
+    method : Method or str
+        An anchor-aligned method that is given a noise it does not have becomes 'aa-i-gdp-both-noise', of which all of them
+        are corners.
+    n_components : int, optional
+        h; by default that of the given projection, or the width of the rows.
+    anchor_noise_scale, data_noise_scale : float, default 0
+        v and σ: of the anchor's numbers, and of the rows' numbers once map and projection are undone.
+    rng : numpy.random.Generator or Streams
+        Where all secrets and noise come from: participant i draws its map from the stream "participant/i/transform" and
+        its noise from "participant/i/noise". Two methods run with the same streams are therefore matched: C-GDP uses the
+        reference's map, and its private-data noise is coupled to AA-I-GDP's as in the equivalence corollary, so that their
+        collaboration matrices coincide.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = [rng.standard_normal((30, 4)) for _ in range(3)]
+    >>> streams = Streams.for_experiment(seed=1)
+    >>> simulation = simulate(rows, method="aa-i-gdp", rng=streams)
+    >>> common = simulate(rows, method="c-gdp", rng=streams)
+    >>> bool(np.allclose(simulation.collaboration_matrix, common.collaboration_matrix))
+    True
+    >>> from mooring import attacks
+    >>> rebuilt = attacks.run("known-anchor", simulation.view(colluders=[0], target=1), rng=rng)
+    >>> bool(np.allclose(rebuilt.rows, rows[1]))
+    True
+    """
+    streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
+    method = _with_noise(method, anchor_noise_scale, data_noise_scale)
+    records = _checked_records(datasets)
+    known = _checked_labels(labels, records)
+    if not 0 <= settings.reference < len(records):
+        got, expected = str(settings.reference), f"a participant's index, 0 to {len(records) - 1}"
+        raise InputError("reference", expected=expected, got=got, cure="Count from zero.")
+    projection = _projection(settings.projection, n_components, int(records[0].shape[1]), streams).moved_to(records[0])
+    private_data = tuple(projection.encode(part) for part in records)
+    anchor = _anchor(settings, projection.n_components, private_data[0], streams) if method.uses_anchor else None
+    secrets = settings.secrets or _drawn_secrets(
+        method, private_data, streams, reference=settings.reference, noisy=data_noise_scale > 0
+    )
+    uploads = tuple(
+        represent(
+            method,
+            rows,
+            secret,
+            noise=noise,
+            anchor=anchor,
+            data_noise_scale=data_noise_scale,
+            anchor_noise_scale=anchor_noise_scale,
+            precision=settings.precision,
+        )
+        for rows, (secret, noise) in zip(private_data, secrets, strict=True)
+    )
+    return RowSimulation(
+        method,
+        data_noise_scale,
+        anchor_noise_scale,
+        projection,
+        anchor,
+        records,
+        private_data,
+        known,
+        uploads,
+        _aligned(method, uploads, settings),
+        tuple(secret for secret, _ in secrets),
+        streams,
+        settings.precision,
+        settings.public_rows,
+        settings.columns,
+    )
+
+
+def simulate_rows(
+    datasets: Sequence[Array],
+    representations: Sequence[Array],
+    labels: Sequence[Array | None] | None = None,
+    *,
+    rng: np.random.Generator | Streams,
+    name: str = "perturbed rows",
+    data_noise_scale: float = 0.0,
+) -> RowSimulation:
+    """Return a collaboration in which participants upload rows that were perturbed in any way, in the space of the rows.
+
+    Parameters
+    ----------
+    datasets : sequence of arrays of shape (n_i, n_features)
+        Every participant's rows as they are.
+    representations : sequence of arrays of shape (n_i, n_features)
+        What each of them uploads, row by row.
+    labels : sequence of arrays of shape (n_i,), or of None, optional
+    rng : numpy.random.Generator or Streams
+        Where anything random that is asked of the simulation later comes from.
+    name : str, default "perturbed rows"
+        The mechanism's name.
+    data_noise_scale : float, default 0
+        Standard deviation of the noise on each number, which is public: denoisers of the attacks use it.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = [rng.standard_normal((30, 4)) for _ in range(3)]
+    >>> noisy = [part + rng.laplace(scale=0.5, size=part.shape) for part in rows]
+    >>> simulate_rows(rows, noisy, rng=rng, name="Laplace noise").uploads[1].representation.shape
+    (30, 4)
+    """
+    streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
+    records = _checked_records(datasets)
+    uploads = tuple(Upload(as_float64(part), None) for part in representations)
+    if [upload.representation.shape for upload in uploads] != [part.shape for part in records]:
+        got = f"shapes {', '.join(str(tuple(upload.representation.shape)) for upload in uploads)}"
+        raise InputError(
+            "representations", expected="of the shapes of datasets", got=got, cure="Return a row for every row."
+        )
+    width = int(records[0].shape[1])
+    same = RigidMap(like(np.eye(width), records[0]), like(np.zeros(width), records[0]))
+    return RowSimulation(
+        Method(name, name, "common", data_noise_scale > 0, False, "none"),
+        data_noise_scale,
+        0.0,
+        no_projection(width).moved_to(records[0]),
+        None,
+        records,
+        records,
+        _checked_labels(labels, records),
+        uploads,
+        None,
+        (same,) * len(records),
+        streams,
+    )
+
+
+def _drawn_secrets(
+    method: Method, private_data: Sequence[Array], streams: Streams, *, reference: int, noisy: bool
+) -> list[tuple[RigidMap, UploadNoise]]:
+    maps = [
+        RigidMap.sample(int(rows.shape[1]), rng=streams.named(f"participant/{i}/transform")).moved_to(rows)
+        for i, rows in enumerate(private_data)
+    ]
+    noises = [UploadNoise.drawn(streams.named(f"participant/{i}/noise")) for i in range(len(maps))]
+    if method.transform == "own":
+        return list(zip(maps, noises, strict=True))
+    common = maps[reference]
+    if noisy:  # the noise that the matched anchor-aligned method adds, turned by its alignment
+        for i, rows in enumerate(private_data):
+            W = like(streams.named(f"participant/{i}/noise").standard_normal(tuple(rows.shape)), rows)
+            noises[i] = UploadNoise(ArrayNoise(coupled_noise(W, own=maps[i], reference=common)))
+    return [(common, noise) for noise in noises]
+
+
+def _projection(given: Projection | None, n_components: int | None, width: int, streams: Streams) -> Projection:
+    if given is None:
+        if n_components is None or n_components == width:
+            return no_projection(width)
+        return gaussian_projection(width, n_components, rng=streams.named("projection"))
+    if n_components not in (None, given.n_components):
+        raise InputError(
+            "projection",
+            expected=f"onto n_components = {n_components}",
+            got=f"one onto {given.n_components}",
+            cure="Make the projection with the same number of components.",
+        )
+    given.require_orthonormal()
+    return given
+
+
+def _anchor(settings: SimulationSettings, n_components: int, beside: Array, streams: Streams) -> Array:
+    if settings.anchor is not None:
+        return settings.anchor
+    n_anchor_rows = 4 * n_components if settings.n_anchor_rows is None else settings.n_anchor_rows
+    return like(make_anchor(n_anchor_rows, n_components, rng=streams.named("anchor")), beside)
+
+
+def _aligned(method: Method, uploads: Sequence[Upload], settings: SimulationSettings) -> Alignment | None:
+    representations = [upload.anchor_representation for upload in uploads]
+    match method.alignment:
+        case "none":
+            return None
+        case "reference":
+            return align_to_reference(representations, reference=settings.reference)
+        case "procrustes":
+            return align(representations, solver=settings.solver, certify=settings.certify)
+
+
+def _copied(array: Array) -> Array:
+    """A copy that is no window onto a larger array, such as the table that all participants were dealt from."""
+    return namespace_of(array).asarray(array, copy=True)
+
+
+def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scale: float) -> Method:
+    method = get_method(method)
+    lacks = (anchor_noise_scale > 0 and not method.anchor_noise) or (data_noise_scale > 0 and not method.data_noise)
+    if lacks and method.uses_anchor:
+        return METHODS["aa-i-gdp-both-noise"]
+    if lacks and anchor_noise_scale == 0 and method.transform == "common":
+        return METHODS["c-gdp-data-noise"]
+    if lacks:
+        cure = "Without an anchor there is no anchor noise; 'aa-i-gdp-both-noise' takes both."
+        raise InputError("method", expected="one that has the noise asked for", got=method.name, cure=cure)
+    return method
+
+
+def _checked_records(datasets: Sequence[Array]) -> tuple[Array, ...]:
+    records = tuple(as_float64(part) for part in datasets)
+    if not records:
+        cure = "Pass one matrix a participant."
+        raise InputError("datasets", expected="at least one participant's", got="none", cure=cure)
+    if any(len(part.shape) != 2 or part.shape[1] != records[0].shape[1] for part in records):
+        got = f"shapes {', '.join(str(tuple(part.shape)) for part in records)}"
+        cure = "Every participant must have the same features."
+        raise InputError("datasets", expected="matrices of one width", got=got, cure=cure)
+    return records
+
+
+def _checked_labels(labels: Sequence[Array | None] | None, records: Sequence[Array]) -> tuple[Array | None, ...]:
+    if labels is None:
+        return (None,) * len(records)
+    known = tuple(labels)
+    sizes = [None if part is None else len(part) for part in known]
+    if len(known) != len(records) or any(
+        n is not None and n != part.shape[0] for n, part in zip(sizes, records, strict=True)
+    ):
+        expected = f"one a row for each participant: {[int(part.shape[0]) for part in records]}"
+        cure = "Pass one label array a participant, in the order of its rows."
+        raise InputError("labels", expected=expected, got=str(sizes), cure=cure)
+    return known

@@ -1,0 +1,101 @@
+"""The operating point of secure sums: the guarantee and its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.sums.simulation import SumSimulation, simulate_sums
+from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds
+from mooring.mechanisms.sums.settings import SECURE_SUM
+from mooring.serialization import count_noun
+
+if TYPE_CHECKING:
+    from mooring.audit.deployment import Deployment
+
+
+@dataclass(frozen=True)
+class SumPoint(OperatingPoint):
+    """Secure sums and their settings."""
+
+    mechanism: ClassVar[str] = SECURE_SUM
+    shares_rows: ClassVar[bool] = False
+
+    epsilon: float | None
+    """For adding or removing one row; None for sums without noise, which carry no guarantee."""
+    delta: float = 1e-5
+    quorum: int | None = None
+    """The least number of contributions in a total; None for nine tenths of the participants, rounded up."""
+    n_colluders: int | None = None
+    """How many colluders the noise allows for; None for as many as collude in the audit."""
+    product_share: float = PRODUCT_SHARE
+    """How much of the budget the products of features get."""
+
+    def settled_for(self, deployment: Deployment) -> SumPoint:
+        """The same point with its quorum and number of colluders filled in."""
+        p, c = deployment.partition.n_participants, self.n_colluders
+        c = len(deployment.colluders) if c is None else c
+        return replace(self, quorum=self.quorum or max(c + 1, p - p // 10), n_colluders=c)
+
+    @property
+    def promise(self) -> tuple[float, float] | None:
+        """ε and δ; None without noise."""
+        return None if self.epsilon is None else (self.epsilon, self.delta)
+
+    @property
+    def privacy(self) -> SumPrivacy | None:
+        """The guarantee; None without noise. Quorum and colluders must be settled."""
+        if self.epsilon is None:
+            return None
+        assert self.quorum is not None
+        assert self.n_colluders is not None
+        return SumPrivacy(self.epsilon, self.delta, self.quorum, self.n_colluders, product_share=self.product_share)
+
+    def title_with(self, data_noise_scale: float = 0.0) -> str:
+        """The mechanism and its ε, in a few words."""
+        return "Sums without noise, no guarantee" if self.epsilon is None else f"Sums, ε = {self.epsilon:g}"
+
+    def state_guarantee(self) -> str:
+        """Who is protected against whom, and what ε means, in sentences."""
+        if self.epsilon is None:
+            return "No guarantee: the sums carry no noise."
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g}. {state_odds(self.epsilon, self.delta)} {self.state_scope()}"
+
+    def state_scope(self) -> str:
+        """Against whom the guarantee holds, in a sentence."""
+        colluding = count_noun(self.n_colluders or 0, "participant")
+        return (
+            f"The guarantee is about adding or removing one row, against the analyst and {colluding} colluding with it, "
+            f"where at least {self.quorum} contribute."
+        )
+
+    def simulate(self, deployment: Deployment) -> SumSimulation:
+        """Add everybody's rows up, with noise; the draws are the same at every point."""
+        return simulate_sums(
+            deployment.partition.train,
+            deployment.require_labels(),
+            feature_map=deployment.features,
+            label_values=deployment.label_values,
+            privacy=self.settled_for(deployment).privacy,
+            rng=np.random.default_rng([deployment.seed, 12]),
+        )
+
+    def is_usable_with(self, simulation: Any) -> bool:
+        """Return whether the sums carry noise, or else have few numbers compared with the rows of the smallest quorum."""
+        if self.epsilon is not None:
+            return True
+        rows = sorted(len(part) for part in simulation.features)[: self.quorum]
+        return bool(simulation.layout.size <= MOST_NUMBERS_A_ROW * sum(rows))
+
+    def as_entries(self) -> dict[str, Any]:
+        """These settings as the [mechanism] table of a study, which has a quorum of its own number of participants."""
+        return {
+            "name": self.mechanism,
+            "epsilon": "none" if self.epsilon is None else self.epsilon,
+            "delta": self.delta,
+            "n_colluders": self.n_colluders,
+            "product_share": self.product_share,
+        }
