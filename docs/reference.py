@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import mooring
 from mooring.cli.app import app
 from mooring.protocol.step import Item, Step
-from mooring.protocol.steps import BUILT_IN, arrange_steps
+from mooring.protocol.steps import list_steps
 
 ROOT = Path(__file__).parents[1]
 ROLES = (
@@ -141,7 +141,7 @@ def _render_command(command: Any, name: str) -> Iterator[str]:
 
 def render_steps(which: str) -> str:
     """A table of the steps of a mechanism, or of those that the desk offers, for all mechanisms."""
-    lists = {name: arrange_steps(*added) for name, added in BUILT_IN.items()}
+    lists = list_steps()
     if which != "desk":
         head = ["| who | step | command | needs | makes |", "|---|---|---|---|---|"]
         return "\n".join([*head, *(_render_step(step) for step in lists[which])])

@@ -9,10 +9,10 @@ import numpy as np
 from mooring import RigidMap
 from mooring.learners.models import ModelSpec
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.bundle import verify_bundle, write_bundle
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, StorageError
-from mooring.protocol.exchange import load_gather_records
+from mooring.protocol.registry import list_exchanges
 from mooring.serialization import Count, FloatOrNaN, OpenRecord, Record, read_record
 from tests.raising import raising
 
@@ -177,7 +177,7 @@ def every_record(kind: type[Record] = Record) -> Iterator[type[Record]]:
     """Every class of records in mooring."""
     for name in ("mooring.cli.app", "mooring.report.records", "mooring.report.summary", "mooring.testing"):
         import_module(name)
-    load_gather_records()
+    list_exchanges()
     for derived in kind.__subclasses__():
         if is_dataclass(derived) and derived.__module__.startswith("mooring."):
             yield derived

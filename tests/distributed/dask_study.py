@@ -13,7 +13,7 @@ from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.exchange import GatherOptions
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import Aligned, align_bundles
+from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from tests.protocol.rotation.support import sent
@@ -65,7 +65,7 @@ def matrix(study: Study, folder: Path) -> Matrix:
     return Matrix(names, np.concatenate([rows for _, rows, _ in blocks]), labels)
 
 
-def aligned_locally(made: Made, folder: Path, **options: Any) -> Aligned:
+def aligned_locally(made: Made, folder: Path, **options: Any) -> AlignmentState:
     """What the local engine makes of the bundles."""
     return align_bundles(made.study, collect(made.study, made.inbox, folder).bundles, folder, **options)
 
@@ -82,7 +82,7 @@ class OnDask(NamedTuple):
     """What a Dask engine collected and aligned."""
 
     intake: Intake
-    aligned: Aligned
+    space: AlignmentState
     reduced: bool
     parts_kept: int
 
@@ -103,5 +103,5 @@ def align_on_dask(
     engine = DaskEngine(client, **settings)
     intake = engine.collect(study, source, folder)
     on_intake(intake)
-    aligned = engine.gather(study, intake.bundles, folder, GatherOptions(mode, certify, progress=writing))
-    return OnDask(intake, aligned, engine.reduced, engine.parts_kept)
+    engine.gather(study, intake.bundles, folder, GatherOptions(mode, certify, progress=writing))
+    return OnDask(intake, read_space(folder, study), engine.reduced, engine.parts_kept)

@@ -49,7 +49,7 @@ def test_maps_matrix_and_records_are_those_of_the_local_engine(
     )
     assert told[-1] == (1600, 1600)
     assert not found.reduced
-    assert same_arrays(aligned.space, found.aligned.space)
+    assert same_arrays(aligned, found.space)
     ours, theirs = matrix(made.study, tmp_path / "there"), matrix(made.study, tmp_path / "here")
     assert ours.names == theirs.names
     assert np.abs(ours.rows - theirs.rows).max() < 1e-6
@@ -148,7 +148,7 @@ def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
     aligned = aligned_locally(made, tmp_path / "here", certify=False)
     found = align_on_dask(client, made.study, made.inbox, tmp_path / "there", reduce_over_workers=True)
     assert found.reduced
-    here, there = aligned.space, read_space(tmp_path / "there", made.study)
+    here, there = aligned, read_space(tmp_path / "there", made.study)
     assert here.names == there.names
     U, _, Vt = np.linalg.svd(np.einsum("pij,pik->jk", there.orthogonals, here.orthogonals))
     turn = U @ Vt
@@ -186,12 +186,12 @@ def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path
     made = make(tmp_path, p=6)
     garbled(made, 3)
     aligned = aligned_locally(made, tmp_path / "here", certify=False)
-    assert aligned.set_aside == ("site-3",)
+    assert aligned.record.list_left_out().keys() == {"site-3"}
     for reduced in (False, True):
         found = align_on_dask(
             client, made.study, made.inbox, tmp_path / f"there-{reduced}", reduce_over_workers=reduced, certify=False
         )
-        assert found.aligned.set_aside == ("site-3",)
+        assert found.space.record.list_left_out().keys() == {"site-3"}
         assert "site-3" not in list_parts(tmp_path / f"there-{reduced}")
 
 
@@ -217,7 +217,7 @@ def test_late_joiners_move_nobody(client: Client, tmp_path: Path, first: str, re
     before = matrix(made.study, work)
     late.write_bytes(kept)
     found = align_on_dask(client, made.study, made.inbox, work, mode="late", reduce_over_workers=reduced)
-    assert found.aligned.newcomers == ("site-3",)
+    assert found.space.record.newcomers == ("site-3",)
     after = matrix(made.study, work)
     assert np.array_equal(after.rows[: len(before.rows)], before.rows)
     assert after.names[len(before.names) :] == ["site-3"] * 400
@@ -225,7 +225,7 @@ def test_late_joiners_move_nobody(client: Client, tmp_path: Path, first: str, re
     late_here = align_bundles(made.study, collect(made.study, made.inbox, work).bundles, work)  # back to one file
     assert (work / "collaboration.parquet").exists()
     assert not (work / "collaboration").exists()
-    assert set(late_here.space.names) == set(after.names)
+    assert set(late_here.names) == set(after.names)
 
 
 def test_a_late_joiner_at_home_reads_the_parts_of_the_others(client: Client, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_only_what_the_engine_collected_is_aligned(client: Client, place: Path, 
     intake = analyst.collect(place / "inbox")
     with raising(InputError, "bundles", got="that it did not collect"):
         analyst.gather(at_home.bundles)
-    assert analyst.gather(intake.bundles[1:]).space.names == NAMES[1:]
+    assert [entry.name for entry in analyst.gather(intake.bundles[1:]).participants] == [*NAMES[1:]]
     with raising(InputError, "rows_at_once", got="0"):
         DaskEngine(client, rows_at_once=0)
     with raising(InputError, "passes", got="0"):

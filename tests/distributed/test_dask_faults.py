@@ -71,7 +71,7 @@ def test_anchors_that_were_with_a_killed_worker_are_read_again(client: Client, t
         kills_one(client)
 
     align_on_dask(client, made.study, made.inbox, work, reduce_over_workers=True, on_intake=kills)
-    assert np.array_equal(read_space(work, made.study).orthogonals, kept.aligned.space.orthogonals)
+    assert np.array_equal(read_space(work, made.study).orthogonals, kept.space.orthogonals)
 
 
 @pytest.mark.ends_workers

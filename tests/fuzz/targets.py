@@ -172,7 +172,7 @@ def _records(world: World) -> tuple[list[Target], AlignmentState]:
         consent=Consent(labels=True),
     )
     intake = collect(study, inbox, work)
-    space = align_bundles(study, intake.bundles, work).space
+    space = align_bundles(study, intake.bundles, work)
     vault, ledger = world.vaults[0].folder, make_place(world, "ledger")
 
     def read_ledger(data: bytes) -> object:

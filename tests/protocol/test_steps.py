@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from mooring.cli.app import app
 from mooring.errors import InputError
 from mooring.protocol.step import Choice, Place, Question, Step
-from mooring.protocol.steps import BUILT_IN, arrange_steps
+from mooring.protocol.steps import list_steps
 from mooring.report.step_pages import StepPages
 from tests.raising import raising
 
-STEPS = {f"{name}: {step.name}": step for name, added in BUILT_IN.items() for step in arrange_steps(*added)}
+STEPS = {f"{name}: {step.name}": step for name, steps in list_steps().items() for step in steps}
 
 
 def command_of(step: Step) -> Any:
@@ -52,9 +52,9 @@ def test_what_a_command_demands_is_asked(step: Step) -> None:
             assert asked & {*one.opts, ""}
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", list_steps())
 def test_a_step_comes_after_those_that_make_what_it_needs(name: str) -> None:
-    steps = arrange_steps(*BUILT_IN[name])
+    steps = list_steps()[name]
     assert len({step.name for step in steps}) == len(steps)
     made = [(item.files, k) for k, step in enumerate(steps) for item in step.makes if item.files]
     for k, step in enumerate(steps):

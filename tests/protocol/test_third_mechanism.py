@@ -7,7 +7,7 @@ It protects nobody. A study, its commands, an audit and a page work with it, alt
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,25 +18,24 @@ from mooring.atomic_io import write_atomically
 from mooring.audit import AuditResult, OperatingPoint, PointResult, SumPoint
 from mooring.audit.decision import decide_upload, weigh_total
 from mooring.errors import InputError, RefusedError
-from mooring.learners import Gain, LearnerLike, Score
+from mooring.learners import Gain, Score
 from mooring.learners.models import FeatureMap, ModelSpec
 from mooring.learners.registry import SUM_LEARNERS
 from mooring.learners.sums import Sums
-from mooring.mechanisms.rotation.projection import Projection
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout
-from mooring.protocol import exchange
+from mooring.protocol import registry
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, read_training
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.exchange import (
+    AuditMaps,
     AuditRequest,
     Deliverable,
+    Exchange,
     GatherOptions,
-    MechanismDraft,
     SendableFile,
     TrainOptions,
-    register_exchange,
 )
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
@@ -48,11 +47,13 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import drafted_features, drafted_projection
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.participant.membership import find_membership, hand_out
+from mooring.protocol.registry import register_exchange
 from mooring.protocol.results import Consent, Contribution, GatherRecord, ShareResult, TrainingRecord
+from mooring.protocol.step import Addition
+from mooring.protocol.steps import explain_command
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.serialization import Rows
 from mooring.tables import Partition, encoded_batches
 from tests import commands
 
@@ -90,21 +91,11 @@ class TotalsGathered(GatherRecord):
     participants: tuple[str, ...]
     total: tuple[float, ...]
     command: str = ""
-    is_whole: ClassVar[bool] = True
-    left_out: ClassVar[Mapping[str, str]] = {}
 
     @property
     def digest(self) -> str:
         """SHA-256 of the total."""
         return hashlib.sha256(json.dumps(self.total).encode()).hexdigest()
-
-    def describe(self) -> list[str]:
-        """How many there are."""
-        return [f"Added up {len(self.participants)} totals."]
-
-    def list_contributions(self) -> Rows:
-        """A line a participant."""
-        return [("participant", "state"), *((name, "in the total") for name in self.participants)]
 
     def list_states(self) -> Mapping[str, Contribution]:
         """All are in."""
@@ -127,18 +118,9 @@ class TotalsTraining(TrainingRecord):
     participants: tuple[tuple[str, Score], ...] = ()
     alone: tuple[tuple[str, Score], ...] = ()
     gain: Gain | None = None
-    is_whole: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"Trained {self.learner!r} on {self.rows} rows."
-
-    def state_warnings(self) -> list[str]:
-        """None."""
-        return []
-
-    def list_tables(self) -> dict[str, Rows]:
-        """None."""
-        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,23 +149,15 @@ def layout_of(study: Study) -> tuple[FeatureMap, SumLayout]:
     return features, SumLayout(features.n_features, Outcome(len(study.label.classes)))
 
 
-@dataclass(frozen=True)
-class TotalsExchange:
+class TotalsExchange(Exchange):
     """What the protocol asks of a mechanism."""
 
-    name: str = NAME
-    steps: tuple[()] = ()
-    additions: tuple[()] = ()
-    sendable: tuple[SendableFile, ...] = (SendableFile(NAME, ("study",), SUFFIX, is_sealed=False),)
-    gathers_signed: bool = False
-    gather_record: str = "totals"
-    seen: list[str] = field(default_factory=list)
-
-    def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        return ()
-
-    def load_records(self) -> None:
-        """They are in this file."""
+    name: ClassVar[str] = NAME
+    sendable: ClassVar[tuple[SendableFile, ...]] = (SendableFile(NAME, ("study",), SUFFIX, is_sealed=False),)
+    gather_record: ClassVar[str] = "totals"
+    additions: ClassVar[tuple[Addition, ...]] = (
+        Addition("align", title="Add up", explanation="Add up everybody's totals."),
+    )
 
     def describe(self, study: Study) -> Description:
         no = "nothing"
@@ -195,35 +169,14 @@ class TotalsExchange:
     def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
         return next(iter(result.points), None)
 
-    def draft(self, entries: Mapping[str, Any], width: int) -> MechanismDraft:
-        return MechanismDraft({"least_rows": 5, **entries})
-
-    def adapt_to_images(self, entries: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(entries)
-
-    def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-        raise InputError("study", problem="Plain totals have no public file.", cure="Leave it out.")
-
-    def fit_public_file(self, study: Study, batches: Any) -> Any:
-        raise AssertionError
-
     def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
         return (SumPoint(None, quorum=2), *(SumPoint(epsilon) for epsilon in asked.epsilons))
 
-    def audit_projection(self, study: Study) -> Projection:
-        return drafted_projection(study)
-
-    def audit_features(self, study: Study) -> FeatureMap:
-        return drafted_features(study)
+    def audit_maps(self, study: Study) -> AuditMaps:
+        return AuditMaps(drafted_projection(study), drafted_features(study))
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         return [("Shares", "plain totals")]
-
-    def list_warnings(self, study: Study) -> list[str]:
-        return ["Plain totals protect nobody."]
-
-    def person_column(self, study: Study) -> str:
-        return ""
 
     def require_floors(self, study: Study, floors: Floors) -> None:
         if not floors.without_noise:
@@ -273,12 +226,6 @@ class TotalsExchange:
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         return "plain totals", "Send it to the analyst."
 
-    def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
-        raise InputError("anchor", expected="left out", got="one", cure="Leave it out.")
-
-    def take_step(self, step: str, vault: Vault, study: Study, **rest: Any) -> Any:
-        raise AssertionError
-
     def verify_bundle(self, path: Path, study: Study) -> TotalsBundle:
         keys = {member.signing_key for member in study.participants}
         spec = {"totals": TensorSpec("F64", (layout_of(study)[1].size,))}
@@ -296,14 +243,8 @@ class TotalsExchange:
         write_atomically(folder / "totals.json", gathered.to_json().encode(), what="the total")
         return gathered
 
-    def export(self, folder: Path, path: Path, *, force: bool) -> Path:
-        raise AssertionError
-
     def list_learners(self, study: Study) -> tuple[str, ...]:
         return ("auto",)
-
-    def require_learner(self, study: Study, learner: LearnerLike) -> None:
-        """All are taken for least squares."""
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TotalsTraining:
         gathered = TotalsGathered.from_json((folder / "totals.json").read_bytes())
@@ -324,9 +265,6 @@ class TotalsExchange:
     def specify_model(self, study: Study) -> ModelSpec:
         return ModelSpec(study.n_features, len(study.label.classes), layout_of(study)[0], None)
 
-    def own_result_files(self, study: Study) -> dict[str, int]:
-        return {}
-
     def open_result(self, vault: Vault, study: Study, folder: Path) -> TotalsModel:
         find_membership(vault, study)
         return TotalsModel(read_delivered_model(folder, study, self.specify_model(study)))
@@ -334,7 +272,7 @@ class TotalsExchange:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_EXCHANGES", dict(exchange._EXCHANGES))
+    monkeypatch.setattr(registry, "_MECHANISMS", dict(registry._MECHANISMS))
     register_exchange(TotalsExchange())
 
 
@@ -353,18 +291,8 @@ def test_a_mechanism_from_outside_goes_the_whole_way(tmp_path: Path) -> None:
         write_table(tmp_path / name / "rows.csv", k)
     (tmp_path / "analyst" / "inbox").mkdir(parents=True)
     study = tmp_path / "study.toml"
-    draft = [
-        "study",
-        "init",
-        tmp_path / "north" / "rows.csv",
-        "--mechanism",
-        NAME,
-        "--label",
-        "ill",
-        "--classes",
-        "no,yes",
-    ]
-    commands.run(*draft, "--all-ranges", "-1:1", "--output", study)
+    draft = ["study", "init", tmp_path / "north" / "rows.csv", "--mechanism", NAME, "--all-ranges", "-1:1"]
+    commands.run(*draft, "--label", "ill", "--classes", "no,yes", "--output", study)
     assert Study.read(study).mechanism == TotalsSettings()
     for name in (*names, "analyst"):
         role = ["--analyst"] if name == "analyst" else ["--accept-no-noise"]
@@ -391,19 +319,16 @@ def test_a_mechanism_from_outside_goes_the_whole_way(tmp_path: Path) -> None:
     commands.run("report", "analysis", *agreed, "--output", "report.html", place=analyst)
     assert "Plain totals." in (analyst / "report.html").read_text(encoding="utf-8")
 
-    audit = [
-        "audit",
-        tmp_path / "everybody" / "rows.csv",
-        *agreed,
-        "--participants",
-        "3",
-        "--output",
-        tmp_path / "audit",
-    ]
-    commands.run(*audit)
+    audit = ["audit", tmp_path / "everybody" / "rows.csv", *agreed, "--participants", "3"]
+    commands.run(*audit, "--output", tmp_path / "audit")
     found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert found["points"][0]["point"]["mechanism"] == "secure-sum"  # its own point: sums without noise
     assert (tmp_path / "audit" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("registered")
+def test_help_texts_know_a_mechanism_from_outside() -> None:
+    assert "add up everybody's totals" in explain_command("align")
 
 
 @pytest.mark.usefixtures("registered")

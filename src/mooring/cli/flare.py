@@ -74,8 +74,8 @@ def site(
     from mooring.engines.flare.configuration import write_policy
     from mooring.engines.flare.settings import SiteSettings, opened_vault
     from mooring.errors import InputError
-    from mooring.protocol.exchange import exchange_of
     from mooring.protocol.participant.membership import find_membership
+    from mooring.protocol.registry import exchange_of
 
     agreed = execution.read_study(study)
     member = find_membership(opened_vault(vault), agreed)

@@ -47,7 +47,7 @@ def governance(
     agreed = read_study(study)
     records = StudyRecords()
     if folder is not None:
-        records = collect_records(find_records(folder, agreed), examples=False)
+        records = collect_records(find_records(folder, agreed), agreed, examples=False)
     audited = None if audit is None else read_audit(audit, examples=False)
     drafts = render_drafts(summarise(agreed, records, audited))
     there = [name for name in drafts if (output / name).exists()]

@@ -42,7 +42,7 @@ Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands t
 
 def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Projection, EvaluationSpec]:
     """Read a study and a table that fits it; the encoding does not depend on the table's statistics."""
-    from mooring.protocol.exchange import exchange_of
+    from mooring.protocol.registry import exchange_of
     from mooring.protocol.rotation.inspection import evaluation_of
 
     assert options.study is not None
@@ -55,7 +55,7 @@ def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Pr
         label_names=study.label.classes if encoded.labels is not None else (),
         image_shape=study.image_shape or None,
     )
-    projection = exchange_of(study).audit_projection(study)
+    projection = exchange_of(study).audit_maps(study).projection
     return study, records, projection, evaluation_of(study, n_examples=6 if options.examples else 0)
 
 
@@ -88,7 +88,8 @@ def points_of(
     epsilons : sequence of float or None
         Privacy losses of secure sums to compare with; None adds no noise.
     """
-    from mooring.protocol.exchange import AuditRequest, exchange_of
+    from mooring.protocol.exchange import AuditRequest
+    from mooring.protocol.registry import exchange_of
 
     if (anchor_noise_scales or data_noise_scales) and not methods:
         cure = "Name the method, or leave the noise out to audit the study's own point."
@@ -123,9 +124,9 @@ class AuditInputs:
         """The study's features for secure sums; None without a study."""
         if self.study is None:
             return None
-        from mooring.protocol.exchange import exchange_of
+        from mooring.protocol.registry import exchange_of
 
-        return exchange_of(self.study).audit_features(self.study)
+        return exchange_of(self.study).audit_maps(self.study).features
 
     def sum_points(self, epsilons: Sequence[float | None]) -> tuple[SumPoint, ...]:
         """Return points of secure sums at each ε for a plan, the study's own first."""

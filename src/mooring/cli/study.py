@@ -155,11 +155,10 @@ def init(
     Example: mooring study init patients.csv --from-plan plan-report/plan.json --label ill --classes no,yes
     """
     from mooring.atomic_io import write_atomically
-    from mooring.mechanisms.settings import MechanismSettings
     from mooring.protocol.designer import draft
-    from mooring.protocol.exchange import get_exchange
     from mooring.protocol.messages.study import Study
     from mooring.protocol.messages.study_file import parse_study
+    from mooring.protocol.registry import exchange_of
 
     require_absent(output, force=force)
     shape = parse_shape(image_shape)
@@ -174,9 +173,6 @@ def init(
         projection=None if projection == "auto" else projection,
         **sums.entries(),
     )
-    exchange = get_exchange(MechanismSettings.get_kind(entries["name"]).name)
-    if shape:
-        entries = exchange.adapt_to_images(entries)
     words = [parse_pair("--missing-word", given) if "=" in given else ("", given) for given in missing_word or ()]
     known = draft.DeclaredColumns(
         ranges=dict(parse_named_range(given) for given in range or ()),
@@ -218,7 +214,7 @@ def init(
         *(
             []
             if drafted is None
-            else (f"{what}: {escape(sentence)}" for what, sentence in exchange.describe_study(drafted))
+            else (f"{what}: {escape(sentence)}" for what, sentence in exchange_of(drafted).describe_study(drafted))
         ),
         *(
             []
@@ -314,7 +310,7 @@ def _choose_mechanism(plan: Path | None, mechanism: str | None, **given: Any) ->
 
 
 def _describe_study(study: Study) -> Iterator[str]:
-    from mooring.protocol.exchange import exchange_of
+    from mooring.protocol.registry import exchange_of
 
     label = study.label
     predicted = {

@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO
 
 from mooring.atomic_io import hash_file, make_folder, open_atomically
-from mooring.errors import InputError, MooringError, RefusedError
+from mooring.errors import InputError, RefusedError
 from mooring.protocol.step import CARDS, TABLES, Place, is_plain
-from mooring.protocol.steps import BUILT_IN, arrange_steps, steps_of
+from mooring.protocol.steps import list_steps
 
 PAGES = ("check.html", "report.html")
 _BESIDE = (*TABLES, ".safetensors")  # a public projection lies beside the study
@@ -87,8 +86,5 @@ def _choose_path(place: Place, name: str) -> Path:
 
 def _list_patterns(place: Place) -> Iterator[str]:
     """Names of files that steps need and others send."""
-    steps = [step for added in BUILT_IN.values() for step in arrange_steps(*added)]
-    with suppress(MooringError):  # a study that cannot be read may be about to be replaced
-        steps += steps_of(place.study) if place.has_study else []
-    for item in (item for step in steps if step.run for item in step.needs):
+    for item in (item for steps in list_steps().values() for step in steps if step.run for item in step.needs):
         yield from (pattern for pattern in item.files if not pattern.startswith(_MADE_HERE))

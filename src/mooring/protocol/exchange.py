@@ -1,34 +1,31 @@
-"""What the protocol asks of a mechanism: one `Exchange` object each, in an open registry.
+"""What the protocol asks of a mechanism: an `Exchange`, in four parts that people use for different things.
 
-Everything that the mechanisms have in common (study file, roster, vault, ledger, transport, intake, delivery, prediction)
-calls `exchange_of(study)` and never asks which mechanism it is. A mechanism from outside is registered with
-`register_exchange`.
+Designers draft a study (`Drafting`), participants check and share rows and use results (`Participation`), the analyst
+gathers contributions and trains (`Analysis`), and pages describe and audit the study (`Presentation`). Members with a body
+are defaults: a mechanism implements only what differs, and a member may be a function that exists already
+(`share = staticmethod(share_rows)`). `mooring.protocol.registry` knows which exchange belongs to a study.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
 from mooring.learners.models import Model, ModelSpec, Predicted
-from mooring.mechanisms.rotation.settings import RotationSettings
 from mooring.mechanisms.settings import MechanismSettings
-from mooring.mechanisms.sums.settings import SumSettings
-from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.model import MODEL_FILE, MOST_MODEL_BYTES
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
-from mooring.protocol.results import Consent, ShareResult, StepResult
+from mooring.protocol.results import Consent, GatherRecord, ShareResult, StepResult, TrainingRecord
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.serialization import Rows
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Matrix, Progress, TableSource
 
@@ -36,6 +33,7 @@ if TYPE_CHECKING:  # attacks take a second to load, which sharing need not wait 
     from mooring.audit import AuditResult, OperatingPoint, PointResult
     from mooring.learners.models import FeatureMap
     from mooring.mechanisms.rotation.projection import Projection
+    from mooring.mechanisms.sums.sums import PersonCounts
     from mooring.protocol.description import Description
     from mooring.protocol.inspection import Inspection
     from mooring.tables import Partition
@@ -95,25 +93,14 @@ class AuditRequest:
     """ε of secure sums; None for sums without noise."""
 
 
-class Gathered(Protocol):
-    """What gathering bundles gives back."""
+@dataclass(frozen=True, eq=False)
+class AuditMaps:
+    """What rows go through before they are attacked in an audit of a study."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nobody's bundle was left out."""
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """Participants whose bundle was left out, and why."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The record in plain values, for JSON."""
-
-    def describe(self) -> list[str]:
-        """Sentences on what was done, and what comes next."""
-
-    def list_contributions(self) -> Rows:
-        """A line a participant, headings first."""
+    projection: Projection
+    """For operating points that share rows."""
+    features: FeatureMap
+    """For operating points that share sums."""
 
 
 @dataclass(frozen=True)
@@ -127,34 +114,6 @@ class TrainOptions:
     command: str = ""
     """How the step was asked for, for the record."""
     progress: Progress | None = None
-
-
-class Trained(Protocol):
-    """What training gives back."""
-
-    @property
-    def learner(self) -> str:
-        """What was trained."""
-
-    @property
-    def model_digest(self) -> str:
-        """SHA-256 of the model."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nobody's contribution was left out."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The record in plain values, for JSON."""
-
-    def state_warnings(self) -> list[str]:
-        """A sentence on each contribution that was left out, and on what could not be checked."""
-
-    def state_scores(self) -> list[str]:
-        """Sentences on how well the model predicts, as far as an analyst can know."""
-
-    def list_tables(self) -> dict[str, Rows]:
-        """Tables of scores or coefficients, by title."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,83 +161,55 @@ class SendableFile:
     """Whether whoever carries it can open nothing of it, so that a connection need not be protected."""
 
 
-class Exchange(Protocol):
-    """How one mechanism's contributions are made, gathered, trained on and handed back."""
+class Drafting(Protocol):
+    """What a designer needs of a mechanism: its part of a draft."""
 
-    @property
-    def name(self) -> str:
-        """The mechanism's name, as `name` in a study's [mechanism]."""
+    name: ClassVar[str]
+    """The mechanism's name, as `name` in a study's [mechanism]."""
 
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """Steps that only this mechanism has."""
-
-    @property
-    def additions(self) -> tuple[Addition, ...]:
-        """What this mechanism adds to common steps."""
-
-    def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        """The roles that a participant of a complete study has in steps of this mechanism."""
-
-    @property
-    def sendable(self) -> tuple[SendableFile, ...]:
-        """Files of a participant that may leave its machine."""
-
-    @property
-    def gathers_signed(self) -> bool:
-        """Whether `gather` signs something, so that it needs the analyst's key."""
-
-    @property
-    def gather_record(self) -> str:
-        """The name, without its suffix, of the record that `gather` writes to the work folder."""
-
-    def load_records(self) -> None:
-        """Load the mechanism's subclasses of `GatherRecord` and `TrainingRecord`."""
-
-    def describe(self, study: Study) -> Description:
-        """What pages and governance drafts say of the mechanism; the study has its roster."""
-
-    def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
-        """The audited point that has the study's own settings, if there is one."""
-
-    def draft(self, entries: Mapping[str, Any], width: int) -> MechanismDraft:
+    def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool) -> MechanismDraft:
         """Return [mechanism] of a draft: the given entries and defaults for encoded rows of `width` columns."""
-
-    def adapt_to_images(self, entries: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the entries of a draft, changed for rows that are images."""
+        return MechanismDraft({**entries})
 
     def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
         """Return the entries without the public file, so that the study can be read before the file exists."""
+        self._refuse_public_file()
 
     def fit_public_file(self, study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
         """Compute the public file of a study from public rows."""
+        self._refuse_public_file()
 
-    def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-        """Return the operating points of an audit: the study's own first, then those requested for comparison."""
+    def _refuse_public_file(self) -> NoReturn:
+        problem = f"Studies of {self.name} use no file that is made from public rows."
+        raise InputError("study", problem=problem, cure="Leave this step out.")
 
-    def audit_projection(self, study: Study) -> Projection:
-        """Return the projection for operating points of an audit that share rows."""
 
-    def audit_features(self, study: Study) -> FeatureMap:
-        """Return the feature map for operating points of an audit that share sums."""
+class Participation(Protocol):
+    """What a participant needs of a mechanism: checking rows, sharing them, and using the result."""
 
-    def describe_study(self, study: Study) -> list[tuple[str, str]]:
-        """What a study's settings mean, as pairs of a heading and a sentence."""
+    name: ClassVar[str]
+    sendable: ClassVar[tuple[SendableFile, ...]]
+    """Files of a participant that may leave its machine."""
 
-    def list_warnings(self, study: Study) -> list[str]:
-        """What members of a complete roster should know before they begin."""
+    def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
+        """The roles that a participant of a complete study has in steps of this mechanism."""
+        return ()
 
     def person_column(self, study: Study) -> str:
-        """The column that names persons and stays at home; empty where there is none."""
+        """The column that names persons, which is never uploaded; empty if there is none."""
+        return ""
 
+    @abstractmethod
     def require_floors(self, study: Study, floors: Floors) -> None:
         """Refuse a study whose noise is below a participant's floors."""
 
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None
-    ) -> list[InputError | RefusedError]:
+    ) -> Sequence[InputError | RefusedError]:
         """Return the reasons why `share` refuses such a table, apart from measured leakage; empty if it accepts it."""
+        return ()
 
+    @abstractmethod
     def inspect(
         self,
         study: Study,
@@ -291,9 +222,11 @@ class Exchange(Protocol):
     ) -> Inspection:
         """Attack a participant's own rows before anything leaves; `n_rows` and `class_counts` are of the whole table."""
 
+    @abstractmethod
     def conclude(self, study: Study, inspection: Inspection) -> Inspection:
         """The same inspection with its decision."""
 
+    @abstractmethod
     def share(
         self,
         vault: Vault,
@@ -308,11 +241,14 @@ class Exchange(Protocol):
     ) -> ShareResult:
         """Write the one bundle of these rows in this study, or the same bytes again."""
 
+    @abstractmethod
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """What a bundle holds, in words, and whom to send it to."""
 
     def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
         """Refuse an anchor file that this participant cannot share with."""
+        problem = f"Studies of {self.name} do not use an anchor."
+        raise InputError("anchor", problem=problem, cure="Leave the anchor out.")
 
     def take_step(
         self,
@@ -325,87 +261,104 @@ class Exchange(Protocol):
         progress: Progress | None,
     ) -> StepResult:
         """Take a step that only this mechanism has, and write its file; `files` are what the step needs, by name."""
+        raise InputError("step", problem=f"{self.name} has no step {step!r}.", cure="Leave this step out.")
 
+    def own_result_files(self, study: Study) -> dict[str, int]:
+        """Files of a result besides the model, and the most bytes that each can have."""
+        return {}
+
+    def result_files(self, study: Study) -> dict[str, int]:
+        """The files of a result and the most bytes that each can have, in the order in which they are sent."""
+        return {MODEL_FILE: MOST_MODEL_BYTES, **self.own_result_files(study)}
+
+    def required_result_file(self, study: Study) -> str:
+        """The file that every result of a study has, whether a model was trained or not."""
+        return next(reversed(self.result_files(study)))
+
+    @abstractmethod
+    def open_result(self, vault: Vault, study: Study, folder: Path) -> Predictor:
+        """Read a participant's delivered result, or refuse it with a reason."""
+
+
+class Analysis(Protocol):
+    """What the analyst needs of a mechanism: gathering contributions, training, and handing results back."""
+
+    name: ClassVar[str]
+    gathers_signed: ClassVar[bool] = False
+    """Whether `gather` signs something, so that it needs the analyst's key."""
+    gather_record: ClassVar[str]
+    """The name, without its suffix, of the record that `gather` writes to the work folder."""
+
+    @abstractmethod
     def verify_bundle(self, path: Path, study: Study) -> Bundle:
         """Read a bundle from somebody who is not trusted, or refuse it with a reason."""
 
+    @abstractmethod
     def most_bundle_bytes(self, study: Study) -> int:
         """How large a bundle of a study can be."""
 
-    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Gathered:
+    @abstractmethod
+    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
         """Combine verified bundles, one per participant, into what `train` uses, and write it to the work folder."""
 
     def export(self, folder: Path, path: Path, *, force: bool) -> Path:
-        """Copy what was gathered to a file that other tools read; a file that is there is overwritten only by force."""
+        """Copy what was gathered to a file that other tools read; an existing file is overwritten only by force."""
+        cure = "Nobody's rows reach the analyst. Export the model instead, to a file that ends in .onnx."
+        raise InputError("study", problem=f"A study of {self.name} has no collaboration matrix.", cure=cure)
 
+    @abstractmethod
     def list_learners(self, study: Study) -> tuple[str, ...]:
         """Names of learners whose models are delivered, "auto" first."""
 
     def require_learner(self, study: Study, learner: LearnerLike) -> None:
         """Refuse a learner whose model cannot be trained or delivered."""
+        require_choice("learner", learner, self.list_learners(study))
 
-    def train(self, study: Study, folder: Path, options: TrainOptions) -> Trained:
+    @abstractmethod
+    def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered, and keep the model in the work folder."""
 
+    @abstractmethod
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
         """What is delivered of a work folder."""
 
+    @abstractmethod
     def specify_model(self, study: Study) -> ModelSpec:
         """What the study's models take and predict."""
 
-    def own_result_files(self, study: Study) -> dict[str, int]:
-        """Files of a result besides the model, and the most bytes that each can have."""
 
-    def open_result(self, vault: Vault, study: Study, folder: Path) -> Predictor:
-        """Read a participant's delivered result, or refuse it with a reason."""
+class Presentation(Protocol):
+    """What pages need of a mechanism: words for a study, and operating points for its audit."""
 
+    steps: ClassVar[tuple[Step, ...]] = ()
+    """Steps that only this mechanism has."""
+    additions: ClassVar[tuple[Addition, ...]] = ()
+    """What this mechanism adds to common steps."""
 
-_BUILT_IN = {
-    RotationSettings.name: "mooring.protocol.rotation.exchange",
-    SumSettings.name: "mooring.protocol.sums.exchange",
-}
-_EXCHANGES: dict[str, Exchange] = {}
+    @abstractmethod
+    def describe(self, study: Study) -> Description:
+        """What pages and governance drafts say of the mechanism; the study has its roster."""
 
+    @abstractmethod
+    def describe_study(self, study: Study) -> list[tuple[str, str]]:
+        """What a study's settings mean, as pairs of a heading and a sentence."""
 
-def register_exchange(exchange: Exchange) -> None:
-    """Add a mechanism to those that studies can name; its name must be new."""
-    if exchange.name in (*_BUILT_IN, *_EXCHANGES):
-        cure = "Choose another name: studies on disk refer to it."
-        raise InputError("name of the mechanism", expected="a new one", got=repr(exchange.name), cure=cure)
-    _EXCHANGES[exchange.name] = exchange
+    def list_warnings(self, study: Study) -> list[str]:
+        """What members of a complete roster should know before they begin."""
+        return []
 
+    @abstractmethod
+    def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+        """Return the operating points of an audit: the study's own first, then those requested for comparison."""
 
-def exchange_of(study: Study) -> Exchange:
-    """The exchange of the mechanism that a study names."""
-    return get_exchange(study.mechanism.name)
+    @abstractmethod
+    def audit_maps(self, study: Study) -> AuditMaps:
+        """Return what rows go through at the operating points of an audit."""
 
-
-def get_exchange(name: str) -> Exchange:
-    """The exchange of a mechanism, by its name."""
-    if name in _BUILT_IN and name not in _EXCHANGES:
-        _EXCHANGES[name] = import_module(_BUILT_IN[name]).EXCHANGE
-    require_choice("mechanism", name, (*_BUILT_IN, *_EXCHANGES), cure="Correct [mechanism] in the study's file.")
-    return _EXCHANGES[name]
-
-
-def load_gather_records() -> list[str]:
-    """Load the classes of all mechanisms' records; return the names of the files that gathering leaves in a work folder."""
-    exchanges = [get_exchange(name) for name in dict.fromkeys((*_BUILT_IN, *_EXCHANGES))]
-    for exchange in exchanges:
-        exchange.load_records()
-    return list(dict.fromkeys(f"{exchange.gather_record}.json" for exchange in exchanges))
+    @abstractmethod
+    def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
+        """The audited point that has the study's own settings, if there is one."""
 
 
-def list_sendable_files() -> list[SendableFile]:
-    """The files that may leave a participant's machine, of all mechanisms."""
-    return [form for name in dict.fromkeys((*_BUILT_IN, *_EXCHANGES)) for form in get_exchange(name).sendable]
-
-
-def result_files(study: Study) -> dict[str, int]:
-    """The files of a participant's result, and the most bytes that each can have, in the order in which they are sent."""
-    return {MODEL_FILE: MOST_MODEL_BYTES, **exchange_of(study).own_result_files(study)}
-
-
-def required_result_file(study: Study) -> str:
-    """The file that every result of a study has, whether a model was trained or not."""
-    return next(reversed(result_files(study)))
+class Exchange(Drafting, Participation, Analysis, Presentation, Protocol):
+    """How one mechanism's contributions are drafted, made, gathered, trained on, handed back and described."""

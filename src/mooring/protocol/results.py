@@ -38,11 +38,28 @@ class Contribution(Record):
 
 
 class GatherRecord(OpenRecord):
-    """What gathering bundles leaves in the work folder: one subclass for each mechanism."""
+    """What gathering bundles gives back and leaves in the work folder: one subclass for each mechanism."""
 
     kind_key: ClassVar[str] = "mechanism"
     mechanism: ClassVar[str] = ""
     command: str
+
+    def list_left_out(self) -> Mapping[str, str]:
+        """Participants whose bundle was left out, and why."""
+        return {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody's bundle was left out."""
+        return not self.list_left_out()
+
+    def describe(self) -> list[str]:
+        """Sentences on what was done, and what comes next."""
+        return []
+
+    def list_contributions(self) -> Rows:
+        """A line a participant, headings first."""
+        return [("participant", "state"), *((name, given.state) for name, given in self.list_states().items())]
 
     def list_states(self) -> Mapping[str, Contribution]:
         """What became of each participant's upload, by name."""
@@ -58,7 +75,7 @@ class GatherRecord(OpenRecord):
 
 
 class TrainingRecord(OpenRecord):
-    """What training leaves in the work folder beside the model: one subclass for each mechanism."""
+    """What training gives back and leaves in the work folder beside the model: one subclass for each mechanism."""
 
     kind_key: ClassVar[str] = "mechanism"
     mechanism: ClassVar[str] = ""
@@ -78,9 +95,22 @@ class TrainingRecord(OpenRecord):
     gain: Gain | None
     """Of models of the others over models of one upload alone."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody's contribution was left out."""
+        return not self.list_findings()
+
     def list_findings(self) -> tuple[Finding, ...]:
         """What a reader must not overlook."""
         return ()
+
+    def state_warnings(self) -> list[str]:
+        """A sentence on each contribution that was left out, and on what could not be checked."""
+        return [finding.words for finding in self.list_findings()]
+
+    def list_tables(self) -> dict[str, Rows]:
+        """Tables of scores or coefficients, by title."""
+        return {}
 
     def state_scores(self) -> list[str]:
         """Sentences on how well the model predicts, as far as an analyst can know."""

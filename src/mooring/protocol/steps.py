@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst import steps as analyst
 from mooring.protocol.designer import steps as designer
 from mooring.protocol.participant import steps as participant
-from mooring.protocol.rotation import steps as rotation_steps
+from mooring.protocol.registry import exchange_of, list_own_steps
 from mooring.protocol.step import (
     AFTERWARDS,
     AGREE,
@@ -39,7 +38,6 @@ from mooring.protocol.step import (
     has_record,
     require_absent,
 )
-from mooring.protocol.sums import steps as sum_steps
 from mooring.typing import Progress
 
 if TYPE_CHECKING:
@@ -56,8 +54,6 @@ def _is_complete(place: Place) -> bool:
 
 
 def _has_gathered(place: Place) -> bool:
-    from mooring.protocol.exchange import exchange_of
-
     return has_file(place, f"analysis/{exchange_of(place.study).gather_record}.json")
 
 
@@ -411,24 +407,17 @@ COMMON: Sequence[Step] = (
 )
 
 
-BUILT_IN = {
-    "rotation": (rotation_steps.STEPS, rotation_steps.ADDITIONS),
-    SECURE_SUM: (sum_steps.STEPS, sum_steps.ADDITIONS),
-}
-"""Steps and additions of the mechanisms that come with mooring, for help texts and the documentation."""
-
-
 def list_commands() -> dict[str, str]:
     """First words of the commands of all steps, in their order, with the heading that each stands under."""
-    added = [step for steps, _ in BUILT_IN.values() for step in steps]
+    added = [step for steps, _ in list_own_steps().values() for step in steps]
     return {step.command.split()[0]: step.phase for step in arrange_steps(added, ()) if "--" not in step.command}
 
 
 def explain_command(words: str) -> str:
     """What a command does, in the sentences of its steps; words are those that follow `mooring`."""
     by_mechanism = {
-        name: " ".join(dict.fromkeys(step.explanation for step in arrange_steps(*added) if step.command == words))
-        for name, added in BUILT_IN.items()
+        name: " ".join(dict.fromkeys(step.explanation for step in steps if step.command == words))
+        for name, steps in list_steps().items()
     }
     sentences = {name: text for name, text in by_mechanism.items() if text}
     if len(set(sentences.values())) < 2:
@@ -446,20 +435,21 @@ def arrange_steps(steps: Iterable[Step], additions: Iterable[Addition]) -> list[
     return arranged
 
 
+def list_steps() -> dict[str, list[Step]]:
+    """All steps of a study, in the order in which they are taken, for each mechanism by its name."""
+    return {name: arrange_steps(*added) for name, added in list_own_steps().items()}
+
+
 def steps_of(study: Study) -> list[Step]:
     """All steps of a study, in the order in which they are taken."""
-    from mooring.protocol.exchange import exchange_of
-
-    exchange = exchange_of(study)
-    return arrange_steps(exchange.steps, exchange.additions)
+    return list_steps()[study.mechanism.name]
 
 
 def find_step(place: Place, name: str) -> Step:
     """The step of a name, in the study of a folder; a study whose mechanism has no such step is refused."""
-    common = {step.name: step for step in COMMON}
-    if name in common:
-        return common[name]  # joining, for example, needs no study
-    steps = {step.name: step for step in steps_of(place.study)}
+    steps = {step.name: step for step in COMMON}
+    if name not in steps or (steps[name].needs and place.has_study):  # joining, for example, needs no study
+        steps = {step.name: step for step in steps_of(place.study)}
     if name not in steps:
         cure = f"The steps of this study are {', '.join(step.name for step in steps.values() if step.run)}."
         raise InputError("study", problem=f"This study has no step {name!r}.", cure=cure)
@@ -487,8 +477,6 @@ def state_of(place: Place) -> list[StepState]:
         listed = [step for step in listed if AGREED not in step.needs]
     roles = {"everybody", "designer", who.role or "participant"}
     if AGREED.is_there(place):
-        from mooring.protocol.exchange import exchange_of
-
         roles.update(exchange_of(place.study).list_roles(place.study, who.name))
     return [
         StepState(

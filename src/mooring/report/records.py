@@ -12,9 +12,10 @@ from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.delivery import Delivery
 from mooring.protocol.analyst.intake import IntakeRecord
-from mooring.protocol.exchange import load_gather_records
 from mooring.protocol.inspection import Inspection
+from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.prediction import PredictionRecord
+from mooring.protocol.registry import exchange_of, list_exchanges
 from mooring.protocol.results import GatherRecord, ShareResult, TrainingRecord
 from mooring.serialization import MOST_BYTES, Record, read_record
 
@@ -63,9 +64,10 @@ _KINDS: dict[str, tuple[type[Record], str]] = {
 """The class of each step's record, and the command that writes it."""
 
 
-def collect_records(folder: Path, *, examples: bool = True) -> StudyRecords:
+def collect_records(folder: Path, study: Study | None = None, *, examples: bool = True) -> StudyRecords:
     """Read whichever records lie in a role's folder.
 
+    Of what was gathered, the record of the study's mechanism is read; without a study, that of whichever mechanism it is.
     A damaged record raises an error, because leaving it out would hide something. Without `examples`, the rows of a
     self-attack are removed. Once rows have been shared, a check of other rows is left out.
     """
@@ -76,13 +78,11 @@ def collect_records(folder: Path, *, examples: bool = True) -> StudyRecords:
             cure="Give the analyst's work folder, or a participant's vault.",
         )
     present: dict[str, Any] = {}
-    gathered = load_gather_records()
+    gathered = _find_gathered(folder, study)
     for name, (kind, command) in _KINDS.items():
-        for file in gathered if name == "gathered" else (f"{name}.json",):
-            if (folder / file).exists():
-                present[name] = read_record(
-                    kind, folder / file, what=f"the record {file}", cure=f"Run '{command}' again."
-                )
+        file = gathered if name == "gathered" else f"{name}.json"
+        if (folder / file).exists():
+            present[name] = read_record(kind, folder / file, what=f"the record {file}", cure=f"Run '{command}' again.")
     records = StudyRecords(**present)
     check, share = records.check, records.share
     if check is not None and share is not None and share.rows_digest != check.rows_digest:
@@ -90,6 +90,17 @@ def collect_records(folder: Path, *, examples: bool = True) -> StudyRecords:
     if check is not None and check.self_attack is not None and not examples:
         check = replace(check, self_attack=_without_examples(check.self_attack))
     return replace(records, check=check)
+
+
+def _find_gathered(folder: Path, study: Study | None) -> str:
+    """The name of the record of what was gathered."""
+    exchanges = list_exchanges() if study is None else [exchange_of(study)]
+    files = list(dict.fromkeys(f"{exchange.gather_record}.json" for exchange in exchanges))
+    present = [file for file in files if (folder / file).exists()]
+    if len(present) > 1:
+        problem = f"The folder has records of several mechanisms: {', '.join(present)}."
+        raise InputError("the records", problem=problem, cure="Name the study with --study.")
+    return (present or files)[0]
 
 
 def read_audit(path: Path, *, examples: bool = True) -> AuditResult | Plan:

@@ -34,7 +34,7 @@ class StepPages:
         from mooring.report.summary import summarise
 
         require_writable(output, what="the page")
-        kept = collect_records(records, examples=examples)
+        kept = collect_records(records, study, examples=examples)
         audited = None if audit is None else read_audit(audit, examples=examples)
         if kept == StudyRecords() and audited is None:
             expected, got = "a folder with records of a study", "a folder without any"

@@ -15,7 +15,7 @@ from mooring import AuditResult, Plan, __version__
 from mooring.audit import PointResult
 from mooring.audit.decision import Decision, decide_upload, state_alone, state_leakage, weigh_audit, weigh_total
 from mooring.learners import Answer, Score
-from mooring.protocol.exchange import exchange_of
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Contribution, Finding
 from mooring.report.records import StudyRecords
 from mooring.serialization import Record, count_noun

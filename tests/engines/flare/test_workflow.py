@@ -43,8 +43,9 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.rotation import alignment
-from mooring.protocol.rotation.alignment import Aligned, align_bundles
+from mooring.protocol.rotation import exchange as rotation
+from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment_state import AlignedParticipant, AlignmentState
 from mooring.protocol.rotation.perturbation import deal_anchor
 from mooring.protocol.rotation.result import read_result
 from mooring.protocol.storage.vault import Vault
@@ -136,11 +137,12 @@ def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None
 def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_they_answer(
     world: World, silent: str, aside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def align(study: Study, bundles: Any, folder: Path, **options: Any) -> Aligned:
+    def align(study: Study, bundles: Any, folder: Path, **options: Any) -> AlignmentState:
         found = align_bundles(study, [one for one in bundles if one.member.name != aside], folder, **options)
-        return replace(found, set_aside=(aside,) if aside else ())
+        left = [AlignedParticipant(aside, 40, "", 0.0, flagged=True)] if aside else []
+        return replace(found, record=replace(found.record, set_aside=tuple(left)))
 
-    monkeypatch.setattr(alignment, "align_bundles", align)
+    monkeypatch.setattr(rotation, "align_bundles", align)
 
     def ask(task: str, told: Any, answers: Any) -> None:
         for name in told:

@@ -15,13 +15,13 @@ from mooring.errors import InputError, MooringError, RefusedError
 from mooring.learners.models import MOST_TREES, ModelSpec
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.analyst.delivery import _require_release
-from mooring.protocol.exchange import result_files
 from mooring.protocol.messages import model
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, render_study, render_value
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation import bundle
 from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
@@ -151,10 +151,13 @@ def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.
     """Nine bytes a number of the anchor, 64 KB and 512 bytes a recipient; eight a number of the map; a header each."""
     study, header = numeric_study(p=5, h=7, r=30), 2**16 + 8
     assert most_anchor_bytes(study) == 9 * 30 * 7 + 2**16 + 512 * 5 + header
-    assert result_files(study) == {"map.safetensors": 8 * 7 * 9 + header, "model.safetensors": 128 * 2**20}
+    assert exchange_of(study).result_files(study) == {
+        "map.safetensors": 8 * 7 * 9 + header,
+        "model.safetensors": 128 * 2**20,
+    }
     sums: Any = SimpleNamespace(mechanism=SumSettings(), participants=study.participants)
     monkeypatch.setattr(answers, "sum_scheme", lambda _: SimpleNamespace(layout=SimpleNamespace(size=11)))
-    assert result_files(sums) == {"model.safetensors": 128 * 2**20}
+    assert exchange_of(sums).result_files(sums) == {"model.safetensors": 128 * 2**20}
     monkeypatch.setattr(sum_bundle, "sum_bundle_tensors", lambda _: {"a": TensorSpec("U8", (3, 5))})
     assert sum_bundle.most_sum_bundle_bytes(sums) == 15 + header
     sizes = {CONFIRMATION: 4 * 5 * (32 + 8), LIST: 5 * 2 * 32, SHARE: 8 * 11}

@@ -16,12 +16,12 @@ from mooring import Analyst, Participant
 from mooring.cli.execution import REFUSED
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import Release
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import PredictionRecord, Predictions, predict_rows
 from mooring.protocol.participant.steps import advise_sharing, share
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import ShareResult
 from mooring.protocol.step import Place
 from mooring.protocol.sums.contribution import scale_labels

@@ -35,9 +35,9 @@ def test_everybodys_rows_meet_in_one_space(method: str, tmp_path: Path) -> None:
     study, inbox, work = numeric_study(method=method, v=0.001), tmp_path / "inbox", tmp_path / "work"
     sites = sent(study, inbox)
     aligned = align_bundles(study, bundles_of(study, inbox), work)
-    assert aligned.set_aside == ()
+    assert aligned.record.is_whole
     assert has_mode(work, 0o700)
-    assert spread_of(aligned.space, sites, range(4)) < 0.02
+    assert spread_of(aligned, sites, range(4)) < 0.02
     table = pq.read_table(work / "collaboration.parquet")
     assert table.column_names == ["participant", "label", *(f"z{k + 1}" for k in range(6))]
     assert str(table.schema.field("z1").type) == "float"
@@ -71,7 +71,7 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
     send(study, sites[4], 4, inbox)
     send(study, with_garbage(study, sites[2]), 2, inbox)
     aligned = align_bundles(study, bundles_of(study, inbox), work, mode="late")
-    assert (aligned.newcomers, aligned.set_aside) == (("site-4",), ("site-2",))
+    assert (aligned.record.newcomers, [*aligned.record.list_left_out()]) == (("site-4",), ["site-2"])
     after = read_space(work, study)
     assert [entry.late for entry in after.record.participants] == [False, False, False, True]
     assert after.names == ("site-0", "site-1", "site-3", "site-4")
@@ -83,7 +83,7 @@ def test_newcomers_are_admitted_and_nobody_else_moves(tmp_path: Path) -> None:
         assert kept[0] == kept[1]
     counts = pq.read_table(work / "collaboration.parquet")["participant"].to_pylist()
     assert [counts.count(f"site-{who}") for who in range(5)] == [60, 60, 0, 60, 60]
-    assert align_bundles(study, bundles_of(study, inbox), work, mode="late").newcomers == ()
+    assert align_bundles(study, bundles_of(study, inbox), work, mode="late").record.newcomers == ()
 
 
 def test_after_delivery_everybody_is_aligned_anew_only_if_asked_for(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_after_delivery_everybody_is_aligned_anew_only_if_asked_for(tmp_path: Pa
         align_bundles(study, bundles_of(study, inbox), work)
     assert {path: path.read_bytes() for path in work.iterdir() if path.is_file()} == before
     again = align_bundles(study, bundles_of(study, inbox), work, mode="again")
-    assert len(again.space.names) == 4
+    assert len(again.names) == 4
     align_bundles(study, bundles_of(study, inbox), work)  # of this alignment nothing is delivered
 
 
@@ -263,7 +263,7 @@ def test_an_alignment_that_cannot_be_certified_says_so_where_that_was_asked(
     notes = []
     for can in (True, False):
         monkeypatch.setattr(alignment.LocalAnchors, "can_certify", can)
-        record = align_bundles(study, bundles, tmp_path / f"{can}", certify=certify).space.record
+        record = align_bundles(study, bundles, tmp_path / f"{can}", certify=certify).record
         assert (record.certificate is not None) == (can and certify)
         notes.append(alignment._NOT_CERTIFIED in record.note)
     assert notes == [False, certify]

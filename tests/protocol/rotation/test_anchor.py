@@ -12,8 +12,8 @@ from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.keys import seal
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.participant.membership import make_member
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation import result
 from mooring.protocol.rotation.anchor import write_anchor
 from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor

@@ -121,7 +121,7 @@ def run(method: str, change: Change | None, bad: int) -> tuple[Training | None, 
             send(study, site, who, inbox)
         taken = collect(study, inbox, work).bundles
         assert {f"site-{who}" for who in range(P) if who != bad} <= {bundle.member.name for bundle in taken}
-        space = align_bundles(study, taken, work, certify=False).space
+        space = align_bundles(study, taken, work, certify=False)
         if change is not None and f"site-{bad}" not in space.names:
             _, without, scores = run_without(method, bad)
             for k, _ in enumerate(space.names):

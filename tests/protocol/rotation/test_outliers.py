@@ -38,13 +38,13 @@ def test_another_anchor_is_flagged(p: int, h: int, r: int, share: float, tmp_pat
         sites = sent(study, inbox, seed=seed, n=20)
         send(study, with_garbage(study, sites[0], seed), 0, inbox)
         aligned = align_bundles(study, bundles_of(study, inbox), work, certify=False)
-        assert aligned.set_aside == ("site-0",)
-        assert aligned.as_dict()["set_aside"][0]["flagged"] is True
-        assert aligned.as_dict()["note"] == ""
+        assert aligned.record.list_left_out().keys() == {"site-0"}
+        assert aligned.record.as_dict()["set_aside"][0]["flagged"] is True
+        assert aligned.record.as_dict()["note"] == ""
         if seed == 0:
             without = align_bundles(study, bundles_of(study, inbox)[1:], tmp_path / "clean", certify=False)
-            assert without.set_aside == ()
-            spreads = [spread_of(one.space, sites, range(1, p)) for one in (aligned, without)]
+            assert without.record.is_whole
+            spreads = [spread_of(one, sites, range(1, p)) for one in (aligned, without)]
             assert spreads[0] == pytest.approx(spreads[1])
 
 
@@ -61,7 +61,7 @@ def test_above_the_transition_nobody_is_flagged_and_that_is_said(tmp_path: Path)
     sites = sent(study, tmp_path / "inbox", n=5)
     send(study, with_garbage(study, sites[0]), 0, tmp_path / "inbox")
     aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
-    assert aligned.set_aside == ()
+    assert aligned.record.is_whole
 
 
 def test_a_rank_poor_upload_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_rank_poor_upload_is_set_aside_and_the_others_go_on(tmp_path: Path) ->
     mean = sites[0].anchor_representation.mean(axis=0)
     flat = (sites[0].anchor_representation - mean)[:, [0, 1, 2, 3, 4, 4]] + mean
     send(study, replace(sites[0], anchor_representation=flat), 0, inbox)
-    assert align_bundles(study, bundles_of(study, inbox), tmp_path / "work").set_aside == ("site-0",)
+    assert align_bundles(study, bundles_of(study, inbox), tmp_path / "work").record.list_left_out().keys() == {"site-0"}
 
 
 def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
@@ -113,7 +113,7 @@ def test_honest_newcomers_are_not_set_aside(first: int, h: int, share: float, tm
     sent(study, tmp_path / "inbox", n=3)
     bundles = bundles_of(study, tmp_path / "inbox")
     align_bundles(study, bundles[:first], tmp_path / "work", certify=False)
-    assert align_bundles(study, bundles, tmp_path / "work", mode="late").set_aside == ()
+    assert align_bundles(study, bundles, tmp_path / "work", mode="late").record.is_whole
     assert read_space(tmp_path / "work", study).record.note.count("nobody was checked") == 1
 
 
@@ -121,7 +121,7 @@ def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_pat
     study = numeric_study(p=10, h=10, r=40, v=1.05 * transition_scale(10, 10, 40))
     sent(study, tmp_path / "inbox", n=5)
     aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
-    assert "nobody was checked" in aligned.as_dict()["note"]
+    assert "nobody was checked" in aligned.record.as_dict()["note"]
 
 
 def test_fits_and_what_is_too_low_are_as_on_record() -> None:

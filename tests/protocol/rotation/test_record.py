@@ -49,6 +49,13 @@ def test_an_alignment_and_a_training_are_as_on_record(kind: str, method: str, v:
     for name in ("alignment.safetensors", "collaboration.parquet"):
         assert has_mode(work / name, 0o600)
     kept = {path.name: json.loads(path.read_text()) for path in sorted(work.glob("*.json"))}
-    seen = [aligned.set_aside, late.set_aside, late.newcomers, found.rows, found.rows_used, told]
-    template = np.linalg.svd(late.space.template, compute_uv=False)
+    seen = [
+        [*aligned.record.list_left_out()],
+        [*late.record.list_left_out()],
+        late.record.newcomers,
+        found.rows,
+        found.rows_used,
+        told,
+    ]
+    template = np.linalg.svd(late.template, compute_uv=False)
     check_record(RECORD, f"{kind}, {method}", [seen, template, figures_in(kept)], rel=2e-3, abs=1e-4)

@@ -11,7 +11,7 @@ import pytest
 from mooring import RigidMap, RowSimulation, SimulationSettings, UploadNoise, simulate
 from mooring.atomic_io import write_atomically
 from mooring.errors import RefusedError
-from mooring.protocol.exchange import exchange_of
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation import upload
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
 from mooring.protocol.rotation.perturbation import Perturbation, open_anchor

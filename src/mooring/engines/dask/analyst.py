@@ -19,7 +19,8 @@ from mooring.protocol.analyst.intake import Intake
 from mooring.protocol.exchange import GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import Aligned, Backend, align_bundles
+from mooring.protocol.rotation.alignment import Backend, align_bundles
+from mooring.protocol.rotation.alignment_state import AlignmentRecord
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.rotation.training import Training
 from mooring.protocol.transport.addresses import is_url, local_path
@@ -85,7 +86,9 @@ class DaskEngine:
         self.reduced = reduced
         return self._intake
 
-    def gather(self, study: Study, bundles: Sequence[Bundle], folder: str | Path, options: GatherOptions) -> Aligned:
+    def gather(
+        self, study: Study, bundles: Sequence[Bundle], folder: str | Path, options: GatherOptions
+    ) -> AlignmentRecord:
         """Align bundles that this engine collected, and map their rows on the workers."""
         folder = Path(folder).absolute()
         known = {bundle.digest for bundle in self._intake.bundles} if self._intake else set()
@@ -111,7 +114,7 @@ class DaskEngine:
                 backend=backend,
             )
         self.parts_kept = table.kept
-        return aligned
+        return aligned.record
 
     def train(self, study: Study, folder: str | Path, options: TrainOptions) -> Training:
         """Train in parts, as `train_on_dask` does."""

@@ -18,10 +18,10 @@ from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
 from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import SiteSettings, opened_vault
 from mooring.errors import InputError, StorageError
-from mooring.protocol.exchange import exchange_of, required_result_file, result_files
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.upload import require_label_consent
 from mooring.protocol.sums.answers import CONFIRMATION, LIST, LIST_FILE, SHARE, SUFFIXES, most_answer_bytes
@@ -160,17 +160,17 @@ class ClientWorkflow:
         return path
 
     def _keep_result(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
-        study, vault = participant.study, participant.vault
+        study, vault, exchange = participant.study, participant.vault, exchange_of(participant.study)
         arriving = self.settings.folder / _ARRIVING
         make_folder(arriving, mode=0o700, what="the site's folder")
-        for name, most in result_files(study).items():
+        for name, most in exchange.result_files(study).items():
             if f"{name}.size" in message:
                 announced = _announced(message, name)
                 fetch_file(name, arriving / name, _ticket(message), ask, **announced, most=most, what="the result")
-        digest = exchange_of(study).open_result(vault, study, arriving).model_digest
+        digest = exchange.open_result(vault, study, arriving).model_digest
         make_folder(self.settings.result, mode=0o700, what="the folder of the result")
-        for name in result_files(study):
-            if name == required_result_file(study) or digest:
+        for name in exchange.result_files(study):
+            if name == exchange.required_result_file(study) or digest:
                 copy_atomically(arriving / name, self.settings.result / name, what="the result")
         shutil.rmtree(arriving, ignore_errors=True)
         return {"model": digest}

@@ -24,10 +24,11 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import Intake, collect, try_verify
 from mooring.protocol.analyst.trained_model import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import Exchange, GatherOptions, TrainOptions, exchange_of, result_files
+from mooring.protocol.exchange import Exchange, GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import FIELDS, KIND, most_anchor_bytes
 from mooring.protocol.rotation.scheme import dealing_member
 from mooring.protocol.sums.answers import (
@@ -268,7 +269,8 @@ class ServerWorkflow:
     def for_result(self, name: str) -> TaskMessage:
         """Return the message of the task by which a participant fetches its result."""
         place = self.settings.folder / RESULTS / name
-        files = {file: place / file for file in result_files(self.study) if (place / file).is_file()}
+        names = self.exchange.result_files(self.study)
+        files = {file: place / file for file in names if (place / file).is_file()}
         return self._hand_ticket(files) | _described(files)
 
     def _hand_ticket(self, files: Mapping[str, Path], arrival: IncomingFile | None = None) -> TaskMessage:
@@ -287,7 +289,7 @@ class ServerWorkflow:
         late = settings.late and (folder / f"{exchange.gather_record}.json").is_file()
         options = GatherOptions("late" if late else "again", signing_key=self.signing_key, command=_COMMAND)
         gathered = exchange.gather(study, intake.bundles, folder, options)
-        self.left_out.update(gathered.left_out)
+        self.left_out.update(gathered.list_left_out())
         for sentence in gathered.describe():
             self.tell(sentence)
         if study.label.kind != "none" and not (late and (folder / TRAINING_FILE).is_file()):

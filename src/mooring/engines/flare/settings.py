@@ -13,9 +13,9 @@ from typing import Any
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, StorageError
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import render_value
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.storage.vault import Vault
 
 SETTINGS_FILE = "mooring.toml"

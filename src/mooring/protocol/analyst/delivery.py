@@ -11,10 +11,10 @@ from mooring.atomic_io import copy_atomically, make_folder, write_atomically
 from mooring.errors import RefusedError
 from mooring.protocol.analyst.trained_model import DELIVERY_FILE, require_analyst
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import exchange_of, result_files
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.result import Release, find_model_limit, require_reasoned, write_delivered_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import open_folder, send_folder
 from mooring.serialization import Record
@@ -71,7 +71,7 @@ def deliver(
                 copy_atomically(signed, place / MODEL_FILE, what="the model")
             ready.write_own(place, index, digest, signing_key)
             if is_url(output):
-                send_folder(place, tuple(result_files(study)), address=f"{str(output).rstrip('/')}/{name}")
+                send_folder(place, tuple(exchange.result_files(study)), address=f"{str(output).rstrip('/')}/{name}")
             if progress:
                 progress(index + 1, len(ready.names))
     delivery = Delivery(ready.names, digest, release, command)

@@ -8,9 +8,9 @@ from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
 from mooring.mechanisms.onnx_export import to_onnx
 from mooring.protocol.analyst.trained_model import read_training
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import TrainingRecord
 
 
@@ -36,7 +36,6 @@ def export_model(
     if result is not None:
         model = read_delivered_model(result, study, spec).model
     else:
-        exchange_of(study).load_records()
         model, _ = read_training(Path(folder), TrainingRecord, study, spec)
     write_atomically(path, to_onnx(model), mode=0o600, what="the model")
     return path

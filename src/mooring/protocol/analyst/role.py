@@ -12,9 +12,11 @@ from mooring.learners import LearnerLike
 from mooring.protocol.analyst.delivery import Delivery, deliver
 from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import AlignMode, Gathered, GatherOptions, Trained, TrainOptions, exchange_of
+from mooring.protocol.exchange import AlignMode, GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.results import GatherRecord, TrainingRecord
 from mooring.typing import Progress
 
 
@@ -25,10 +27,10 @@ class Engine(Protocol):
     def collect(self) -> Callable[..., Intake]:
         """Take the bundles at an address that hold up: `mooring.protocol.analyst.intake.collect`."""
 
-    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Gathered:
+    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
         """Make what is trained on of bundles that this engine collected: `Exchange.gather`."""
 
-    def train(self, study: Study, folder: Path, options: TrainOptions) -> Trained:
+    def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered: `Exchange.train`."""
 
 
@@ -37,11 +39,11 @@ class LocalEngine:
 
     collect = staticmethod(collect)
 
-    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Gathered:
+    def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
         """Make what is trained on of verified bundles, as the study's mechanism does."""
         return exchange_of(study).gather(study, bundles, folder, options)
 
-    def train(self, study: Study, folder: Path, options: TrainOptions) -> Trained:
+    def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered, as the study's mechanism does."""
         return exchange_of(study).train(study, folder, options)
 
@@ -77,7 +79,7 @@ class Analyst:
         certify: bool = True,
         confirmations: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> Gathered:
+    ) -> GatherRecord:
         """Make what is trained on of bundles: rows in one space, or the signed list of contributions to a total.
 
         Parameters
@@ -100,7 +102,7 @@ class Analyst:
         seed: int = 0,
         shares: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> Trained:
+    ) -> TrainingRecord:
         """Train on what was gathered.
 
         Parameters

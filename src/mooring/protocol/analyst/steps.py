@@ -62,7 +62,8 @@ def align(
     progress: Progress | None = None,
 ) -> Outcome:
     """Check every bundle at an address, and make what is trained on from those that are accepted."""
-    from mooring.protocol.exchange import GatherOptions, exchange_of
+    from mooring.protocol.exchange import GatherOptions
+    from mooring.protocol.registry import exchange_of
 
     study, engine = place.study, choose_engine(place)
     study.require_roster()
@@ -85,7 +86,7 @@ def align(
 
 def list_learners(place: Place) -> Sequence[str]:
     """The learners that the mechanism of a study offers."""
-    from mooring.protocol.exchange import exchange_of
+    from mooring.protocol.registry import exchange_of
 
     return exchange_of(place.study).list_learners(place.study)
 

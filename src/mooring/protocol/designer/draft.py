@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.mechanisms.settings import MechanismSettings
-from mooring.protocol.exchange import get_exchange
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
+from mooring.protocol.registry import get_exchange
 from mooring.tables.cells import describe_type, holds_words, is_number
 from mooring.tables.files import OpenTable, open_table, require_column
 from mooring.tables.inference import LikelyKind, infer_column, kind_of_type
@@ -151,8 +151,8 @@ def render_draft(
         rows["image_shape"] = list(settings.image_shape)
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
     width += len(columns) if settings.missing == "indicate" else 0
-    exchange = get_exchange(MechanismSettings.get_kind(settings.entries.get("name")).name)
-    mechanism = exchange.draft(settings.entries, width)
+    exchange = get_exchange(settings.entries.get("name"))
+    mechanism = exchange.draft(settings.entries, width, has_images=bool(settings.image_shape))
     plain = {
         "format": FORMAT,
         "name": name,

@@ -12,12 +12,11 @@ import numpy as np
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
-from mooring.mechanisms.settings import MechanismSettings
-from mooring.protocol.exchange import get_exchange
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, read_text, render_member
+from mooring.protocol.registry import get_exchange
 from mooring.tables.encoder import encoded_batches
 from mooring.typing import Progress
 
@@ -86,7 +85,7 @@ def project_study(
     # a draft that waits for its digest is no study yet, so its other parts are read with settings that need none
     given = plain.get("mechanism")
     entries = dict(given) if isinstance(given, dict) else {}
-    exchange = get_exchange(MechanismSettings.get_kind(entries.get("name")).name)
+    exchange = get_exchange(entries.get("name"))
     prepared = exchange.prepare_public_file(entries, components)
     study = Study.from_dict(plain | {"mechanism": prepared}, folder=path.parent)
     if study.participants:

@@ -12,7 +12,7 @@ from mooring.typing import Progress
 def enrol(place: Place, *, cards: Collection[Path], command: str = "", progress: Progress | None = None) -> Outcome:
     """Enter cards in the roster of a draft."""
     from mooring.protocol.designer.revision import enrol_cards
-    from mooring.protocol.exchange import exchange_of
+    from mooring.protocol.registry import exchange_of
 
     study = enrol_cards(place.study_file, list(cards))
     file = place.show(place.study_file)

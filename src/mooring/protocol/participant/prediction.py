@@ -22,9 +22,9 @@ from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_lear
 from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
 from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.learners.models import Predicted
-from mooring.protocol.exchange import exchange_of, required_result_file, result_files
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.storage.fingerprints import Fingerprinter, Words
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -344,8 +344,9 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
     Nothing is checked here but names and sizes: `Exchange.open_result` does that. A temporary folder is readable by its
     owner only, and removed.
     """
+    exchange = exchange_of(study)
     if not is_url(address):
-        place, signed = local_path(address), required_result_file(study)
+        place, signed = local_path(address), exchange.required_result_file(study)
         if not (place / signed).is_file():
             raise InputError(
                 "result",
@@ -357,12 +358,14 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
         return
     system, root = open_folder(str(address))
     with TemporaryDirectory(prefix="mooring-result-") as name:
-        for file, most in result_files(study).items():
+        for file, most in exchange.result_files(study).items():
             size = read_size(system, f"{root}/{file}")
             reason = download(
                 system, f"{root}/{file}", Path(name) / file, size=size, most_bytes=most, what="the temporary folder"
             )
-            is_needed = file == required_result_file(study) or reason != NOT_THERE  # some results have no model
+            is_needed = (
+                file == exchange.required_result_file(study) or reason != NOT_THERE
+            )  # some results have no model
             if reason is not None and is_needed:
                 raise StorageError(
                     "the result",

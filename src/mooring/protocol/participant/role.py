@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from mooring.atomic_io import write_atomically
 from mooring.mechanisms.sums.sums import PersonCounts
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import require_reasoned
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import CHECK_FILE, find_membership, read_check
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger

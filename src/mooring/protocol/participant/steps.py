@@ -121,7 +121,7 @@ def check(
 ) -> Outcome:
     """Attack the rows of a table as others could, and write the page that says what to do."""
     from mooring.atomic_io import require_writable
-    from mooring.protocol.exchange import exchange_of
+    from mooring.protocol.registry import exchange_of
 
     if output is not None:
         require_writable(output, what="the page", inputs=(data, place.study_file, anchor))
@@ -163,7 +163,7 @@ def share(
     progress: Progress | None = None,
 ) -> Outcome:
     """Write the bundle of a table."""
-    from mooring.protocol.exchange import exchange_of
+    from mooring.protocol.registry import exchange_of
 
     person = open_participant(place)
     path = output or place.root / f"{person.member.name}.bundle"

@@ -29,7 +29,6 @@ from mooring.protocol.rotation.bundle import RowBundle
 from mooring.protocol.rotation.collaboration_matrix import OneFile, TableWriter, remove_other_forms
 from mooring.protocol.rotation.outliers import Fits, measure_fits, measure_honest_spread
 from mooring.protocol.rotation.scheme import rotation_of
-from mooring.serialization import Rows, count_noun
 from mooring.theory import transition_scale
 from mooring.typing import Matrix, Progress
 
@@ -38,67 +37,7 @@ _NOT_CHECKED = (
     "At this noise, or with so few components, an honest anchor representation fits the others hardly better than garbage "
     "would: nobody was checked by its fit."
 )
-_MISFIT = "its anchor representation does not fit the others', or cannot be aligned"
 _NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
-
-
-@dataclass(frozen=True, eq=False)
-class Aligned:
-    """What an alignment of bundles gives back."""
-
-    space: AlignmentState
-    """Maps, template and record."""
-    set_aside: tuple[str, ...]
-    """Participants whose anchor representation does not fit the others', or cannot be aligned at all."""
-    newcomers: tuple[str, ...] = ()
-    """Those who were admitted late, this time."""
-    is_late: bool = False
-    """Whether only newcomers were admitted."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every bundle was aligned."""
-        return not self.set_aside
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """Participants who were set aside, and why."""
-        return dict.fromkeys(self.set_aside, _MISFIT)
-
-    def describe(self) -> list[str]:
-        """Sentences on how well the participants fit each other, and where the rows are."""
-        record, lines = self.space.record, list[str]()
-        entries = record.participants
-        if self.is_late:
-            admitted = f"Admitted {', '.join(self.newcomers)}" if self.newcomers else "Nobody new was admitted"
-            lines.append(f"{admitted}; everybody else keeps its map, byte for byte.")
-        worst = min(entries, key=lambda entry: entry.fit)
-        n_rows = sum(entry.rows for entry in entries)
-        lines.append(
-            f"Aligned {count_noun(len(entries), 'participant')}, {n_rows:,} rows. The lowest correlation with the others' "
-            f"anchor is {worst.fit:.2f} ({worst.name}); 1 is perfect, and noise lowers it for everybody alike."
-        )
-        if record.anchor_noise_scale:
-            v, transition = record.anchor_noise_scale, record.transition_scale
-            side = "below" if v < transition else "above"
-            near = f"is {side} {transition:.3g}, near which the best alignment gets hard to find"
-            lines.append(f"The anchor noise, {v:g}, {near}. {record.termination}")
-        lines += [] if record.certificate is None else [record.certificate]
-        lines += [f"Note: {record.note}"] if record.note else []
-        return [*lines, f"The collaboration matrix is {record.table}, in the work folder."]
-
-    def list_contributions(self) -> Rows:
-        """A line a participant, headings first."""
-        entries = self.space.record.participants
-        return [
-            ("participant", "rows", "correlation with the others' anchor"),
-            *((entry.name, f"{entry.rows:,}", f"{entry.fit:.2f}") for entry in entries),
-            *((name, "set aside", _MISFIT) for name in self.set_aside),
-        ]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The record, for JSON."""
-        return self.space.record.as_dict()
 
 
 @dataclass(frozen=True)
@@ -119,7 +58,7 @@ def align_bundles(
     command: str = "",
     progress: Progress | None = None,
     backend: Backend | None = None,
-) -> Aligned:
+) -> AlignmentState:
     """Align verified bundles and write the collaboration matrix.
 
     Parameters
@@ -135,7 +74,7 @@ def align_bundles(
 
     Returns
     -------
-    Aligned
+    AlignmentState
         Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
     """
     rotation_of(study)
@@ -168,7 +107,7 @@ def align_bundles(
     write_space(folder, space)
     remove_other_forms(folder, table.name)
     (folder / DELIVERY_FILE).unlink(missing_ok=True)  # of the last alignment
-    return Aligned(space, tuple(bundle.member.name for bundle in aside))
+    return space
 
 
 def _require_not_delivered(folder: Path) -> None:
@@ -224,7 +163,7 @@ def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float
 
 def _admit(
     study: Study, bundles: Sequence[RowBundle], folder: Path, backend: Backend, command: str, progress: Progress | None
-) -> Aligned:
+) -> AlignmentState:
     anchors, table = backend.anchors, backend.table
     space = read_space(folder, study)
     here = set(space.names)
@@ -241,19 +180,22 @@ def _admit(
         low, note = [False] * len(fresh), note if _NOT_CHECKED in note else _join_notes(note, _NOT_CHECKED)
     for bundle, whole, own, out in zip(fresh, anchors.check_rank(fresh), fitted, low, strict=True):
         if not whole or out:
-            aside.append(bundle.member.name)
+            aside.append(replace(_entry(bundle, own.fit, late=True), flagged=True))
             continue
         maps.append((own.orthogonal, own.mean))
         entries.append(_entry(bundle, own.fit, late=True))
         admitted[bundle.member.name] = bundle
+    newly = {*admitted, *(entry.name for entry in aside)}
+    still_aside = [entry for entry in space.record.set_aside if entry.name not in newly]
+    changes: dict[str, Any] = {"set_aside": (*still_aside, *aside), "newcomers": tuple(admitted)}
     if not admitted:
-        return Aligned(space, tuple(aside), is_late=True)
+        return replace(space, record=replace(space.record, **changes))
     joined = add_newcomers(space, entries, maps, note)
     table.write(folder, study, joined, admitted, progress)
-    joined = replace(joined, record=replace(joined.record, command=command, table=table.name))
+    joined = replace(joined, record=replace(joined.record, **changes, command=command, table=table.name))
     write_space(folder, joined)
     remove_other_forms(folder, table.name)
-    return Aligned(joined, tuple(aside), tuple(admitted), is_late=True)
+    return joined
 
 
 def _record(

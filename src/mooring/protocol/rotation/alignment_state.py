@@ -18,13 +18,14 @@ from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Contribution, Finding, GatherRecord
 from mooring.protocol.rotation.scheme import rotation_of
-from mooring.serialization import Count, Record, Rows
+from mooring.serialization import Count, Record, Rows, count_noun
 from mooring.typing import Matrix
 
 STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
 _WHAT = "the alignment"
 _MOST_RECORD_BYTES = 2**28  # a million participants
 _ALIGN_AGAIN = "Run 'mooring align' again."
+_MISFIT = "its anchor representation does not fit the others', or cannot be aligned"
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,46 @@ class AlignmentRecord(GatherRecord):
     """How the step was asked for."""
     is_certified: bool = False
     """Whether the alignment is proved to be the global optimum."""
+    newcomers: tuple[str, ...] | None = None
+    """Participants that were admitted last, while everybody else kept its map; None if everybody was aligned."""
 
     def __post_init__(self) -> None:
         names = [participant.name for participant in self.participants]
         if len(set(names)) < len(names):
             raise InputError("participants", expected="each named once", got="a name twice", cure=_ALIGN_AGAIN)
+
+    def list_left_out(self) -> dict[str, str]:
+        """Participants who were set aside, and why."""
+        return {entry.name: _MISFIT for entry in self.set_aside}
+
+    def describe(self) -> list[str]:
+        """Sentences on how well the participants fit each other, and where the rows are."""
+        lines = list[str]()
+        if self.newcomers is not None:
+            admitted = f"Admitted {', '.join(self.newcomers)}" if self.newcomers else "Nobody new was admitted"
+            lines.append(f"{admitted}; everybody else keeps its map, byte for byte.")
+        worst = min(self.participants, key=lambda entry: entry.fit)
+        n_rows = sum(entry.rows for entry in self.participants)
+        lines.append(
+            f"Aligned {count_noun(len(self.participants), 'participant')}, {n_rows:,} rows. The lowest correlation with "
+            f"the others' anchor is {worst.fit:.2f} ({worst.name}); 1 is perfect, and noise lowers it for everybody alike."
+        )
+        if self.anchor_noise_scale:
+            v, transition = self.anchor_noise_scale, self.transition_scale
+            side = "below" if v < transition else "above"
+            near = f"is {side} {transition:.3g}, near which the best alignment gets hard to find"
+            lines.append(f"The anchor noise, {v:g}, {near}. {self.termination}")
+        lines += [] if self.certificate is None else [self.certificate]
+        lines += [f"Note: {self.note}"] if self.note else []
+        return [*lines, f"The collaboration matrix is {self.table}, in the work folder."]
+
+    def list_contributions(self) -> Rows:
+        """A line a participant, headings first."""
+        return [
+            ("participant", "rows", "correlation with the others' anchor"),
+            *((entry.name, f"{entry.rows:,}", f"{entry.fit:.2f}") for entry in self.participants),
+            *((name, "set aside", reason) for name, reason in self.list_left_out().items()),
+        ]
 
     def list_states(self) -> dict[str, Contribution]:
         """What became of each participant's upload, by name."""

@@ -22,59 +22,51 @@ from mooring.typing import Matrix
 _METHOD = "aa-i-gdp-data-noise"
 
 
-def draft_rotation(given: Mapping[str, Any], width: int) -> MechanismDraft:
-    """The entries of a draft; those that follow from the columns are left to comments.
+def draft_rotation(entries: Mapping[str, Any], width: int, *, has_images: bool = False) -> MechanismDraft:
+    """Complete the given entries for encoded rows of a width; entries that follow from the columns become comments.
 
-    Parameters
-    ----------
-    given : mapping
-        Entries that were asked for.
-    width : int
-        Of the encoded rows.
+    Images need nothing of their own, because pixels are columns.
     """
-    name, n_components = given.get("method", _METHOD), given.get("n_components")
+    name, n_components = entries.get("method", _METHOD), entries.get("n_components")
     method = get_method(name)
     needs_projection = width > WIDEST_WITHOUT_PROJECTION or n_components not in (None, width)
-    projection = given.get("projection") or ("gaussian" if needs_projection else "none")
+    projection = entries.get("projection") or ("gaussian" if needs_projection else "none")
     if n_components is None and projection != "none":
         n_components = min(WIDEST_WITHOUT_PROJECTION, max(1, width))
-    sizes = {"n_components": n_components, "n_anchor_rows": given.get("n_anchor_rows")}
-    entries: dict[str, Any] = {"name": "rotation", "method": name}
-    entries |= {key: value for key, value in sizes.items() if value is not None}
+    sizes = {"n_components": n_components, "n_anchor_rows": entries.get("n_anchor_rows")}
+    drafted: dict[str, Any] = {"name": "rotation", "method": name}
+    drafted |= {key: value for key, value in sizes.items() if value is not None}
     for key, used, usual in (
         ("data_noise_scale", method.data_noise, DATA_NOISE),
         ("anchor_noise_scale", method.anchor_noise, ANCHOR_NOISE),
     ):
-        entries[key] = float(given.get(key, usual)) if used else 0.0
-    entries["projection"] = projection
+        drafted[key] = float(entries.get(key, usual)) if used else 0.0
+    drafted["projection"] = projection
     remarks = {
         "n_components": "# n_components: as many as the encoded rows are wide, without a projection.\n",
         "n_anchor_rows": "# n_anchor_rows: four times the components.\n",
     }
     above = "".join(remarks[key] for key, value in sizes.items() if value is None)
-    if projection == "gaussian" and not given.get("projection"):
+    if projection == "gaussian" and not entries.get("projection"):
         wide = f"rows this wide go onto {n_components} random directions, for speed"
         above += f'# projection: {wide}; "none" shares all.\n'
     waits = f"# projection_digest comes from: mooring study project  {TODO} run it\n"
-    return MechanismDraft(entries, above, waits if projection == "public-svd" else "")
+    return MechanismDraft(drafted, above, waits if projection == "public-svd" else "")
 
 
-def take_gaussian(given: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
+def take_gaussian(entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
     """The entries of a study that waits for its public projection, with a Gaussian one instead.
 
-    Parameters
-    ----------
-    n_components : int, optional
-        Instead of the study's.
+    `n_components` replaces the study's number of components.
     """
-    entries = {key: value for key, value in given.items() if key != "projection_digest"} | {"projection": "gaussian"}
+    taken = {key: value for key, value in entries.items() if key != "projection_digest"} | {"projection": "gaussian"}
     if n_components is not None:
-        entries["n_components"] = n_components
-        entries.pop("n_anchor_rows", None)
-    elif "n_components" not in entries:
+        taken["n_components"] = n_components
+        taken.pop("n_anchor_rows", None)
+    elif "n_components" not in taken:
         cure = "Say how many with --components."
         raise InputError("n_components", expected="given for a projection", got="none", cure=cure)
-    return entries
+    return taken
 
 
 def project_on_public(study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:

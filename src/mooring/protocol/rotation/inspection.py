@@ -114,10 +114,11 @@ def inspect(
     )
 
 
-def conclude(study: Study, found: Inspection) -> Inspection:
+def conclude(study: Study, inspection: Inspection) -> Inspection:
     """The same with its decision: the one that its page leads with."""
-    weighed = [] if found.self_attack is None else [weigh_audit(found.self_attack, study.upload_limits)]
-    return replace(found, decision=decide_upload("these rows", weighed, check=found))
+    attacked = inspection.self_attack
+    weighed = [] if attacked is None else [weigh_audit(attacked, study.upload_limits)]
+    return replace(inspection, decision=decide_upload("these rows", weighed, check=inspection))
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:

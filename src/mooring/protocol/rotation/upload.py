@@ -32,11 +32,11 @@ from mooring.atomic_io import (
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.rotation.kernel import add_noise, map_rows
 from mooring.protocol.crypto.derivation import Stream
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import encode_signed_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, hand_out, require_limits
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Consent, ShareResult
 from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.bundle import (
@@ -76,7 +76,7 @@ def share_rows(
     study: Study,
     data: TableSource,
     *,
-    anchor: Path,
+    anchor: Path | None,
     output: Path,
     consent: Consent,
     ignore: Collection[str] = (),
@@ -100,6 +100,9 @@ def share_rows(
         Told how much is done, and of how much.
     """
     rotation_of(study)
+    if anchor is None:
+        cure = "Give the file that the dealer sent."
+        raise InputError("anchor", problem="Rows cannot be shared without the study's anchor.", cure=cure)
     require_label_consent(study, consent.labels)
     # A typing error there must not use up the one upload.
     require_writable(output, what="the bundle", inputs=(data, anchor))

@@ -28,11 +28,11 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.sums.prime_field import Elements, add, encode_signed
 from mooring.mechanisms.sums.sums import Integers, PersonCounts, SumAccumulator
 from mooring.protocol.crypto.keys import SealingKey, Secret
-from mooring.protocol.exchange import exchange_of
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, hand_out, require_limits
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary, hash_names
 from mooring.protocol.storage.ledger import Ledger, Spending

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -32,7 +32,7 @@ def study_features(study: Study) -> FeatureMap:
     return replace(features, fitted=PictureProjection(filters, found["mean"], found["matrix"]))
 
 
-def fit_features(study: Study, batches: Iterable[Matrix]) -> PublicFile:
+def fit_features(study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
     """Fit features of pictures to the first public ones, as many as memory holds well."""
     settings = sum_settings(study)
     features = make_features(settings, study.schema, study.image_shape)
@@ -41,7 +41,7 @@ def fit_features(study: Study, batches: Iterable[Matrix]) -> PublicFile:
         cure = "Features of columns follow from what is declared of them: public rows make them no better."
         raise InputError("features", expected=expected, got=got, cure=cure)
     pictures: list[Matrix] = []
-    for batch in batches:
+    for batch in batches():
         pictures.append(features.to_grey(batch[: _MOST_PICTURES - sum(map(len, pictures))]))
         if sum(map(len, pictures)) == _MOST_PICTURES:
             break

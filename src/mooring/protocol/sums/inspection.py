@@ -78,14 +78,14 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
     return (*sums, *contrast_to_sums(parts, drafted_projection(study), asked))
 
 
-def conclude_sums(study: Study, found: Inspection) -> Inspection:
+def conclude_sums(study: Study, inspection: Inspection) -> Inspection:
     """The same with its decision: the one that its page leads with."""
     limits = study.upload_limits
-    if found.self_attack is not None:
-        weighed = weigh_audit(found.self_attack, limits)
+    if inspection.self_attack is not None:
+        weighed = weigh_audit(inspection.self_attack, limits)
     else:
         weighed = weigh_total(None, sum_scheme(study).settings.promise, limits)
-    return replace(found, decision=decide_upload("sums over these rows", [weighed], check=found))
+    return replace(inspection, decision=decide_upload("sums over these rows", [weighed], check=inspection))
 
 
 def _is_kept(limit: LeakageLimit, epsilon: float | None, audit: AuditResult | None) -> bool:

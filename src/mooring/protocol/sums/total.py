@@ -73,6 +73,10 @@ class Closing(GatherRecord):
         """Whether every bundle is on the list and every combiner agrees."""
         return not (self.left_out or self.doubted)
 
+    def list_left_out(self) -> dict[str, str]:
+        """Participants whose bundle is not on the list, and why."""
+        return self.left_out
+
     def describe(self) -> list[str]:
         """Sentences on who confirmed, and what comes next."""
         by = f"confirmed by {', '.join(self.confirmed_by)}" if self.confirmed_by else "not confirmed by combiners"

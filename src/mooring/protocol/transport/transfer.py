@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.exchange import SendableFile, list_sendable_files
+from mooring.protocol.exchange import SendableFile
 from mooring.protocol.messages.signed_file import read_signed_header
+from mooring.protocol.registry import list_sendable_files
 from mooring.protocol.transport.addresses import (
     is_presigned,
     is_this_machine,

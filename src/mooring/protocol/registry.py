@@ -1,0 +1,67 @@
+"""Which mechanisms there are: those that come with mooring, and those that `register_exchange` adds.
+
+Nothing of a mechanism is loaded before it is needed, and its steps, which help texts are made from, without the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mooring.errors import InputError, require_choice
+from mooring.protocol.step import Addition, Step
+
+if TYPE_CHECKING:
+    from mooring.protocol.exchange import Exchange, SendableFile
+    from mooring.protocol.messages.study import Study
+
+_MECHANISMS: dict[str, str | Exchange] = {
+    "rotation": "mooring.protocol.rotation",
+    "secure-sum": "mooring.protocol.sums",
+}
+"""By name: the exchange, or the package of a mechanism that comes with mooring until its exchange is loaded."""
+
+
+def register_exchange(exchange: Exchange) -> None:
+    """Add a mechanism to those that studies can name; its name must be new."""
+    if exchange.name in _MECHANISMS:
+        problem = f"A mechanism with the name {exchange.name!r} is registered already."
+        raise InputError("name of the mechanism", problem=problem, cure="Choose another name.")
+    _MECHANISMS[exchange.name] = exchange
+
+
+def get_exchange(name: object) -> Exchange:
+    """The exchange of a mechanism, by its name."""
+    require_choice("mechanism", name, _MECHANISMS, cure="Correct [mechanism] in the study's file.")
+    entry = _MECHANISMS[str(name)]
+    if isinstance(entry, str):
+        entry = _MECHANISMS[str(name)] = import_module(f"{entry}.exchange").EXCHANGE
+    return entry
+
+
+def exchange_of(study: Study) -> Exchange:
+    """The exchange of the mechanism that a study names."""
+    return get_exchange(study.mechanism.name)
+
+
+def list_exchanges() -> list[Exchange]:
+    """The exchanges of all mechanisms."""
+    return [get_exchange(name) for name in _MECHANISMS]
+
+
+def list_own_steps() -> dict[str, tuple[Sequence[Step], Sequence[Addition]]]:
+    """The steps that only one mechanism has and what it adds to common steps, by mechanism."""
+    own: dict[str, tuple[Sequence[Step], Sequence[Addition]]] = {}
+    for name, entry in _MECHANISMS.items():
+        if isinstance(entry, str):
+            steps = import_module(f"{entry}.steps")
+            own[name] = steps.STEPS, steps.ADDITIONS
+        else:
+            own[name] = entry.steps, entry.additions
+    return own
+
+
+def list_sendable_files() -> list[SendableFile]:
+    """The files that may leave a participant's machine, of all mechanisms."""
+    return [form for exchange in list_exchanges() for form in exchange.sendable]
