@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.attacks import DoesNotApply, LabelledFeatures, SumView, attacks_on, run
+from mooring.attacks import DoesNotApply, LabelledFeatures, MembershipScores, SumView, attacks_on, run
 from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.column_space import column_space
 from mooring.attacks.sums.leverage import measure_leverage, score_without_sums
@@ -27,13 +27,25 @@ RNG = np.random.default_rng(0)
 P, WIDTH = 4, 9
 N_ROWS = {"few rows": 2, "one honest": 4}
 NOISY = ("noise", "much noise")
-VIEWS = ("plain", "noise", "much noise", "few rows", "one honest", "class of one", "two classes", "number", "nobody")
+VIEWS = (
+    "plain",
+    "noise",
+    "much noise",
+    "few rows",
+    "one honest",
+    "class of one",
+    "value of one",
+    "two classes",
+    "number",
+    "nobody",
+)
 # Views in which each attack must give scores, said here once more and apart from its own code.
 CONTRACT = {
     "whitened-difference": {*VIEWS} - {"nobody"},
     "leverage": {*VIEWS},
     "column-space": {"few rows", "one honest"},
     "class-of-one": {"class of one", "noise"},
+    "value-of-one": {"value of one"},
     "register": {*VIEWS},
 }
 # The least area under the ROC that each attack must reach; rows of 9 columns, 180 of them unless they are few.
@@ -59,6 +71,11 @@ def simulated(name: str) -> tuple[SumSimulation, LabelledFeatures, int]:
     sizes = [n] * P + [60, 60]
     rows = [rng.standard_normal((n, WIDTH)) for n in sizes]
     labels = [rng.uniform(-1, 1, n) if K == 0 else np.arange(n) % 2 for n in sizes]
+    if name == "value of one":
+        for part in rows[:P]:
+            part[:, :2] = 0.0
+        rows[1][3, 0], rows[2][7, 1] = 0.4, -0.2  # each carried by one row
+        rows[0][5, 0] = 0.3  # the colluder's, which it takes off
     if name in ("class of one", "noise"):
         labels[1][0] = labels[P][0] = labels[P + 1][1] = 3
     # with noise as small as that a class of one is still found, which no claim of privacy would cover
@@ -227,6 +244,30 @@ def test_a_class_of_one_is_told_until_noise_hides_the_count(K: int, on_products:
             class_of_one(view, rng=RNG)
     else:
         assert class_of_one(view, rng=RNG).scores == pytest.approx([0.0])
+
+
+def test_rows_that_alone_carry_a_value_are_read_off_with_their_labels() -> None:
+    candidates = simulated("value of one")[1]
+    finding = run("value-of-one", view_of("value of one"), rng=RNG)
+    assert isinstance(finding, MembershipScores)
+    assert finding.rows is not None
+    places = [3, 60 + 7]  # among the honest rows, which come first and start with participant 1
+    read, true = (
+        {(*features, *outcomes) for features, outcomes in zip(rows.features, rows.outcomes, strict=True)}
+        for rows in (finding.rows, LabelledFeatures(candidates.features[places], candidates.outcomes[places]))
+    )
+    assert read == true
+    assert set(np.flatnonzero(finding.scores > -1e-12)) == set(places)
+
+
+@pytest.mark.parametrize("n_carriers", [2, 3])
+def test_a_value_of_several_rows_discloses_none_of_them(n_carriers: int) -> None:
+    rows, labels = np.random.default_rng(3).standard_normal((40, 5)), np.arange(40) % 2
+    rows[:, 0] = 0.0
+    rows[:n_carriers, 0] = 0.5
+    view = simulate_sums([rows, rows[::-1, 1:][:, [0, 0, 1, 2, 3]]], [labels, labels], privacy=None, rng=RNG)
+    with pytest.raises(DoesNotApply):
+        run("value-of-one", view.view((1,), asked=view.encode([rows], [labels])), rng=RNG)
 
 
 def test_of_one_honest_row_the_column_space_is_a_line() -> None:

@@ -114,6 +114,17 @@ def test_a_page_shows_sums_and_calls_those_without_noise_no_guarantee(result: Au
         assert words in page
 
 
+def test_rows_that_can_be_read_off_the_total_are_counted() -> None:
+    parts = study(40)
+    for part in (*parts.train, *parts.test):
+        part[:, 5] = 0.0
+    parts.train[2][7, 5] = 1.0
+    simulation = SumPoint(None).simulate(Auditor.of(parts, None, settings()).deployment)
+    outcomes = {outcome.attack: outcome for outcome in attack_total(simulation, parts, settings(), (0,))}
+    assert outcomes["value-of-one"].notes == ("rows read off exactly, with their labels: 1",)
+    assert not any(outcome.notes for name, outcome in outcomes.items() if name != "value-of-one")
+
+
 def test_many_features_without_noise_are_refused_and_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight participants of six rows and seven features: more than a tenth of the rows of a quorum."""
     few = Auditor.of(study(6), None, settings(4000))

@@ -26,6 +26,7 @@ from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.column_space import column_space
 from mooring.attacks.sums.leverage import leverage
 from mooring.attacks.sums.register import register
+from mooring.attacks.sums.value_of_one import value_of_one
 from mooring.attacks.sums.view import MembershipScores, SumView
 from mooring.attacks.sums.whitened_difference import whitened_difference
 from mooring.attacks.view import CollusionView
@@ -108,6 +109,7 @@ ATTACKS: dict[str, Attack] = {
         Attack("leverage", "how well the sums fit a candidate", leverage, view=SumView),
         Attack("column-space", "the span of the sums, where features exceed rows", column_space, view=SumView),
         Attack("class-of-one", "a label that a single row carries", class_of_one, view=SumView),
+        Attack("value-of-one", "a feature that a single row carries", value_of_one, view=SumView),
         Attack("register", "a register of everybody who may be in it, solved for", register, view=SumView),
     )
 }

@@ -129,6 +129,8 @@ def _row_views() -> Iterator[tuple[str, CollusionView]]:
 
 def _sum_views() -> Iterator[tuple[str, Any]]:
     rows, labels = _draw()
+    rows = [np.hstack([part, np.zeros((_ROWS, 1))]) for part in rows]
+    rows[1][0, -1] = 1.0  # a value that one row alone carries
     for privacy in (None, 1.0):
         simulation = simulate_sums(rows[:-1], labels[:-1], privacy=privacy, rng=np.random.default_rng(1))
         asked = simulation.encode(rows[1:], labels[1:])

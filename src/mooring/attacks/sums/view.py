@@ -45,6 +45,8 @@ class MembershipScores:
 
     scores: Matrix
     """Scores, of shape (n_candidates,); NaN for candidates that the attack cannot score."""
+    rows: LabelledFeatures | None = None
+    """Rows of honest participants that the attack reads off the total exactly, with their labels, if it does so."""
 
 
 @dataclass(frozen=True, eq=False)

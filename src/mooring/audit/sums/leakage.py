@@ -71,12 +71,14 @@ def _sample(rows: LabelledFeatures, most: int, rng: np.random.Generator) -> Labe
 
 def _attack(attack: Attack, view: SumView, n_members: int, control: Membership | None, seed: int) -> AttackOutcome:
     try:
-        scores: Matrix = attack.function(view, rng=np.random.default_rng([seed, 3])).scores
+        finding = attack.function(view, rng=np.random.default_rng([seed, 3]))
     except DoesNotApply as why:
         return AttackOutcome(attack.name, reason=why.reason)
+    scores: Matrix = finding.scores
+    notes = () if finding.rows is None else (f"rows read off exactly, with their labels: {len(finding.rows.features)}",)
     members, others = (part[np.isfinite(part)] for part in (scores[:n_members], scores[n_members:]))
     if min(members.size, others.size) == 0:
         return AttackOutcome(
             attack.name, reason="The attack scores no members, or no other candidates, so they cannot be compared."
         )
-    return AttackOutcome(attack.name, Membership(members, others).figures(control))
+    return AttackOutcome(attack.name, Membership(members, others).figures(control), notes=notes)
