@@ -142,12 +142,13 @@ def widen(narrow: npt.NDArray[np.float32]) -> Vector:
     """
     with np.errstate(invalid="ignore"):
         wide = narrow.astype(np.float64)
-        largest = float(np.fmax.reduce(np.abs(wide), initial=1.0))
-        k = max(0, 5 - math.floor(math.log10(largest))) if largest < 2**24 else 8  # up to 8, what follows is exact
-        decimals = np.round(wide, k)
-        others = decimals.astype(np.float32) != narrow
-        others |= largest >= 2**24
-        left = np.flatnonzero(others) if others.any() else np.empty(0, dtype=np.intp)
+        largest = float(np.fmax.reduce(np.abs(narrow), initial=1.0))
+        if largest < 2**24:
+            k = max(0, 5 - math.floor(math.log10(largest)))
+            decimals = np.round(wide, k)
+            left = np.flatnonzero(decimals.astype(np.float32) != narrow)
+        else:  # up to 8 decimals, rounding is exact; these need text
+            k, decimals, left = 8, wide, np.arange(wide.size)
         while left.size and k < 8:
             k += 1
             decimals[left] = rounded = np.round(wide[left], k)
