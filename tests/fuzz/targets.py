@@ -42,7 +42,8 @@ from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records
-from mooring.tables import Column, check_fit, open_table, read_columns, read_encoded
+from mooring.tables import Column, open_table, read_columns
+from mooring.tables.encoder import check_fit, read_encoded
 from tests.fuzz.engine_targets import dask_targets, flare_targets
 from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, sign_again, write_file

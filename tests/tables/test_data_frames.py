@@ -16,7 +16,8 @@ from mooring.errors import InputError
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.designer.draft import draft_study
 from mooring.protocol.storage.fingerprints import Fingerprinter
-from mooring.tables import Column, Label, Schema, check_fit, encoded_batches, read_encoded, read_records
+from mooring.tables import Column, Label, Schema, encoded_batches, read_records
+from mooring.tables.encoder import check_fit, read_encoded
 from tests.raising import raising
 
 SCHEMA = Schema(

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError
-from mooring.tables import Column, Records, hold_out, read_records
+from mooring.tables import Column, Records, read_records
+from mooring.tables.records import hold_out
 from tests.raising import raising
 
 Refused = Callable[..., None]
@@ -23,11 +24,9 @@ def records() -> Records:
         columns=(
             Column("age", "number", -9, 9),
             Column("town", "category", categories=("a", "b", "c")),
-            Column("town size", "number", -9, 9),
+            Column("town size", "number", 2, 6),
             Column("smoker", "integer", 0, 1),
         ),
-        centres=np.arange(6.0),
-        scales=np.arange(6.0) + 1,
         attributes={"sex": np.array(["f", "m", "f"] * 10)},
     )
 
@@ -39,8 +38,7 @@ def test_a_column_of_words_goes_with_all_its_features(records: Records) -> None:
     assert kind == "category"
     assert values.tolist() == records.rows[:, 1:4].argmax(axis=1).tolist()
     np.testing.assert_array_equal(rest.rows, records.rows[:, [0, 4, 5]])
-    assert rest.centres.tolist() == [0, 4, 5]
-    assert rest.scales.tolist() == [1, 5, 6]
+    assert rest.feature_scales == ((0.0, 9.0), (4.0, 2.0), (0.5, 0.5))
     assert rest.labels.tolist() == (np.arange(30) % 2).tolist()
 
 

@@ -32,9 +32,11 @@ shares = st.sampled_from([0.0, 0.1, 0.25, 0.4])
 participants = st.integers(1, 6)
 
 
-def check_every_row_is_in_one_place(dealt: Partition, n_rows: int) -> None:
-    places = [*dealt.train_indices, *dealt.test_indices, dealt.public_indices, dealt.unused_indices]
-    assert np.array_equal(np.sort(np.concatenate(places)), np.arange(n_rows))
+def check_every_row_is_in_one_place(dealt: Partition, n_rows: int, *, all_used: bool = True) -> None:
+    places = np.concatenate([*dealt.train_indices, *dealt.test_indices, dealt.public_indices])
+    assert np.unique(places).size == places.size
+    assert np.isin(places, np.arange(n_rows)).all()
+    assert places.size == n_rows or not all_used
 
 
 def check_rows_and_labels_follow_their_indices(dealt: Partition, records: Records) -> None:
@@ -58,7 +60,7 @@ def test_every_row_goes_to_exactly_one_place_and_classes_are_even(
     assume(test_share == 0 or n_test >= p)
     keywords = {"n_participants": p, "test_share": test_share, "public_share": public_share, "rows_each": rows_each}
     dealt = partition(records, rng=np.random.default_rng(seed), **keywords)
-    check_every_row_is_in_one_place(dealt, records.n_rows)
+    check_every_row_is_in_one_place(dealt, records.n_rows, all_used=rows_each is None)
     check_rows_and_labels_follow_their_indices(dealt, records)
     for side in (dealt.train, dealt.test):
         sizes = [len(rows) for rows in side]
@@ -66,7 +68,6 @@ def test_every_row_goes_to_exactly_one_place_and_classes_are_even(
     assert sum(len(rows) for rows in dealt.test) == n_test
     assert dealt.public_indices.size == int(public_share * records.n_rows + 0.5)
     assert rows_each is None or max(len(rows) for rows in dealt.train) <= rows_each
-    assert rows_each is not None or dealt.unused_indices.size == 0
     if records.label_kind == "classes":
         for parts in (dealt.train_labels, dealt.test_labels):
             assert (np.ptp(counts(parts), axis=0) <= 1).all()
@@ -83,7 +84,7 @@ def test_groups_are_never_split(
         dealt = partition(records, rng=np.random.default_rng(seed), by_group=True, **keywords)
     except ValueError:
         assume(False)
-    check_every_row_is_in_one_place(dealt, records.n_rows)
+    check_every_row_is_in_one_place(dealt, records.n_rows, all_used=rows_each is None)
     check_rows_and_labels_follow_their_indices(dealt, records)
     n_groups = np.unique(records.groups).size
     held = [
@@ -222,7 +223,7 @@ def test_halves_share_nobodys_rows_and_have_as_many_of_each_class(sizes: list[in
     indices = [np.concatenate([*half.train_indices, *half.test_indices]) for half in halves]
     assert sorted(np.concatenate(indices)) == list(range(sum(sizes)))
     for half, own in zip(halves, indices, strict=True):
-        check_every_row_is_in_one_place(half, sum(sizes) + 1)
+        check_every_row_is_in_one_place(half, sum(sizes) + 1, all_used=False)
         assert np.array_equal(np.concatenate([*half.train, *half.test])[:, 0], own)
     if grouped:
         assert not set(groups[indices[0]]) & set(groups[indices[1]])

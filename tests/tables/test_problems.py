@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError
-from mooring.tables import Column, Label, Schema, check_fit, encoded_batches, read_encoded
+from mooring.tables import Column, Label, Schema, encoded_batches
+from mooring.tables.encoder import check_fit, read_encoded
 
 AGE = Column("age", "number", 0, 100)
 SEX = Column("sex", "category", categories=("female", "male"))

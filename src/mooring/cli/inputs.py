@@ -23,7 +23,9 @@ from mooring.cli.execution import read_study
 from mooring.cli.options import AuditOptions
 from mooring.learners.models import FeatureMap
 from mooring.metrics import train_digit_auditor
-from mooring.tables import Partition, Records, hold_out, partition, read_encoded, read_records
+from mooring.tables import Partition, Records, partition, read_records
+from mooring.tables.encoder import read_encoded
+from mooring.tables.records import hold_out
 
 _TEST_ROWS = 3000
 _SETTLED_BY_A_STUDY = (
@@ -189,19 +191,13 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
         n_examples=6 if options.examples else 0,
         columns=records.columns,
         feature_names=records.feature_names,
-        feature_scales=_scales(records),
+        feature_scales=records.feature_scales,
     )
     colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))
     targets = _find_participants(options.target, parts)
     if targets is None and n_groups == participants:  # every other organisation of a natural split, up to five
         targets = tuple(i for i in range(participants) if i not in colluders)[:5]
     return AuditInputs(records, parts, evaluation, colluders, targets, options.projection)
-
-
-def _scales(records: Records) -> tuple[tuple[float, float], ...]:
-    if records.centres is None or records.scales is None:
-        return ()
-    return tuple(zip(records.centres.tolist(), records.scales.tolist(), strict=True))
 
 
 def _partition(records: Records, options: AuditOptions, n_participants: int, **more: Any) -> Partition:

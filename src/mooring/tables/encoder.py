@@ -107,7 +107,7 @@ def encoded_batches(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "patients.csv"
     ...     _ = path.write_text("ill,age\nno,50\nyes,75\n")
-    ...     encoded = read_encoded(schema, path)
+    ...     (encoded,) = encoded_batches(schema, path)
     >>> encoded.rows.tolist(), encoded.labels.tolist()
     ([[0.0], [0.5]], [0, 1])
     """
@@ -164,14 +164,9 @@ def check_fit(
     each: Callable[[EncodedRows], object] | None = None,
     progress: Progress | None = None,
 ) -> TableFit:
-    """Read a whole table in bounded memory, and collect everything that does not fit.
+    """Read a whole table in bounded memory, and collect everything that does not fit, where `encoded_batches` refuses.
 
-    Parameters
-    ----------
-    schema, data, labels, ignore, person, progress
-        As in `encoded_batches`, which refuses a table that does not fit.
-    each : callable, optional
-        Called with every batch in which everything fits.
+    `each` is called with every batch in which everything fits.
     """
     reading = _open(schema, data, labels, ignore, person)
     log = ProblemLog(reading.columns, reading.label)
@@ -280,18 +275,12 @@ def _comes_as_numbers(schema: Schema, column: Column) -> bool:
 def read_encoded(
     schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = ()
 ) -> EncodedRows:
-    """Encode a whole table in memory.
-
-    Parameters
-    ----------
-    schema, data, labels, ignore
-        As in `encoded_batches`.
-    """
+    """Return a whole table encoded, with the arguments of `encoded_batches`."""
     return join_rows(list(encoded_batches(schema, data, labels=labels, ignore=ignore)))
 
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
-    """Several batches as one, without persons and ids."""
+    """Return several batches as one, without persons and ids."""
     labels: list[Any] = [part.labels for part in parts if part.labels is not None]
     return EncodedRows(
         rows=np.concatenate([part.rows for part in parts]),
@@ -339,7 +328,7 @@ def _encode(
 
 
 def _read_persons(cells: Any) -> tuple[npt.NDArray[np.float64], list[InvalidCells]]:
-    """Equal numbers for equal names of persons, and the cells that are not UTF-8."""
+    """Return equal numbers for equal names of persons, and the cells that are not UTF-8."""
     words = distinct_words(pc.cast(cells, pa.string()) if pa.types.is_decimal(cells.type) else cells)
     numbers = cell_values(words.text)
     rounded = np.flatnonzero((np.abs(numbers) >= 2**53) & (numbers != MISSING_VALUE))  # two persons would be one
@@ -362,7 +351,7 @@ def _label_column(schema: Schema, table: OpenTable, use: LabelUse) -> Column | N
 
 
 def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Problem]:
-    """Problems of absent columns. A first line without any name of the schema may be a record, and is not quoted."""
+    """List absent columns as problems. A first line without any name of the schema may be a record, and is not quoted."""
     declared, problems = schema.names if what else frozenset(), list[Problem]()
     others = {other.casefold(): other for other in table.names if other not in declared}
     is_header = not declared.isdisjoint(table.names)

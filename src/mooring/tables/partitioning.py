@@ -32,8 +32,8 @@ class Partition:
     public_labels : array of shape (n,), optional
     train_indices, test_indices : tuple of arrays of int
         Indices of these rows in the `Records`.
-    public_indices, unused_indices : array of int
-        Indices of the public rows, and of the rows that no participant received because of `rows_each`.
+    public_indices : array of int
+        Indices of the public rows.
     names : tuple of str
         Names of the participants.
     """
@@ -47,7 +47,6 @@ class Partition:
     train_indices: tuple[Indices, ...]
     test_indices: tuple[Indices, ...]
     public_indices: Indices
-    unused_indices: Indices
     names: tuple[str, ...]
 
     @property
@@ -183,9 +182,7 @@ class Partition:
 
     def _take(self, masks: Sequence[npt.NDArray[np.bool_]]) -> Partition:
         """Return the partition with these rows only, by one mask per training matrix, then one per test matrix."""
-        p, parts = self.n_participants, (*self.train_indices, *self.test_indices)
-        left = [indices[~mask] for indices, mask in zip(parts, masks, strict=True)]
-        taken: dict[str, Any] = {"unused_indices": np.sort(np.concatenate([self.unused_indices, *left]))}
+        p, taken = self.n_participants, dict[str, Any]()
         for side, side_masks in (("train", masks[:p]), ("test", masks[p:])):
             for name in (side, f"{side}_labels", f"{side}_indices"):
                 arrays = getattr(self, name)
@@ -306,8 +303,6 @@ def _assemble(
     public: Indices | None,
     names: tuple[str, ...],
 ) -> Partition:
-    nobody = np.zeros(0, dtype=np.int64)
-    used = np.concatenate([*train, *test, nobody if public is None else public])
     return Partition(
         train=tuple(rows[indices] for indices in train),
         train_labels=None if labels is None else tuple(labels[indices] for indices in train),
@@ -317,8 +312,7 @@ def _assemble(
         public_labels=None if public is None or labels is None or public.max() >= labels.size else labels[public],
         train_indices=train,
         test_indices=test,
-        public_indices=nobody if public is None else public,
-        unused_indices=np.setdiff1d(np.arange(rows.shape[0]), used),
+        public_indices=np.zeros(0, dtype=np.int64) if public is None else public,
         names=names,
     )
 

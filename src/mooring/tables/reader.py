@@ -46,32 +46,14 @@ def table_batches(
     ragged: RaggedLines | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Any]:
-    """Stream some columns of a table.
+    """Yield some columns of a table as pyarrow tables of `rows_at_once` rows, or fewer if rows are long.
 
-    Parameters
-    ----------
-    table : OpenTable
-        As `open_table` returns it.
-    columns : sequence of str
-        Columns to read. Those of a text file come as text, those of Parquet and data frames in the types that they have,
-        with text as dictionaries of words.
-    numbers : sequence of str
-        Columns among them that the parser of a text file converts to numbers. From the first block on in which a cell is
-        not a number, not UTF-8 or contains a line break, all columns come as bytes, so that the caller can tell which
-        cell it is.
-    keep_bytes : bool
-        Whether bytes in Parquet or data frames stay bytes, as images must, instead of becoming text.
-    rows_at_once : int
-        Number of rows in a batch. Batches of wide tables or long words are shorter.
-    ragged : RaggedLines, optional
-        Collects lines with a wrong number of fields, which are then skipped. Without it, the first one is refused.
-    progress : callable, optional
-        Called with the amount that has been read and the total amount.
-
-    Yields
-    ------
-    pyarrow.Table
-        Rows before a line that is refused come before the refusal.
+    Columns of a text file come as text, those of Parquet and data frames in the types that they have, with text as
+    dictionaries of words. The parser of a text file converts the columns in `numbers` to numbers. From the first block on
+    in which a cell is not a number, not UTF-8 or contains a line break, all columns come as bytes, so that the caller can
+    tell which cell it is. With `keep_bytes`, bytes in Parquet or data frames stay bytes, as images must, instead of becoming
+    text. `ragged` collects lines with a wrong number of fields, which are then skipped; without it, the first one is refused
+    after the rows before it.
     """
     if rows_at_once < 1:
         raise InputError("rows_at_once", expected="1 or more", got=str(rows_at_once), cure="65536 is the default.")
@@ -120,17 +102,10 @@ def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
 
 
 def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
-    """Yield the same items in the same order, made by another thread a limited number ahead.
+    """Yield the same items in the same order, made by another thread, at most `at_most` in advance.
 
     Parsing and linear algebra release Python's lock, so the next batch is read while the last one is worked on. An error
     of the other thread is raised here, in its place among the items; leaving early stops the other thread.
-
-    Parameters
-    ----------
-    items : iterable
-        What the other thread iterates over.
-    at_most : int, default 2
-        Number of items that are made in advance.
 
     Examples
     --------

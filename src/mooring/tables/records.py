@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.tables.schema import Column
+from mooring.tables.schema import Column, Schema
 from mooring.typing import Indices, Labels, Matrix
 
 LabelKind = Literal["classes", "number", "none"]
@@ -43,8 +43,6 @@ class Records:
         names and counts only.
     columns : tuple of Column
         The columns of the table, in the order of the features; empty for images and arrays.
-    centres, scales : array of shape (n_features,), optional
-        `rows * scales + centres` is in the units of the file.
 
     Examples
     --------
@@ -65,8 +63,6 @@ class Records:
     attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
-    centres: Matrix | None = None
-    scales: Matrix | None = None
 
     def __post_init__(self) -> None:
         rows = as_rows("rows", self.rows)
@@ -78,9 +74,6 @@ class Records:
         settled["attributes"] = {name: np.asarray(values) for name, values in self.attributes.items()}
         for name in ("label_names", "group_names", "notes"):
             settled[name] = tuple(getattr(self, name))
-        for name in ("centres", "scales"):
-            values = getattr(self, name)
-            settled[name] = None if values is None else np.asarray(values, dtype=np.float64)
         for name, value in settled.items():
             object.__setattr__(self, name, value)
         self._check_columns(width)
@@ -103,6 +96,11 @@ class Records:
     def feature_kinds(self) -> tuple[str, ...]:
         """One per feature: "number", "integer" (only whole numbers in the file) or "category" (zeros and ones)."""
         return tuple(kind for column in self.columns for kind in column.feature_kinds) or ("number",) * self.n_features
+
+    @property
+    def feature_scales(self) -> tuple[tuple[float, float], ...]:
+        """Centre and scale of each feature: row * scale + centre is in the units of the file. Empty without columns."""
+        return Schema(self.columns).feature_scales
 
     @property
     def label_kind(self) -> LabelKind:
@@ -136,11 +134,9 @@ class Records:
         )
 
     def _check_columns(self, width: int) -> None:
-        for what in ("feature_names", "centres", "scales"):
-            values = getattr(self, what)
-            if values is not None and len(values) != width:
-                expected, got = f"one entry for each of the {width} columns", f"{len(values)} entries"
-                raise InputError(what, expected=expected, got=got, cure="Give one entry per column, in order.")
+        if len(self.feature_names) != width:
+            expected, got = f"one name for each of the {width} features", f"{len(self.feature_names)} names"
+            raise InputError("feature_names", expected=expected, got=got, cure="Give one name per feature, in order.")
         if self.image_shape is not None and (len(self.image_shape) not in (2, 3) or np.prod(self.image_shape) != width):
             raise InputError(
                 "image_shape",
@@ -161,22 +157,9 @@ class Records:
 
 
 def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], Literal["category", "number"]]:
-    """Take a column of the table out of the rows.
+    """Return the records without a column, the values of that column, and whether they are categories or numbers.
 
-    Parameters
-    ----------
-    records : Records
-    column : str
-        The name of a column in the file, all features of which are taken out; or the name of an attribute of images.
-
-    Returns
-    -------
-    rest : Records
-        The records without the column.
-    values : array of shape (n_rows,)
-        The values of the column.
-    kind : {"category", "number"}
-        Whether the values are categories or numbers.
+    The column is one of the file, all features of which are taken out, or an attribute of images.
 
     Examples
     --------
@@ -204,8 +187,6 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
         rows=records.rows[:, rest],
         feature_names=tuple(records.feature_names[k] for k in rest),
         columns=_without(records.columns, column),
-        centres=None if records.centres is None else records.centres[rest],
-        scales=None if records.scales is None else records.scales[rest],
     )
     values = records.rows[:, features]
     if len(features) > 1:

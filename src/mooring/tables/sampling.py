@@ -43,18 +43,8 @@ def sample_rows(
 ) -> Sample:
     """Read a whole table, check every row, and keep a uniform sample.
 
-    Each row draws a random number, and the rows with the lowest numbers are kept.
-
-    Parameters
-    ----------
-    schema, data, ignore, person
-        As in `encoded_batches`.
-    seed : int, default 0
-        Random seed of the sample.
-    at_most : int, optional
-        Largest number of rows to keep; by default, as many as the number of features allows in memory.
-    each : callable, optional
-        Called with every batch of rows.
+    Each row draws a random number, and the rows with the lowest numbers are kept: at most `at_most` or, by default, as many
+    as the number of features allows in memory. `each` is called with every batch of rows.
     """
     if at_most is None:
         at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))

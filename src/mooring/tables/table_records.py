@@ -121,19 +121,16 @@ class InferredTable:
 
     def records(self) -> Records:
         """Return the encoded rows."""
-        columns, keys = self.schema.columns, self.keys
-        centres, scales = np.array(self.schema.feature_scales).T
+        keys = self.keys
         return Records(
             rows=encode_table(self.schema, self.columns),
             labels=keys.labels,
-            columns=columns,
+            columns=self.schema.columns,
             feature_names=self.schema.feature_names,
             label_names=keys.label_names,
             groups=keys.groups,
             group_names=keys.group_names,
             notes=(*keys.notes, *self.left_out),
-            centres=centres,
-            scales=scales,
         )
 
 

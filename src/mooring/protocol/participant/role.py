@@ -19,7 +19,8 @@ from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import Record, read_record
-from mooring.tables import TableFit, check_fit
+from mooring.tables import TableFit
+from mooring.tables.encoder import check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress, TableSource
 

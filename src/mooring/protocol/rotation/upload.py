@@ -52,8 +52,8 @@ from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
-from mooring.tables import encoded_batches, read_ahead
-from mooring.tables.reader import THREADS
+from mooring.tables import encoded_batches
+from mooring.tables.reader import THREADS, read_ahead
 from mooring.typing import Progress, TableSource
 
 Indices = npt.NDArray[np.unsignedinteger]

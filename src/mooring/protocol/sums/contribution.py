@@ -57,9 +57,9 @@ from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.transport.addresses import is_url
 from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_files
 from mooring.serialization import count_noun
-from mooring.tables import encoded_batches, read_ahead
+from mooring.tables import encoded_batches
 from mooring.tables.encoder import EncodedRows
-from mooring.tables.reader import THREADS
+from mooring.tables.reader import THREADS, read_ahead
 from mooring.typing import Progress, TableSource
 
 _KEPT, _KEPT_SHARE = "upload" + SUFFIX, "combined.share"
