@@ -162,7 +162,6 @@ def test_the_discriminant_of_small_classes_holds_in_every_draw_of_strong_noise()
         assert abs(sums.n_rows - n) < 200
         model = fit_discriminant(sums, shrink=False)
         found.append(float(np.mean(model.predict(phi) == y)))
-        assert np.allclose(model.probabilities(phi).sum(axis=1), 1)
     assert min(found) > 0.9
 
 

@@ -101,7 +101,7 @@ class LinearFunction:
     weights: Matrix
     """W, of shape (inputs, outputs)."""
     intercepts: Vector
-    """Of shape (outputs,)."""
+    """b, of shape (outputs,)."""
 
     @property
     def numbers_a_row(self) -> int:
@@ -135,7 +135,7 @@ class FourierFunction:
     weights: Matrix
     """W, of shape (width, outputs)."""
     intercepts: Vector
-    """Of shape (outputs,)."""
+    """b, of shape (outputs,)."""
 
     @property
     def numbers_a_row(self) -> int:
@@ -180,7 +180,7 @@ class TreeFunction:
     divisor: Matrix
     """The number that the sum over trees is divided by, of shape ()."""
     intercepts: Vector
-    """Of shape (outputs,)."""
+    """Intercepts, of shape (outputs,)."""
 
     @property
     def n_trees(self) -> int:

@@ -1,7 +1,7 @@
 """Decision trees of scikit-learn and XGBoost as one function of arrays.
 
-scikit-learn's forests and XGBoost compare numbers in single precision. The limits here say the same of numbers in double
-precision: a limit is the largest double that is not above the other one after rounding.
+scikit-learn's forests and XGBoost compare numbers in single precision, and models here in double precision. Thresholds are
+changed so that every row still takes the same path.
 """
 
 from __future__ import annotations
@@ -19,40 +19,33 @@ from mooring.learners.models import TreeFunction
 from mooring.typing import Matrix, Vector
 
 OBJECTIVES = ("reg:squarederror", "binary:logistic", "multi:softprob")
-"""What XGBoost may have trained for: a number, two classes, several classes."""
+"""The objectives of XGBoost that can be read: a number, two classes, several classes."""
 
-_MOST_STEPS = 4  # numbers that rounding may be off by, twice over
+_MOST_STEPS = 4  # twice the largest error of rounding, in neighbouring numbers
 
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """One tree as its library keeps it, with the root first."""
+    """One tree as its library stores it, with one entry per node, the root first."""
 
     left: Integers
     right: Integers
-    """Of shape (nodes,): the children; negative or 0 for a leaf, whatever the library writes there."""
+    """The children; whatever the library writes there for a leaf."""
     feature: Integers
+    """The column that each node compares."""
     limit: Vector
-    """Of shape (nodes,): a row whose number is at most this goes left."""
+    """The threshold of each node. A row with at most this number goes to the left child."""
     is_leaf: npt.NDArray[np.bool_]
     values: Matrix
-    """Of shape (nodes, width)."""
+    """The numbers that each node adds to the outputs, with shape (nodes, width)."""
 
 
 def lay_out_trees(
     trees: Sequence[Tree], first_output: Sequence[int], *, intercepts: npt.ArrayLike, divisor: float = 1.0
 ) -> TreeFunction:
-    """Return the function of these trees: their nodes in the order of levels.
-
-    Parameters
-    ----------
-    first_output : sequence of int
-        The first output that each tree adds to.
-    intercepts, divisor
-        As in `TreeFunction`.
-    """
+    """Return the function of these trees, with their nodes in the order of levels; the other arguments are its fields."""
     starts = np.cumsum([0, *(tree.feature.size for tree in trees)])
     left, right = (
         np.concatenate([getattr(tree, name) + start for tree, start in zip(trees, starts[:-1], strict=True)])
@@ -103,16 +96,16 @@ def read_gradient_boosting(model: Any, scale: float) -> list[list[Tree]]:
                 is_leaf=nodes["is_leaf"].astype(np.bool_),
                 values=nodes["value"][:, None],
             )
-            for nodes in (predictor.nodes for predictor in one_round)
+            for nodes in (predictor.nodes for predictor in predictors)
         ]
-        for one_round in model._predictors
+        for predictors in model._predictors
     ]
 
 
 def read_xgboost(document: bytes, scale: float) -> tuple[list[Tree], list[int], Vector]:
-    """Return the trees of an XGBoost model in JSON, the output that each adds to, and the scores that they start from.
+    """Return the trees of an XGBoost model in JSON, the output that each adds to, and the scores without any tree.
 
-    XGBoost asks x < t of numbers in single precision, which says x ≤ the next number below t.
+    XGBoost tests x < t in single precision, which is the same as x ≤ the next number below t.
     """
     learner = json.loads(document)["learner"]
     booster, objective = learner["gradient_booster"], learner["objective"]["name"]
@@ -143,14 +136,14 @@ def widen_limits(limit: Vector) -> Vector:
     Examples
     --------
     >>> limit = np.array([0.1])
-    >>> found = widen_limits(limit)
-    >>> found.astype(np.float32) <= limit, np.nextafter(found, 1).astype(np.float32) <= limit
+    >>> largest = widen_limits(limit)
+    >>> largest.astype(np.float32) <= limit, np.nextafter(largest, 1).astype(np.float32) <= limit
     (array([ True]), array([False]))
     """
     single = limit.astype(np.float32)
     single = np.where(single > limit, np.nextafter(single, np.float32(-np.inf)), single)
     middle = (single.astype(np.float64) + np.nextafter(single, np.float32(np.inf)).astype(np.float64)) / 2
-    is_even = single.view(np.int32) % 2 == 0  # what lies in the middle is rounded to the even number
+    is_even = single.view(np.int32) % 2 == 0  # a number in the middle is rounded to the even one
     return np.where(is_even, middle, np.nextafter(middle, -np.inf))
 
 
@@ -159,8 +152,8 @@ def unscale_limits(limit: Vector, scale: float) -> Vector:
 
     Examples
     --------
-    >>> found = unscale_limits(np.array([0.1]), 0.3)
-    >>> found / 0.3 <= 0.1, np.nextafter(found, 1) / 0.3 <= 0.1
+    >>> largest = unscale_limits(np.array([0.1]), 0.3)
+    >>> largest / 0.3 <= 0.1, np.nextafter(largest, 1) / 0.3 <= 0.1
     (array([ True]), array([False]))
     """
     largest = limit * scale
@@ -173,7 +166,7 @@ def unscale_limits(limit: Vector, scale: float) -> Vector:
 
 
 def _base_scores(parameters: Mapping[str, str], objective: str, n_outputs: int) -> Vector:
-    """Scores of a model without trees, before they become probabilities."""
+    """Return the scores of a model without trees, before they become probabilities."""
     base = np.broadcast_to(np.asarray(json.loads(parameters["base_score"]), dtype=np.float64), (n_outputs,)).copy()
     return np.log(base) - np.log1p(-base) if objective == "binary:logistic" else base
 
@@ -181,7 +174,7 @@ def _base_scores(parameters: Mapping[str, str], objective: str, n_outputs: int) 
 def _unknown_booster(got: str) -> InputError:
     return InputError(
         "the booster",
-        expected=f"trees with one number a leaf and splits by number, trained for {', '.join(OBJECTIVES)}",
+        expected=f"trees with one number per leaf and splits by number, trained for {', '.join(OBJECTIVES)}",
         got=got,
         cure="Train it with 'mooring train --learner xgboost'.",
     )

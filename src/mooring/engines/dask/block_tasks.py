@@ -16,7 +16,7 @@ from mooring.learners.conversion import convert_features
 from mooring.learners.fitted import FittedModel
 from mooring.learners.models import LinearFunction, Model, ModelSpec
 from mooring.learners.registry import LEARNERS, EstimatorLearner, LinearSettings
-from mooring.learners.ridge import solve_ridge
+from mooring.learners.sums import solve_ridge
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.collaboration_matrix import decode_block, read_row_groups
 from mooring.protocol.rotation.scheme import rotation_of

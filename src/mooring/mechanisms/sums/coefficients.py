@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.learners.ridge import solve_ridge
-from mooring.learners.sums import Sums, centre_sums, find_ridge
+from mooring.learners.sums import Sums, centre_sums, find_ridge, solve_ridge
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.serialization import FloatOrNaN, Record
 from mooring.tables.schema import Column
