@@ -91,7 +91,7 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
     from mooring.protocol.messages.study import Study, draw_nonce
     from mooring.protocol.participant.membership import make_member
     from mooring.protocol.results import Consent
-    from mooring.protocol.rotation.perturbation import deal_anchor
+    from mooring.protocol.rotation.anchor import deal_anchor
     from mooring.protocol.rotation.upload import share_rows
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Column, Label

@@ -57,7 +57,7 @@ export MOORING_STUDY=../post/study.toml
 
 extra=()
 if [ "$way" = rotation ]; then
-    say "The first hospital of the roster deals the anchor"
+    say "The first hospital of the roster makes the anchor"
     in_folder cleveland mooring deal --output ../post/heart.anchor
     extra=(--anchor ../post/heart.anchor)
 fi

@@ -20,7 +20,7 @@ import pytest
 from mooring.cli import execution
 from mooring.cli.app import COMMANDS
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.perturbation import open_anchor
+from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.steps import list_commands
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded

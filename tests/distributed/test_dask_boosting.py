@@ -25,7 +25,7 @@ from mooring.engines.dask import train_on_dask
 from mooring.engines.dask import xgboost_training as together
 from mooring.engines.dask.block_tasks import Piece, blocks_of, moments_of, picked_rows
 from mooring.engines.dask.cluster import explain_dask_errors, share_with_workers
-from mooring.engines.dask.xgboost_tasks import load_share
+from mooring.engines.dask.xgboost_training import load_share
 from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.learners import LEARNERS, Model, boosted_trees
 from mooring.learners.boosted_trees import BoostingTask, find_cuts

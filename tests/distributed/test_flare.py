@@ -20,7 +20,7 @@ from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.rotation.perturbation import open_anchor
+from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.result import MAP_FILE
 from mooring.protocol.rotation.scheme import dealing_member
 from mooring.protocol.storage.vault import Vault

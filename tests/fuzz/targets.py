@@ -33,11 +33,11 @@ from mooring.protocol.participant.membership import make_member
 from mooring.protocol.results import Consent
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import RECORD_FILE, STATE_FILE, AlignmentState, read_space
+from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.collaboration_matrix import TABLE_FILE, read_blocks
-from mooring.protocol.rotation.perturbation import open_anchor
-from mooring.protocol.rotation.projection import study_projection
 from mooring.protocol.rotation.result import MAP_FILE, read_result
+from mooring.protocol.rotation.scheme import study_projection
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mooring.cli.app import app
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.perturbation import Perturbation, open_anchor
+from mooring.protocol.rotation.anchor import Perturbation, open_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
 from mooring.tables.schema import Column, Label

@@ -22,7 +22,7 @@ from mooring.atomic_io import copy_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.results import Consent
-from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
+from mooring.protocol.rotation.anchor import deal_anchor, open_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from tests.raising import raising

@@ -21,8 +21,8 @@ from mooring.protocol.participant.prediction import predict_rows
 from mooring.protocol.results import Consent
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.collaboration_matrix import export, read_blocks
-from mooring.protocol.rotation.perturbation import deal_anchor
 from mooring.protocol.rotation.training import train
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.vault import Vault

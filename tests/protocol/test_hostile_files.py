@@ -17,8 +17,8 @@ import pytest
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.participant.prediction import predict_rows
+from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.perturbation import open_anchor
 from tests.raising import raising
 
 from . import hostile_anchors, hostile_bundles, hostile_containers, hostile_results

@@ -22,8 +22,8 @@ from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import STATE_FILE, read_space
+from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.perturbation import open_anchor
 from mooring.protocol.rotation.result import read_result
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded

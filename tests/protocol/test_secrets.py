@@ -22,7 +22,7 @@ from mooring.errors import MooringError
 from mooring.protocol.crypto.derivation import SecretMap, Stream
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.rotation.perturbation import Perturbation, open_anchor
+from mooring.protocol.rotation.anchor import Perturbation, open_anchor
 from mooring.protocol.storage.fingerprints import Fingerprinter
 from mooring.protocol.storage.vault import Vault
 

@@ -71,6 +71,36 @@ class Alignment:
         """
         return not self.termination.is_unfinished
 
+    @classmethod
+    def from_sum(
+        cls,
+        maps: tuple[RigidMap, ...],
+        weighted_sum: Array,
+        origin: Array,
+        *,
+        squares: float,
+        iterations: int,
+        step: float,
+        gap: float,
+        termination: Termination,
+        certificate: Certificate | None = None,
+    ) -> Alignment:
+        """Return the alignment with these maps, from S = Σ B̄_i R_i, Σ ‖B̄_i‖² (`squares`) and the fixed-point gap."""
+        xp, p = namespace_of(weighted_sum), len(maps)
+        objective = float(xp.sum(weighted_sum * weighted_sum))
+        return cls(
+            maps=maps,
+            template=weighted_sum / p,  # eq. gopp_C_update
+            origin=origin,
+            objective=objective,
+            misfit=squares - objective / p,  # eq. gopp_optimal_value_relation
+            iterations=iterations,
+            step=step,
+            residual=gap / max(1.0, math.sqrt(p * weighted_sum.shape[-1])),  # ‖R‖_F = √(pd)
+            termination=termination,
+            certificate=certificate,
+        )
+
     def _repr_html_(self) -> str:
         figures = (f"{self.objective:.6g}", f"{self.misfit:.3g}", str(self.iterations), f"{self.residual:.1e}")
         table = [("objective", "misfit", "iterations", "residual"), figures]
@@ -121,21 +151,17 @@ class BatchSolution:
         alignments = []
         for index, termination in enumerate(self.terminations):
             blocks, means, unit = problem.blocks[index], problem.means[index], float(problem.unit[index])
-            S = blocks @ xp.reshape(maps[index], (p * d, d))
-            objective, gap = unit**2 * float(xp.sum(S * S)), float(gaps[index])
+            reached = termination.is_unfinished and gaps[index] <= tolerance
             alignments.append(
-                Alignment(
-                    maps=tuple(RigidMap.from_centre(maps[index, i], means[i], origin) for i in range(p)),
-                    template=(unit / p) * S,  # eq. gopp_C_update
-                    origin=origin,
-                    objective=objective,
-                    misfit=unit**2 * float(xp.sum(blocks * blocks)) - objective / p,  # eq. gopp_optimal_value_relation
+                Alignment.from_sum(
+                    tuple(RigidMap.from_centre(maps[index, i], means[i], origin) for i in range(p)),
+                    unit * (blocks @ xp.reshape(maps[index], (p * d, d))),
+                    origin,
+                    squares=unit**2 * float(xp.sum(blocks * blocks)),
                     iterations=int(self.iterations[index]),
                     step=float(self.step[index]),
-                    residual=gap / max(1.0, math.sqrt(p * d)),  # ‖R‖_F = √(pd)
-                    termination=Termination.CONVERGED
-                    if termination.is_unfinished and gap <= tolerance
-                    else termination,
+                    gap=float(gaps[index]),
+                    termination=Termination.CONVERGED if reached else termination,
                     certificate=prove_optimal(problem, maps[index], index=index) if certify else None,
                 )
             )

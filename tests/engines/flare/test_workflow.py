@@ -46,7 +46,7 @@ from mooring.protocol.participant.role import Participant
 from mooring.protocol.rotation import exchange as rotation
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import AlignedParticipant, AlignmentState
-from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.result import read_result
 from mooring.protocol.storage.vault import Vault
 from tests import commands

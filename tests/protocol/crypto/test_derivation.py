@@ -19,8 +19,7 @@ from mooring.mechanisms.rotation.kernel import represent_rows
 from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.anchor import Anchor
-from mooring.protocol.rotation.perturbation import Perturbation
+from mooring.protocol.rotation.anchor import Anchor, Perturbation
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.schema import Column, Label
 from tests.study_settings import make_study

@@ -14,7 +14,7 @@ from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, coun
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
 from mooring.protocol.messages.study import Study, draw_nonce
 from mooring.protocol.messages.study_file import parse_study, render_study
-from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.scheme import study_projection
 from mooring.tables.schema import Label
 from tests.protocol.support import AGREED, KEYLESS, message, write_member_card
 from tests.raising import raising

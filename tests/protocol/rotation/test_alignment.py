@@ -186,7 +186,9 @@ def test_where_more_than_half_do_not_fit_nobody_is_set_aside(
         raise Solved(left)
 
     monkeypatch.setattr(alignment, "_find_low", lambda *_: [bool(one) for one in low])
-    first: Any = SimpleNamespace(fits=SimpleNamespace(values=np.ones(len(low))), template=None)
+    first: Any = SimpleNamespace(
+        fits=SimpleNamespace(values=np.ones(len(low))), alignment=SimpleNamespace(template=None)
+    )
     bundles: Any = list(range(len(low)))
     anchors: Any = SimpleNamespace(solve=solve)
     if goes_on:

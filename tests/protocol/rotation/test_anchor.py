@@ -15,8 +15,7 @@ from mooring.protocol.crypto.keys import seal
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation import result
-from mooring.protocol.rotation.anchor import write_anchor
-from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
+from mooring.protocol.rotation.anchor import deal_anchor, open_anchor, write_anchor
 from mooring.protocol.storage.vault import Floors, Vault
 from tests.permissions import has_mode
 from tests.raising import raising

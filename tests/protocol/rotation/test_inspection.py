@@ -16,7 +16,7 @@ from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation import inspection
 from mooring.protocol.rotation.inspection import conclude, inspect
-from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.scheme import study_projection
 from mooring.report import draw_audit
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label

@@ -10,7 +10,7 @@ import pytest
 from mooring import make_anchor
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation import outliers
-from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.alignment import NOT_CHECKED, align_bundles
 from mooring.protocol.rotation.alignment_state import read_space
 from mooring.protocol.rotation.bundle import RowBundle
 from mooring.protocol.rotation.outliers import (
@@ -84,12 +84,11 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
-    from mooring.protocol.rotation.alignment import _set_outliers_aside
-    from mooring.protocol.rotation.anchor_source import LocalAnchors
+    from mooring.protocol.rotation.alignment import LocalAnchors, _set_outliers_aside
 
     here = LocalAnchors()
     bundles = [
-        RowBundle(member, "", 1, "", site.anchor_representation, Path(), {}, study.mechanism.n_components, "none")
+        RowBundle(member, "", 1, "", site.anchor_representation, True, Path(), {}, study.mechanism.n_components, "none")
         for member, site in zip(study.participants, sites, strict=True)
     ]
     left, _ = _set_outliers_aside(study, bundles, here.solve(bundles), here)
@@ -114,14 +113,14 @@ def test_honest_newcomers_are_not_set_aside(first: int, h: int, share: float, tm
     bundles = bundles_of(study, tmp_path / "inbox")
     align_bundles(study, bundles[:first], tmp_path / "work", certify=False)
     assert align_bundles(study, bundles, tmp_path / "work", mode="late").record.is_whole
-    assert read_space(tmp_path / "work", study).record.note.count("nobody was checked") == 1
+    assert read_space(tmp_path / "work", study).record.note.count(NOT_CHECKED) == 1
 
 
 def test_from_the_transition_on_the_note_is_there_even_if_most_still_fit(tmp_path: Path) -> None:
     study = numeric_study(p=10, h=10, r=40, v=1.05 * transition_scale(10, 10, 40))
     sent(study, tmp_path / "inbox", n=5)
     aligned = align_bundles(study, bundles_of(study, tmp_path / "inbox"), tmp_path / "work", certify=False)
-    assert "nobody was checked" in aligned.record.as_dict()["note"]
+    assert NOT_CHECKED in aligned.record.as_dict()["note"]
 
 
 def test_fits_and_what_is_too_low_are_as_on_record() -> None:

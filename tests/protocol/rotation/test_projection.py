@@ -11,7 +11,7 @@ import pytest
 from mooring.errors import RefusedError, StorageError
 from mooring.mechanisms.rotation.projection import public_svd_projection
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.projection import study_projection
+from mooring.protocol.rotation.scheme import study_projection
 from mooring.tables.schema import Column, Label
 from tests.study_settings import change, make_study
 

@@ -21,7 +21,7 @@ from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import read_space
 from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
-from mooring.protocol.rotation.training import _can_learn_alone, convert_model, score_participants, train
+from mooring.protocol.rotation.training import LabelledRows, _can_learn_alone, convert_model, score_participants, train
 from mooring.tables import Partition
 from tests.raising import raising
 from tests.sites import KEYS, numeric_study, write_site
@@ -116,8 +116,8 @@ def test_a_model_alone_needs_ten_rows_and_two_classes(labels: np.ndarray, kind: 
 
 def test_each_participant_is_scored_on_its_own_rows() -> None:
     truth, owners = np.array([0, 1, 0, 1, 0, 1]), np.array([0, 0, 2, 2, 2, 2])
-    predicted = np.array([0, 1, 0, 0, 0, 0])
-    overall, each = score_participants("abc", owners, truth, predicted, kind="classes", rng=np.random.default_rng(0))
+    data, predicted = LabelledRows(owners, np.zeros((6, 1)), truth), np.array([0, 1, 0, 0, 0, 0])
+    overall, each = score_participants("abc", data, predicted, kind="classes", rng=np.random.default_rng(0))
     assert [(name, one.value, one.n) for name, one in each] == [("a", 1.0, 2), ("c", 0.5, 4)]
     assert (overall.value, overall.n) == (pytest.approx((1 + 1 / 3) / 2), 6)
 
@@ -125,12 +125,13 @@ def test_each_participant_is_scored_on_its_own_rows() -> None:
 def test_a_model_whose_arrays_say_something_else_than_the_learner_is_refused() -> None:
     rows, study = np.random.default_rng(0).standard_normal((40, 6)), numeric_study()
     labels = (rows[:, 0] > 0).astype(np.int64)
+    data = LabelledRows(np.zeros(40, dtype=np.int64), rows, labels)
     fitted = train_learner("linear", rows, labels, kind="classes", seed=0)
-    assert convert_model(study, fitted, rows, labels, 0).spec.n_classes == 2
+    assert convert_model(study, fitted, data, 0).spec.n_classes == 2
     turned = train_learner("linear", rows, 1 - labels, kind="classes", seed=0)
     wrong = SimpleNamespace(kind="classes", predict=turned.predict, to_model=fitted.to_model)
     with raising(RefusedError, "the model"):
-        convert_model(study, wrong, rows, labels, 0)  # type: ignore[arg-type]
+        convert_model(study, wrong, data, 0)  # type: ignore[arg-type]
 
 
 def test_a_learner_of_ones_own_is_trained_and_named(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import Scoring, predict_rows
 from mooring.protocol.participant.role import Participant, check_table_fit
 from mooring.protocol.results import Consent, TrainingRecord
-from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors

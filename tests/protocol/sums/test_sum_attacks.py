@@ -18,7 +18,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.results import Consent
-from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.vault import Floors
 from mooring.protocol.sums import contribution, inspection

@@ -11,7 +11,7 @@ import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.participant.membership import make_member
-from mooring.protocol.rotation.perturbation import deal_anchor
+from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport import transfer
 from mooring.protocol.transport.transfer import check_parcel, require_address, send_file

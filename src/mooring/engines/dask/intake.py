@@ -20,8 +20,7 @@ from mooring.engines.dask.cluster import Client, Future
 from mooring.protocol.analyst.intake import MOST_BYTES, RECEIVED, Intake, Register, RejectedBundle, try_verify
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.anchor_source import centre_anchors, has_full_rank
-from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.bundle import RowBundle, centre_anchors
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.transport.addresses import is_url, local_path, make_printable
 from mooring.protocol.transport.inbox import Copy, hash_name, list_files, list_objects, listed_size
@@ -59,8 +58,6 @@ class RemoteBundle(RowBundle):
     """A bundle that a worker verified. Its rows, and possibly its anchor representation, are not in this process."""
 
     place: BundleLocation
-    has_full_rank: bool
-    """Whether its anchor representation spans all directions."""
     row: int
     """Index of its anchor representation in the stack of its group."""
     group: int = 0
@@ -145,14 +142,7 @@ def collect_on_workers(
     command: str = "",
     progress: Progress | None = None,
 ) -> tuple[Intake, tuple[Future, ...]]:
-    """Accept every valid bundle, and write the same record as the local intake.
-
-    Returns
-    -------
-    Intake, and a tuple of futures
-        Unless `anchors_here`, one future per group: its centred anchor representations (k, r, h) and their mean rows
-        (k, h).
-    """
+    """Accept every valid bundle, and write the same record as the local intake."""
     from distributed import as_completed
 
     register = Register.read(folder, study)
@@ -225,8 +215,7 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
             continue
         elsewhere = {"anchor_representation": np.empty((0, rotation_of(study).n_components)), "path": Path(place.path)}
         fields = vars(bundle) | elsewhere
-        whole = has_full_rank(bundle.anchor_representation)
-        verdicts.append(RemoteBundle(**fields, place=place, has_full_rank=whole, row=len(anchors)))
+        verdicts.append(RemoteBundle(**fields, place=place, row=len(anchors)))
         anchors.append(bundle.anchor_representation)
     shape = (0, *rotation_of(study).anchor_shape)
     return verdicts, np.stack(anchors) if anchors else np.empty(shape)

@@ -60,13 +60,14 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
 from mooring.protocol.rotation.training import (
-    Screened,
+    LabelledRows,
     Steps,
     Training,
     convert_model,
+    score_left_out,
     score_participants,
 )
-from mooring.typing import Indices, Matrix, Progress
+from mooring.typing import Indices, Progress
 
 _CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23
 _ROWS_SCORED = 50_000
@@ -113,8 +114,8 @@ class _Job:
             self.steps.advance()
             yield result
 
-    def rows_at(self, positions: Sequence[Indices]) -> tuple[Indices, Matrix, npt.NDArray[Any]]:
-        """Return the owners, the rows and the labels at these positions of each participant's rows, in their order."""
+    def rows_at(self, positions: Sequence[Indices]) -> LabelledRows:
+        """Return the rows at these positions among each participant's, in their order."""
         wanted = [
             [
                 at[(at >= piece.start) & (at < piece.stop)] - piece.start
@@ -130,7 +131,7 @@ class _Job:
             self.steps.advance()
         parts = [part for k in sorted(parts_by_group) for part in parts_by_group[k]]
         owners = np.repeat([piece.place for piece in self.pieces], [len(rows) for rows, _ in parts])
-        return owners, np.concatenate([rows for rows, _ in parts]), np.concatenate([labels for _, labels in parts])
+        return LabelledRows(owners, *(np.concatenate([part[k] for part in parts]) for k in range(2)))
 
 
 @explain_dask_errors()
@@ -147,14 +148,8 @@ def train_on_dask(
 ) -> Training:
     """Train on the collaboration matrix in pieces, without holding all of it in memory.
 
-    Parameters
-    ----------
-    folder : path
-        The analyst's work folder after `DaskEngine.align`. Every worker must be able to read it.
-    learner : {"auto", "linear", "random-fourier", "xgboost"}, default "auto"
-        "auto" chooses as `mooring.protocol.rotation.training.train` does; it does not try "xgboost".
-    passes : int, optional
-        Number of passes over the rows, for classes; by default fewer for more rows. Not with "xgboost".
+    Every worker must be able to read the work folder. `learner` is "auto", "linear", "random-fourier" or "xgboost", which
+    "auto" does not try. `passes` is the number of passes over the rows, for classes; by default fewer for more rows.
     """
     folder = Path(folder).absolute()
     if folder.is_dir():
@@ -180,28 +175,37 @@ def train_on_dask(
     steps = Steps(len(groups) * (3 + trainings + (learner == AUTO)), progress)
     job = _Job(client, client.submit(replace, study, pure=False), space, groups, folds, seed, steps)
     # Participants to leave out and, for "auto", the learner are chosen in this process, by the local engine's rows.
-    chosen = screening_rows(job.counts, seed, salt=space.space_digest)
-    screened = Screened.of(*job.rows_at(chosen), kind=kind, seed=seed)
+    screened = job.rows_at(screening_rows(job.counts, seed, salt=space.space_digest))
+    left_out = screened.find_disagreeing(kind, seed)
     if learner == AUTO:
-        owners, some, truth = job.rows_at(choice_rows(job.counts, seed, left_out=screened.left_out))
-        learner = choose_learner(some, truth, kind=kind, seed=seed, owners=owners)
-    job = job.without(screened.left_out)
+        some = job.rows_at(choice_rows(job.counts, seed, left_out=left_out))
+        learner = choose_learner(some.rows, some.labels, kind=kind, seed=seed, owners=some.owners)
+    job = job.without(left_out)
     models = _models(job, learner, sum(job.run(moments_of), Moments.none(study)), passes)
-    owners, some, truth = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed))
-    predicted = np.zeros_like(truth)
-    for fold in np.unique(folds[owners]):
-        out = folds[owners] == fold
-        predicted[out] = models[fold].predict(some[out])
-    rng = np.random.default_rng(seed)
-    overall, each = score_participants(space.names, owners, truth, predicted, kind=kind, rng=rng)
-    digest = write_model(folder / TRAINED_FILE, convert_model(study, models[-1], some, truth, seed))
-    left_out = screened.score_left_out(space.names, models[-1], kind=kind, rng=rng)
-    rows = sum(job.counts)
-    release = None
-    if study.model_limit:
-        release = measure_trained_release(learner, some, truth, kind=kind, seed=seed)
-    made_of = study.digest, space.space_digest, command
-    training = Training(learner, kind, overall, each, (), rows, rows, digest, None, left_out, release, *made_of)
+    scored = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed))
+    predicted = np.zeros_like(scored.labels)
+    for fold in np.unique(folds[scored.owners]):
+        out = folds[scored.owners] == fold
+        predicted[out] = models[fold].predict(scored.rows[out])
+    rng, rows = np.random.default_rng(seed), sum(job.counts)
+    overall, each = score_participants(space.names, scored, predicted, kind=kind, rng=rng)
+    training = Training(
+        learner=learner,
+        kind=kind,
+        score=overall,
+        participants=each,
+        alone=(),
+        rows=rows,
+        rows_used=rows,
+        model_digest=write_model(folder / TRAINED_FILE, convert_model(study, models[-1], scored, seed)),
+        left_out=score_left_out(space.names, screened, left_out, models[-1], kind=kind, rng=rng),
+        release=measure_trained_release(learner, scored.rows, scored.labels, kind=kind, seed=seed)
+        if study.model_limit
+        else None,
+        study=study.digest,
+        made_from=space.space_digest,
+        command=command,
+    )
     keep_training(folder, training)
     return training
 
@@ -285,8 +289,8 @@ def _wait(future: Future) -> None:
 def _boosted(job: _Job, task: BoostingTask) -> list[FittedModel]:
     """Return models of boosted trees without each fold and one of all rows; each is trained on all workers."""
     most = min(_CUT_ROWS, _CUT_NUMBERS // task.n_inputs)
-    owners, rows, _ = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # not the rows that are scored
-    folds, drawn = job.folds[owners], task.scale_rows(rows)
+    sample = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # not the rows that are scored
+    folds, drawn = job.folds[sample.owners], task.scale_rows(sample.rows)
     boosting = Boosting(job.study, share_with_workers(job.client, task), task.settings(job.seed), task.n_rounds)
     models = []
     for fold in (*range(job.n_folds), None):

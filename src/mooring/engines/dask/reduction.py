@@ -3,10 +3,9 @@
 Legend: B̄_j the centred anchor representation of participant j (r × h); R_j ∈ O(h); S = Σ B̄_j R_j; Π the polar factor.
 
 The generalized power method shares only S among participants: R_j ← Π(B̄_jᵀ S), then S ← Σ B̄_j R_j. Each worker keeps
-the B̄_j of its groups and computes both steps for them. One r × h matrix per group is sent and summed in a tree. The
-method starts from the spectral estimate, from the r × r matrix Σ B̄_j B̄_jᵀ, and stops like `mooring.align`, when the
-whole stack of maps moves by at most the tolerance. The maps agree with those of `mooring.align` up to a common orthogonal
-map, which changes no distance in the common space.
+the B̄_j of its groups and computes both steps for them. One r × h matrix per group is sent and summed in a tree. The loop,
+its spectral start and its tolerance are those of `mooring.alignment.power_method`. The maps agree with those of
+`mooring.align` up to a common orthogonal map, which changes no distance in the common space.
 """
 
 from __future__ import annotations
@@ -18,12 +17,15 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
-from mooring.alignment.result import Termination
+from mooring.alignment import Alignment, Termination
+from mooring.alignment.power_method import run_power_method, spectral_sum
 from mooring.engines.dask.cluster import Client, Future, share_with_workers
 from mooring.engines.dask.intake import RemoteBundle
 from mooring.geometry.orthogonal import polar_factor
-from mooring.protocol.rotation.anchor_source import AnchorSolution, Newcomer, fit_newcomer
+from mooring.geometry.rigid import RigidMap
+from mooring.protocol.rotation.alignment import Newcomer, SolvedAnchors, fit_newcomer
 from mooring.protocol.rotation.bundle import RowBundle
 from mooring.protocol.rotation.outliers import Fits, measure_fit, measure_random_fit
 from mooring.typing import Matrix
@@ -45,25 +47,6 @@ class Part:
     rows: Rows
 
 
-@dataclass(frozen=True, eq=False)
-class Reduced:
-    """The result of the distributed power method."""
-
-    weighted_sum: Matrix
-    """S, of shape (r, h). The maps are R_j = Π(B̄_jᵀ S)."""
-    total: Sum
-    """Σ B̄_j R_j for these maps."""
-    iterations: int
-    termination: Termination
-    gap: float
-    """Length of the next step."""
-
-    @property
-    def objective(self) -> float:
-        """tr(Rᵀ G R)."""
-        return float((self.total.sum**2).sum())
-
-
 class AnchorsOnWorkers:
     """Anchor representations that stay with the workers that verified them.
 
@@ -75,45 +58,42 @@ class AnchorsOnWorkers:
     def __init__(self, client: Client, stacks: Sequence[Future]) -> None:
         self._client, self._stacks = client, stacks
 
-    def check_rank(self, bundles: Sequence[RowBundle]) -> list[bool]:
-        """Return whether each anchor representation has full rank."""
-        return [cast(RemoteBundle, bundle).has_full_rank for bundle in bundles]
-
     def solve(
         self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
-    ) -> AnchorSolution:
+    ) -> SolvedAnchors:
         """Align the bundles. `certify` has no effect: no proof is tried."""
         parts, order = self._parts(bundles)
         if reference is not None:
             bundle = cast(RemoteBundle, bundles[reference])
             S, origin = self._client.submit(_pick, self._stacks[bundle.group], bundle.row, pure=False).result()
-            total = _stepped(self._client, parts, S, None, "", 0)
-            gap = _stepped(self._client, parts, total.sum, S, "", 0).moved
-            reduced = Reduced(S, total, 0, Termination.REFERENCE, gap)
+            steps, run = WorkerSteps(self._client, parts, S), None
         else:
-            reduced = reduce_over_workers(self._client, parts)
-            origin = np.zeros(reduced.weighted_sum.shape[1])
+            steps = WorkerSteps.from_spectral_start(self._client, parts)
+            run = run_power_method(steps, 1, max_iterations=_MOST_ITERATIONS, tolerance=_TOLERANCE)
+            origin = np.zeros(steps.weighted_sum.shape[1])
+        termination = Termination.REFERENCE if run is None else run.terminations[0]
+        gap = steps.measure_gap()
+        if gap <= _TOLERANCE and termination.is_unfinished:
+            termination = Termination.CONVERGED
         p, h = len(bundles), origin.size
-        sums = [share_with_workers(self._client, each) for each in (reduced.weighted_sum, reduced.total.sum)]
+        sums = [share_with_workers(self._client, each) for each in (steps.weighted_sum, steps.total.sum)]
         futures = [self._client.submit(_maps_and_fits, part.stack, part.rows, *sums, pure=False) for part in parts]
         orthogonals, means, values = np.empty((p, h, h)), np.empty((p, h)), np.empty(p)
         for places, (maps, mean, fits) in zip(order, self._client.gather(futures), strict=True):
             orthogonals[places], means[places], values[places] = maps, mean, fits
         if reference is not None:
             orthogonals[reference] = np.eye(h)
-        return AnchorSolution(
-            orthogonals,
-            means,
-            np.ascontiguousarray(reduced.total.sum / p),
-            np.ascontiguousarray(origin),
-            reduced.iterations,
-            str(reduced.termination),
-            not reduced.termination.is_unfinished,
-            reduced.gap / max(1.0, math.sqrt(p * h)),
-            reduced.total.squares - reduced.objective / p,
-            None,
-            Fits(values, *measure_random_fit(reduced.total.sum)),
+        alignment = Alignment.from_sum(
+            tuple(RigidMap.from_centre(R, mean, origin) for R, mean in zip(orthogonals, means, strict=True)),
+            steps.total.sum,
+            origin,
+            squares=steps.total.squares,
+            iterations=0 if run is None else int(run.iterations[0]),
+            step=0.0 if run is None else float(run.step[0]),
+            gap=gap,
+            termination=termination,
         )
+        return SolvedAnchors(alignment, means, Fits(values, *measure_random_fit(steps.total.sum)))
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
         """Fit each bundle to a template separately."""
@@ -136,39 +116,47 @@ class AnchorsOnWorkers:
         return parts, [[place for _, place in by_group[k]] for k in groups]
 
 
-def reduce_over_workers(client: Client, parts: Sequence[Part]) -> Reduced:
-    """Run the generalized power method from the spectral start. This process holds only r × h and r × r matrices."""
-    start = sum_over_workers(client, [client.submit(outer, part.stack, part.rows, pure=False) for part in parts])
-    h = start.n_components
-    eigenvalues, eigenvectors = np.linalg.eigh(start.sum)
-    S = eigenvectors[:, -h:] / np.sqrt(np.maximum(eigenvalues[-h:], np.finfo(np.float64).tiny))
-    run = uuid.uuid4().hex
-    before: Matrix | None = None
-    iteration, converged = 0, False
-    while True:
-        # Step k computes R_k from the present sum, and the next sum. The distance of R_k from R_{k−1} decides.
-        total = _stepped(client, parts, S, before, run, iteration)
-        if iteration and total.moved <= _TOLERANCE:
-            converged = True
-        if converged or iteration == _MOST_ITERATIONS:
-            break
-        before, S = S, total.sum
-        iteration += 1
-    gap = _stepped(client, parts, total.sum, S, run, iteration + 1).moved
-    converged = converged or gap <= _TOLERANCE
-    return Reduced(S, total, iteration, Termination.CONVERGED if converged else Termination.ITERATION_LIMIT, gap)
+class WorkerSteps:
+    """The power method's maps R_j = Π(B̄_jᵀ S) on the workers; this process holds S and Σ B̄_j R_j."""
 
+    def __init__(self, client: Client, parts: Sequence[Part], weighted_sum: Matrix) -> None:
+        self._client, self._parts, self._run, self._count = client, parts, uuid.uuid4().hex, 0
+        self.weighted_sum = weighted_sum
+        self.total = self._step(weighted_sum, None)
 
-def _stepped(client: Client, parts: Sequence[Part], S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
-    # As results of tasks, these are sent to each worker once and recomputed if a worker is lost.
-    now, then = (None if each is None else share_with_workers(client, each) for each in (S, before))
-    return sum_over_workers(
-        client,
-        [
-            client.submit(step, part.stack, part.rows, part.group, now, then, run, iteration, pure=False)
-            for part in parts
-        ],
-    )
+    @classmethod
+    def from_spectral_start(cls, client: Client, parts: Sequence[Part]) -> WorkerSteps:
+        """Start from the spectral estimate; this process holds only r × h and r × r matrices."""
+        outers = sum_over_workers(client, [client.submit(outer, part.stack, part.rows, pure=False) for part in parts])
+        return cls(client, parts, np.asarray(spectral_sum(outers.sum, outers.n_components)))
+
+    def advance(self) -> npt.NDArray[np.float64]:
+        """Take one step of the maps of all participants, and return its length."""
+        before, self.weighted_sum = self.weighted_sum, self.total.sum
+        self._count += 1
+        self.total = self._step(self.weighted_sum, before)
+        return np.array([self.total.moved])
+
+    def finish(self, done: npt.NDArray[np.bool_]) -> None:
+        """Do nothing: workers compute the final maps from the final sum."""
+
+    def measure_gap(self) -> float:
+        """Return the length of the next step."""
+        self._count += 1
+        return self._step(self.total.sum, self.weighted_sum).moved
+
+    def _step(self, S: Matrix, before: Matrix | None) -> Sum:
+        # As results of tasks, these are sent to each worker once and recomputed if a worker is lost.
+        now, then = (None if each is None else share_with_workers(self._client, each) for each in (S, before))
+        return sum_over_workers(
+            self._client,
+            [
+                self._client.submit(
+                    step, part.stack, part.rows, part.group, now, then, self._run, self._count, pure=False
+                )
+                for part in self._parts
+            ],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,10 +208,9 @@ def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None,
         known = _MAPS_KEPT.get((run, group))
         old = known[1] if known and known[0] == iteration - 1 else np.asarray(polar_factor(Bt @ before))
         moved = float(((maps - old) ** 2).sum())
-    if run:
-        for key in [key for key in _MAPS_KEPT if key[0] != run]:
-            _MAPS_KEPT.pop(key, None)
-        _MAPS_KEPT[run, group] = (iteration, maps)
+    for key in [key for key in _MAPS_KEPT if key[0] != run]:
+        _MAPS_KEPT.pop(key, None)
+    _MAPS_KEPT[run, group] = (iteration, maps)
     total = np.tensordot(B, maps, axes=((0, 2), (0, 1)))
     return Sum(total, float((B**2).sum()), moved, B.shape[-1])
 

@@ -2,29 +2,40 @@
 
 XGBoost's connections do not survive the loss of a worker, so a training that loses one starts again on the remaining ones.
 They have neither encryption nor a password, so they are refused on a network that should be encrypted.
+
+XGBoost keeps two indices with one byte per number each, whatever the size of the blocks, and a few numbers per row. Numbers
+are binned at the same limits on every worker (`mooring.learners.boosted_trees`), so that trees do not depend on which worker
+has which rows.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import ipaddress
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mooring.engines.dask.block_tasks import Piece
+import numpy.typing as npt
+
+from mooring.engines.dask.block_tasks import Piece, blocks_of
 from mooring.engines.dask.cluster import Client, Future, require_same_version
-from mooring.engines.dask.xgboost_tasks import has_joined, load_share, tracker_address, train_share
 from mooring.errors import InputError, StorageError
-from mooring.learners.boosted_trees import Singles, require_xgboost
+from mooring.learners.boosted_trees import BoostingTask, Singles, require_xgboost, train_booster
+from mooring.protocol.messages.study import Study
+from mooring.typing import Matrix
 
 _TRIES = 3
 _BEGIN, _OTHERS, _SETTLE, _RETURN = 120, 1800, 30.0, 60.0  # seconds
 _LOOK, _AGAIN = 0.1, 5.0
 _TURN, _FIRST = "mooring-boosted-trees", 10
+
+
+_JOINED: list[str] = []
 
 
 class _LostError(Exception):
@@ -74,18 +85,7 @@ def assign_shares(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
 
 
 def train_distributed(client: Client, boosting: Boosting, pieces: Sequence[Piece], cuts: Singles) -> bytes:
-    """Return the model of these parts, with numbers binned at `cuts`; start again if workers are lost.
-
-    Parameters
-    ----------
-    client : Client
-    boosting : Boosting
-        The task and its settings.
-    pieces : sequence of Piece
-        Parts to learn from.
-    cuts : array
-        Limits of the bins of each column.
-    """
+    """Return the model of these parts, with numbers binned at `cuts`; start again if workers are lost."""
     if not pieces:
         return b""  # with one participant, no other rows are left to learn from
     problem: Exception | None = None
@@ -286,3 +286,43 @@ def _local_address_to(address: str) -> str | None:
 
 def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
+
+
+# The following functions run on workers.
+
+
+def load_share(study: Study, task: BoostingTask, cuts: Singles, pieces: Sequence[Piece]) -> Any:
+    """Return a worker's share of the parts as XGBoost's matrix, read one block at a time."""
+
+    def blocks() -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
+        for piece in pieces:
+            yield from blocks_of(study, piece)
+
+    return task.load(cuts, blocks)
+
+
+def train_share(
+    matrix: Any, settings: Mapping[str, Any], rounds: int, together: Mapping[str, Any] | None
+) -> bytes | None:
+    """Train on this worker's share, together with other workers if there are any; one of them returns the model."""
+    from xgboost import collective
+
+    # XGBoost prints a line when it joins the other workers, whatever its verbosity.
+    with (
+        redirect_stdout(io.StringIO()),
+        nullcontext() if together is None else collective.CommunicatorContext(**together),
+    ):
+        _JOINED[:] = [] if together is None else [tracker_address(together)]
+        booster = train_booster(matrix, settings, rounds)
+        first = together is None or collective.get_rank() == 0
+    return bytes(booster.save_raw("ubj")) if first else None
+
+
+def tracker_address(together: Mapping[str, Any]) -> str:
+    """Return the address of the tracker, which identifies one joint training of workers."""
+    return f"{together['dmlc_tracker_uri']}:{together['dmlc_tracker_port']}"
+
+
+def has_joined(meeting: str) -> bool:
+    """Whether this worker has joined the workers of the same training."""
+    return meeting in _JOINED

@@ -23,14 +23,14 @@ from mooring.typing import Progress
 
 @dataclass(frozen=True)
 class Delivery(Record):
-    """Who was delivered a result, and of which model (its SHA-256; empty without a model)."""
+    """Who received a result, and the SHA-256 of the model in it; empty without a model."""
 
     delivered: tuple[str, ...]
     model_digest: str
     release: Release | None = None
-    """What an attacker may learn about the rows behind the model, where the study limits it."""
+    """What an attacker may learn from the model about its training rows, if the study limits it."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
 
 
 def deliver(
@@ -43,19 +43,15 @@ def deliver(
     command: str = "",
     progress: Progress | None = None,
 ) -> Delivery:
-    """Write each participant's result: the signed model where there is one, and what the mechanism adds for each.
+    """Write each participant's result: the signed model, if there is one, and what the mechanism adds for each.
 
-    Parameters
-    ----------
-    output : path
-        Gets a folder for each participant; may be a URL that fsspec knows (s3://…), to which the finished folders are sent.
-    override : str
-        Who delivers a model above the study's limit, and why; it is signed, and every participant reads it.
+    `output` gets a folder for each participant; it may be a URL that fsspec knows (s3://…). `override` says who delivers a
+    model above the study's limit, and why; it is signed, and every participant reads it.
     """
     require_analyst(study, signing_key)
     folder = Path(folder)
     if is_url(output):
-        open_folder(str(output))  # an address that cannot be used is said to be before any work
+        open_folder(str(output))  # refuses an unusable address before any work
     exchange = exchange_of(study)
     ready = exchange.prepare_results(study, folder)
     release = _require_release(study, ready.risk, override)
@@ -80,7 +76,7 @@ def deliver(
 
 
 def _require_release(study: Study, risk: float, override: str) -> Release | None:
-    """What is signed of the model's risk; one above the study's limit is refused without an override."""
+    """Return the model's risk as it is signed; a risk above the study's limit is refused without an override."""
     if not study.model_limit:
         return None
     require_reasoned(override)

@@ -24,7 +24,7 @@ _MOST_MEMORY, _MOST_RECORDED = 2**28, 10_000
 
 @dataclass(frozen=True)
 class RejectedBundle(Record):
-    """A file that was not taken, and why."""
+    """A file that was set aside, and why."""
 
     file: str
     reason: str
@@ -32,19 +32,19 @@ class RejectedBundle(Record):
 
 @dataclass(frozen=True)
 class AcceptedBundle(Record):
-    """A bundle that was taken."""
+    """A bundle that was accepted."""
 
     name: str
-    """The participant's."""
+    """Name of the participant."""
     digest: str
     """SHA-256 of the bundle."""
     rows: Count | None = None
-    """None where the bundle does not say."""
+    """None if the bundle does not say."""
 
 
 @dataclass(frozen=True)
 class IntakeRecord(Record):
-    """What came, and whose bundle counts from now on, as the work folder keeps it."""
+    """The bundles that arrived, and the one that counts for each participant, as the work folder keeps them."""
 
     study: str
     """The study's digest."""
@@ -58,22 +58,22 @@ class IntakeRecord(Record):
     copies: dict[str, Copy] = field(default_factory=dict)
     """Downloaded copies of accepted bundles, by their names in the work folder."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Intake:
-    """What came."""
+    """The bundles that arrived."""
 
     bundles: tuple[Bundle, ...]
-    """One a participant, verified, in the roster's order."""
+    """One verified bundle per participant, in the order of the roster."""
     set_aside: tuple[RejectedBundle, ...]
     missing: tuple[str, ...]
-    """Participants of whom there is no bundle that could be taken."""
+    """Participants without a bundle that could be accepted."""
     gone: tuple[str, ...] = ()
-    """Those of them whose bundle was accepted before, and whose file is not there any more."""
+    """Those of them whose bundle was accepted before, but whose file is gone."""
     record: IntakeRecord | None = None
-    """What the work folder keeps; None until it is written."""
+    """The record in the work folder; None until it is written."""
 
 
 def collect(
@@ -85,18 +85,10 @@ def collect(
     command: str = "",
     progress: Progress | None = None,
 ) -> Intake:
-    """Take every bundle at `source` that holds up, and say of the others why they do not.
+    """Accept every valid bundle at `source`, and set the others aside with a reason.
 
-    Parameters
-    ----------
-    study : Study
-        With its roster.
-    source : str or path
-        A folder, or a URL that fsspec knows (s3://, https://, memory://…); files that end in .bundle are looked at.
-    folder : path
-        The analyst's work folder: it remembers whose bundle was accepted, and holds what was downloaded.
-    most_bytes : int
-        Larger files are set aside unread.
+    `source` is a folder or a URL that fsspec knows (s3://, https://, memory://…); only files that end in .bundle are read,
+    and none that is larger than `most_bytes`. The work folder remembers which bundles were accepted, and holds downloads.
     """
     study.require_roster()
     folder = Path(folder)
@@ -126,13 +118,13 @@ def collect(
     for path in origins:
         if path.name not in register.copies:
             with suppress(OSError):
-                path.unlink()  # what was not taken is fetched again if it is looked at again: it need not fill the disk
+                path.unlink()  # files that were not accepted need not fill the disk
     return intake
 
 
 @dataclass
 class Register:
-    """The bundles that the work folder remembers, which decide whose bundle counts."""
+    """The accepted bundles that the work folder remembers; a participant's first accepted bundle counts."""
 
     folder: Path
     study: Study
@@ -142,15 +134,13 @@ class Register:
 
     @classmethod
     def read(cls, folder: Path, study: Study) -> Register:
-        """Read what earlier runs accepted, of this study only."""
+        """Read which bundles of this study earlier runs accepted."""
         path, cure = folder / INTAKE_FILE, "Restore it, or start with another folder."
         if not path.is_file():
             return cls(folder, study, {}, {})
-        # To forget whose bundle was accepted would let a second one in: what cannot be read is an error.
+        # Without this record a second bundle of the same participant could be accepted, so an unreadable one is an error.
         record = read_record(IntakeRecord, path, what="the record of bundles", cure=cure, most_bytes=_MOST_MEMORY)
-        if (
-            record.remembered and record.study != study.digest
-        ):  # writing here would forget whose bundle was accepted there
+        if record.remembered and record.study != study.digest:  # writing here would lose that record
             raise RefusedError(
                 "the work folder",
                 reason="it belongs to another study, or another version of this one",
@@ -163,14 +153,14 @@ class Register:
         return cls(folder, study, record.remembered, copies)
 
     def settle(self, valid: Iterable[tuple[str, Bundle]], aside: Sequence[RejectedBundle]) -> Intake:
-        """Take one bundle a participant, of files and their verified bundles, and remember it; `aside` does not hold up."""
+        """Accept one verified bundle per participant and remember it; `aside` lists the files that are not valid."""
         theirs: dict[str, list[tuple[str, Bundle]]] = {member.name: [] for member in self.study.participants}
         for file, bundle in valid:
             theirs[bundle.member.name].append((file, bundle))
         bundles: list[Bundle] = []
         refused = [*aside]
-        for name, own in theirs.items():
-            taken, others = _choose_bundle(own, name, self.remembered.get(name))
+        for name, candidates in theirs.items():
+            taken, others = _choose_bundle(candidates, name, self.remembered.get(name))
             refused += others
             if taken is not None:
                 bundles.append(taken)
@@ -181,7 +171,7 @@ class Register:
         return Intake(tuple(bundles), tuple(refused), missing, gone)
 
     def write(self, intake: Intake, command: str) -> Intake:
-        """Write what came to the work folder; returns it with its record."""
+        """Write the record to the work folder, and return the intake with it."""
         record = IntakeRecord(
             self.study.digest,
             tuple(AcceptedBundle(bundle.member.name, bundle.digest, bundle.n_rows) for bundle in intake.bundles),
@@ -199,11 +189,11 @@ class Register:
 def _choose_bundle(
     theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
 ) -> tuple[Bundle | None, list[RejectedBundle]]:
-    """The one bundle of a participant that counts, and why the others do not."""
+    """Return the one bundle of a participant that counts, and why the others do not."""
     kept: dict[str, tuple[str, Bundle]] = {}
     aside: list[RejectedBundle] = []
-    # A file of the participant's own name goes first: who wrote over another's file is to be named, not the owner.
-    for file, bundle in sorted(theirs, key=lambda own: own[0] != f"{name}{SUFFIX}"):
+    # A file with the participant's name goes first, so that a copy under a different name is the one that is set aside.
+    for file, bundle in sorted(theirs, key=lambda candidate: candidate[0] != f"{name}{SUFFIX}"):
         if bundle.digest in kept:
             taken = kept[bundle.digest][0]
             aside.append(RejectedBundle(file, f"it is a copy of {taken}, the bundle of {name}, which was taken once"))
@@ -221,7 +211,7 @@ def _choose_bundle(
 
 
 def try_verify(path: Path, study: Study) -> Bundle | str:
-    """A bundle that holds up, or the reason why it does not."""
+    """Return the verified bundle, or the reason why it is not valid."""
     try:
         return exchange_of(study).verify_bundle(path, study)
     except (RefusedError, StorageError) as problem:
@@ -233,7 +223,7 @@ def try_verify(path: Path, study: Study) -> Bundle | str:
 def _list_copies(
     bundles: Sequence[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
 ) -> dict[str, Copy]:
-    """Which files in the work folder are copies of accepted bundles, and of which objects at the source."""
+    """Return the downloaded copies of accepted bundles, and the objects that they were downloaded from."""
     taken = {bundle.path: bundle.digest for bundle in bundles}
     now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if path in taken}
     known = {(copy.object, copy.digest) for copy in now.values()}
@@ -243,7 +233,7 @@ def _list_copies(
 def _list_candidates(
     source: str | Path, folder: Path, copies: dict[str, Copy], most_bytes: int, progress: Progress | None
 ) -> Iterator[Candidate]:
-    """Every file that may be a bundle."""
+    """Yield every file that may be a bundle."""
     if is_url(source):
         yield from download_bundles(str(source), folder / RECEIVED, copies, most_bytes=most_bytes, progress=progress)
         return

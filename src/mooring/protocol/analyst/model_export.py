@@ -17,17 +17,7 @@ from mooring.protocol.results import TrainingRecord
 def export_model(
     study: Study, path: str | Path, *, folder: str | Path, result: str | Path | None = None, force: bool = False
 ) -> Path:
-    """Write the model of a study as ONNX; mooring never reads it back.
-
-    Parameters
-    ----------
-    folder : path
-        The analyst's work folder, after `train`.
-    result : path, optional
-        A participant's folder of what the analyst delivered, instead of `folder`.
-    force : bool, default False
-        Whether a file that is there may be overwritten.
-    """
+    """Write the model in the work folder, or in a delivered result, as ONNX; mooring never reads ONNX."""
     path = Path(path)
     if path.exists() and not force:
         expected, cure = "a file that is not there", "Pass --force to overwrite."

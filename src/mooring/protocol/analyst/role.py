@@ -1,4 +1,4 @@
-"""The analyst's part of a study, step by step: a thin mirror of the functions beside it."""
+"""The role of the analyst, whose methods call the functions of this folder."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from mooring.typing import Progress
 
 
 class Engine(Protocol):
-    """Who does the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same results."""
+    """Runs the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same results."""
 
     @property
     def collect(self) -> Callable[..., Intake]:
-        """Take the bundles at an address that hold up: `mooring.protocol.analyst.intake.collect`."""
+        """Accept the valid bundles at an address: `mooring.protocol.analyst.intake.collect`."""
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
-        """Make what is trained on of bundles that this engine collected: `Exchange.gather`."""
+        """Combine bundles that this engine collected for training: `Exchange.gather`."""
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered: `Exchange.train`."""
 
 
 class LocalEngine:
-    """This process does everything itself."""
+    """Runs everything in this process."""
 
     collect = staticmethod(collect)
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
-        """Make what is trained on of verified bundles, as the study's mechanism does."""
+        """Combine verified bundles for training, as the study's mechanism does."""
         return exchange_of(study).gather(study, bundles, folder, options)
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
@@ -50,7 +50,7 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class Analyst:
-    """Who collects, gathers, trains and delivers, and never sees a raw row, an anchor or a secret.
+    """Collects, gathers, trains and delivers, and never sees a raw row, an anchor or a secret.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Analyst:
     signing_key : SigningKey, optional
         Needed to deliver, and to gather secure sums.
     engine : Engine, optional
-        Who collects, gathers and trains; this process by default.
+        Runs collecting, gathering and training; by default this process.
     """
 
     study: Study
@@ -68,7 +68,7 @@ class Analyst:
     engine: Engine = field(default_factory=LocalEngine, compare=False, repr=False)
 
     def collect(self, source: str | Path, *, progress: Progress | None = None) -> Intake:
-        """Take the bundles at `source` that hold up; see `mooring.protocol.analyst.intake.collect`."""
+        """Accept the valid bundles at `source`; see `mooring.protocol.analyst.intake.collect`."""
         return self.engine.collect(self.study, source, self.folder, progress=progress)
 
     def gather(
@@ -80,7 +80,7 @@ class Analyst:
         confirmations: str | Path | None = None,
         progress: Progress | None = None,
     ) -> GatherRecord:
-        """Make what is trained on of bundles: rows in one space, or the signed list of contributions to a total.
+        """Combine bundles for training: rows in one space, or the signed list of contributions to a total.
 
         Parameters
         ----------

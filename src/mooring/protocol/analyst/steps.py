@@ -1,4 +1,4 @@
-"""What the analyst's steps do, from the inbox to what a person reads: collect, align, train, deliver."""
+"""The analyst's steps as a person runs them: collect, align, train, deliver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def choose_engine(place: Place) -> Engine:
-    """The engine that was chosen for a folder, or this process."""
+    """Return the engine that was chosen for a folder, by default this process."""
     from mooring.protocol.analyst.role import LocalEngine
 
     engine: Engine = place.engine or LocalEngine()
@@ -35,7 +35,7 @@ def collect(place: Place, *, bundles: str | Path, command: str = "", progress: P
 
 
 def describe_intake(intake: Intake) -> Outcome:
-    """What came, for a person."""
+    """Describe the bundles that arrived to a person."""
     rows = [(bundle.member.name, "accepted") for bundle in intake.bundles]
     rows += [(entry.file, f"set aside: {entry.reason}") for entry in intake.set_aside]
     rows += [
@@ -61,7 +61,7 @@ def align(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Check every bundle at an address, and make what is trained on from those that are accepted."""
+    """Check every bundle at an address, and gather those that are accepted for training."""
     from mooring.protocol.exchange import GatherOptions
     from mooring.protocol.registry import exchange_of
 
@@ -85,7 +85,7 @@ def align(
 
 
 def list_learners(place: Place) -> Sequence[str]:
-    """The learners that the mechanism of a study offers."""
+    """Return the learners that the mechanism of a study offers."""
     from mooring.protocol.registry import exchange_of
 
     return exchange_of(place.study).list_learners(place.study)

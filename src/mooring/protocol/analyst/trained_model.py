@@ -28,7 +28,7 @@ def require_analyst(study: Study, signing_key: SigningKey) -> None:
 
 
 def require_label(study: Study) -> Kind:
-    """What the study predicts; one without a label is refused."""
+    """Return the kind of the study's label, or refuse a study without a label."""
     if study.label.kind == "none":
         cure = "There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool."
         raise InputError("study", expected="one with a label", got="one without", cure=cure)
@@ -43,10 +43,9 @@ def keep_training(folder: Path, training: TrainingRecord) -> None:
 def read_training(
     folder: Path, kind: type[Training], study: Study, spec: ModelSpec, *, made_from: str = ""
 ) -> tuple[Model, Training]:
-    """The model that was trained for this study, and its record.
+    """Return the model that was trained for this study, and its record.
 
-    Where `made_from` is given, it is the digest of what the model must have been trained on: the alignment's space, or the
-    closing list.
+    `made_from` is the digest of what it must have been trained on: the alignment's space, or the closing list.
     """
     again = "Run 'mooring train' again, then deliver."
     record = read_record(kind, folder / TRAINING_FILE, what="the record training.json", cure=again)

@@ -1,16 +1,22 @@
-"""`mooring align`, second half: verified bundles become one collaboration matrix."""
+"""`mooring align`, second half: verified bundles become one collaboration matrix.
+
+Anchor representations are aligned where they are: in this process (`LocalAnchors`), or on the workers of a cluster
+(`mooring.engines.dask.reduction.AnchorsOnWorkers`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from mooring.alignment import Alignment, align, align_to_reference
 from mooring.atomic_io import make_folder
 from mooring.errors import InputError, RefusedError
+from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.trained_model import DELIVERY_FILE
 from mooring.protocol.exchange import AlignMode
 from mooring.protocol.messages.study import Study
@@ -19,30 +25,87 @@ from mooring.protocol.rotation.alignment_state import (
     AlignedParticipant,
     AlignmentRecord,
     AlignmentState,
-    add_newcomers,
-    finite_or_none,
     read_space,
     write_space,
 )
-from mooring.protocol.rotation.anchor_source import AnchorSolution, AnchorSource, LocalAnchors
-from mooring.protocol.rotation.bundle import RowBundle
+from mooring.protocol.rotation.bundle import RowBundle, centre_anchors
 from mooring.protocol.rotation.collaboration_matrix import OneFile, TableWriter, remove_other_forms
-from mooring.protocol.rotation.outliers import Fits, measure_fits, measure_honest_spread
+from mooring.protocol.rotation.outliers import Fits, measure_fit, measure_fits, measure_honest_spread
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.theory import transition_scale
 from mooring.typing import Matrix, Progress
 
 _SAME_FIT = 1e-6  # far above what rounding to float32 changes
-_NOT_CHECKED = (
-    "At this noise, or with so few components, an honest anchor representation fits the others hardly better than garbage "
-    "would: nobody was checked by its fit."
+NOT_CHECKED = (
+    "At this noise, or with so few components, an honest anchor representation fits the others hardly better than random "
+    "numbers do. No upload was checked by its fit."
 )
-_NOT_CERTIFIED = "The steps were reduced over workers, where no proof of optimality is tried."
+_NOT_CERTIFIED = "The steps were computed on workers, where no proof of optimality is tried."
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedAnchors:
+    """The alignment of some anchor representations, their mean rows of shape (p, h), and how well each fits the others."""
+
+    alignment: Alignment
+    means: Matrix
+    fits: Fits
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomer:
+    """How one anchor representation lies to a template: its fit, the orthogonal part of its map, and its mean row."""
+
+    fit: float
+    orthogonal: Matrix
+    mean: Matrix
+
+
+class AnchorSource(Protocol):
+    """The anchor representations of verified bundles, wherever they are."""
+
+    can_certify: bool
+
+    def solve(
+        self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
+    ) -> SolvedAnchors:
+        """Align these to each other or, with `reference`, to the participant with this index."""
+
+    def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
+        """Fit each separately to a template."""
+
+
+class LocalAnchors:
+    """The anchor representations in this process's memory, one in each bundle."""
+
+    can_certify = True
+
+    def solve(
+        self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
+    ) -> SolvedAnchors:
+        """Align these; with a reference, no proof is tried."""
+        uploads = [bundle.anchor_representation for bundle in bundles]
+        if reference is not None:
+            solved = align_to_reference(uploads, reference=reference)
+        else:
+            solved = align(uploads, certify=certify)
+        centred = [centre_anchors(upload) for upload in uploads]
+        aligned = [block @ map.orthogonal for (block, _), map in zip(centred, solved.maps, strict=True)]
+        return SolvedAnchors(solved, np.stack([mean for _, mean in centred]), measure_fits(aligned))
+
+    def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
+        """Fit each separately to a template."""
+        return [fit_newcomer(template, *centre_anchors(bundle.anchor_representation)) for bundle in bundles]
+
+
+def fit_newcomer(template: Matrix, centred: Matrix, mean: Matrix) -> Newcomer:
+    """Fit one anchor representation, given as its centred rows and their mean, to a template."""
+    return Newcomer(measure_fit(template, centred), np.asarray(polar_factor(centred.T @ template)), mean)
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Where the anchor representations are, and who writes the collaboration matrix; this process by default."""
+    """Where the anchor representations are, and what writes the collaboration matrix; by default this process."""
 
     anchors: AnchorSource = field(default_factory=LocalAnchors)
     table: TableWriter = field(default_factory=OneFile)
@@ -59,27 +122,13 @@ def align_bundles(
     progress: Progress | None = None,
     backend: Backend | None = None,
 ) -> AlignmentState:
-    """Align verified bundles and write the collaboration matrix.
+    """Align verified bundles, one per participant, and write the alignment and the collaboration matrix to the work folder.
 
-    Parameters
-    ----------
-    bundles : sequence of RowBundle
-        One a participant, each verified.
-    mode : {"first", "late", "again"}
-        "late" keeps the maps of everybody who is aligned already, and only admits those who are new. "again" makes a new
-        space although results were delivered from the last one, which "first" refuses: what was delivered does not fit
-        what is trained next, and everybody needs a new result.
-    certify : bool, default True
-        Whether to try to prove that the alignment is the best there is.
-
-    Returns
-    -------
-    AlignmentState
-        Written, besides, as alignment.safetensors, alignment.json and collaboration.parquet.
+    With the mode "late", everybody who is aligned already keeps its map, and only newcomers are admitted. "first" refuses
+    to replace an alignment whose results were delivered, because its maps and model would no longer fit; "again" does so.
     """
     rotation_of(study)
     folder, backend = Path(folder), backend or Backend()
-    anchors, table = backend.anchors, backend.table
     make_folder(folder, mode=0o700, what="the work folder")
     order = {member.name: index for index, member in enumerate(study.participants)}
     bundles = sorted(bundles, key=lambda bundle: order[bundle.member.name])
@@ -87,27 +136,43 @@ def align_bundles(
         return _admit(study, bundles, folder, backend, command, progress)
     if mode == "first":
         _require_not_delivered(folder)
-    usable = [bundle for bundle, whole in zip(bundles, anchors.check_rank(bundles), strict=True) if whole]
+    anchors = backend.anchors
+    usable = [bundle for bundle in bundles if bundle.has_full_rank]
     if len(usable) < 2:
         got, cure = f"{len(usable)} that can be aligned", "Alignment brings uploads together; wait for a second one."
         raise InputError("bundles", expected="those of two participants or more", got=got, cure=cure)
     solved = anchors.solve(usable)
-    fits = solved.fits
+    fits = {bundle.member.name: float(fit) for bundle, fit in zip(usable, solved.fits.values, strict=True)}
     left, note = _set_outliers_aside(study, usable, solved, anchors)
-    values = {bundle.member.name: float(value) for bundle, value in zip(usable, fits.values, strict=True)}
     if rotation_of(study).described.alignment == "reference":
-        solved = anchors.solve(left, reference=choose_reference([values[bundle.member.name] for bundle in left]))
+        solved = anchors.solve(left, reference=choose_reference([fits[bundle.member.name] for bundle in left]))
     elif (certify and anchors.can_certify) or len(left) < len(usable):
         solved = anchors.solve(left, certify=certify and anchors.can_certify)
     aside = _leave_out(bundles, left)
     note = _join_notes(note, _note_anchor_files(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
-    record = _record(study, solved, left, aside, values, command=command, note=note, table=table.name)
-    space = AlignmentState(study.digest, record, solved.orthogonals, solved.means, solved.template, solved.origin)
-    table.write(folder, study, space, {bundle.member.name: bundle for bundle in left}, progress)
-    write_space(folder, space)
-    remove_other_forms(folder, table.name)
+    entries = [_entry(bundle, fits[bundle.member.name]) for bundle in left]
+    flagged = [replace(_entry(bundle, fits.get(bundle.member.name, 0.0)), flagged=True) for bundle in aside]
+    record = AlignmentRecord.of(rotation_of(study), solved.alignment, entries, flagged, note=note, command=command)
+    space = AlignmentState.of(study.digest, record, solved.alignment, solved.means)
+    space = _keep(study, space, left, folder, backend.table, progress)
     (folder / DELIVERY_FILE).unlink(missing_ok=True)  # of the last alignment
     return space
+
+
+def _keep(
+    study: Study,
+    space: AlignmentState,
+    bundles: Sequence[RowBundle],
+    folder: Path,
+    table: TableWriter,
+    progress: Progress | None,
+) -> AlignmentState:
+    """Write the rows of these bundles, then the alignment that they belong to, with the name of the table."""
+    table.write(folder, study, space, {bundle.member.name: bundle for bundle in bundles}, progress)
+    written = replace(space, record=replace(space.record, table=table.name))
+    write_space(folder, written)
+    remove_other_forms(folder, table.name)
+    return written
 
 
 def _require_not_delivered(folder: Path) -> None:
@@ -121,39 +186,39 @@ def _require_not_delivered(folder: Path) -> None:
 
 
 def choose_reference(fits: Sequence[float]) -> int:
-    """The first participant that fits the others as most do.
+    """Return the first participant that fits the others as most do.
 
-    Anchors without noise fit each other exactly. One that lacks a direction does not, though it may pass for noise; were it
-    the reference, the others would be turned over in that direction, each as rounding errors have it.
+    Anchors without noise fit each other exactly. One that lacks a direction does not, though the difference may look like
+    noise. As the reference, it would leave the sign of that direction to rounding errors, for every participant separately.
     """
     return int(np.flatnonzero(np.asarray(fits) >= np.median(fits) - _SAME_FIT)[0])
 
 
 def _set_outliers_aside(
-    study: Study, bundles: Sequence[RowBundle], first: AnchorSolution, anchors: AnchorSource
+    study: Study, bundles: Sequence[RowBundle], first: SolvedAnchors, anchors: AnchorSource
 ) -> tuple[list[RowBundle], str]:
-    """Those who fit each other, and a note where that could not be told."""
-    low = _find_low(study, first.fits, first.template, first.fits.values.tolist())
+    """Return the bundles that fit each other, and a note if the others cannot be identified."""
+    low = _find_low(study, first.fits, first.alignment.template, first.fits.values.tolist())
     if low is None:
-        return list(bundles), _NOT_CHECKED
+        return list(bundles), NOT_CHECKED
     left = [bundle for bundle, out in zip(bundles, low, strict=True) if not out]
     if len(left) == len(bundles):
         return left, ""
     if len(left) < 2 or 2 * len(left) < len(bundles):
-        note = "Too many participants do not fit the others to say who is in the wrong: nobody was set aside."
+        note = "Too many participants do not fit the others to say which of them are wrong: nobody was set aside."
         return list(bundles), note
     # A suspect took part in what it was compared with; what counts is how it fits those who are left, without it.
     solved = anchors.solve(left)
-    suspects = _leave_out(bundles, left)
-    found = anchors.fit_to_template(solved.template, suspects)
-    still = _find_low(study, solved.fits, solved.template, [own.fit for own in found])
+    suspects, template = _leave_out(bundles, left), np.asarray(solved.alignment.template)
+    fitted = anchors.fit_to_template(template, suspects)
+    still = _find_low(study, solved.fits, template, [suspect.fit for suspect in fitted])
     if still is None:
-        return list(bundles), _NOT_CHECKED
+        return list(bundles), NOT_CHECKED
     return _leave_out(bundles, [bundle for bundle, out in zip(suspects, still, strict=True) if out]), ""
 
 
 def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float]) -> list[bool] | None:
-    """Which of these fits to a template do not go with those of the participants who were aligned to it; None if untold."""
+    """Return whether each value is too low beside the fits of those aligned to the template; None if nobody can tell."""
     settings = rotation_of(study)
     v = settings.anchor_noise_scale
     if v >= transition_scale(fits.values.size, settings.n_components, settings.n_anchor_rows):
@@ -164,68 +229,43 @@ def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float
 def _admit(
     study: Study, bundles: Sequence[RowBundle], folder: Path, backend: Backend, command: str, progress: Progress | None
 ) -> AlignmentState:
-    anchors, table = backend.anchors, backend.table
+    """Align newcomers to the template of an existing alignment."""
     space = read_space(folder, study)
-    here = set(space.names)
-    fresh = [bundle for bundle in bundles if bundle.member.name not in here]
-    entries, maps, admitted, aside = [], [], {}, []
-    # The template stands for the others: what garbage reaches against it is measured as it was among themselves.
+    fresh = [bundle for bundle in bundles if bundle.member.name not in space.names]
+    # The template represents the others: it is compared with random numbers as aligned participants are.
     against = measure_fits([space.template, space.template])
     known = [entry.fit for entry in space.record.participants]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)
-    fitted = anchors.fit_to_template(space.template, fresh)
-    low = _find_low(study, among, space.template, [own.fit for own in fitted])
+    fitted = backend.anchors.fit_to_template(space.template, fresh)
+    low = _find_low(study, among, space.template, [newcomer.fit for newcomer in fitted])
     note = space.record.note
     if low is None:
-        low, note = [False] * len(fresh), note if _NOT_CHECKED in note else _join_notes(note, _NOT_CHECKED)
-    for bundle, whole, own, out in zip(fresh, anchors.check_rank(fresh), fitted, low, strict=True):
-        if not whole or out:
-            aside.append(replace(_entry(bundle, own.fit, late=True), flagged=True))
-            continue
-        maps.append((own.orthogonal, own.mean))
-        entries.append(_entry(bundle, own.fit, late=True))
-        admitted[bundle.member.name] = bundle
-    newly = {*admitted, *(entry.name for entry in aside)}
-    still_aside = [entry for entry in space.record.set_aside if entry.name not in newly]
-    changes: dict[str, Any] = {"set_aside": (*still_aside, *aside), "newcomers": tuple(admitted)}
-    if not admitted:
-        return replace(space, record=replace(space.record, **changes))
-    joined = add_newcomers(space, entries, maps, note)
-    table.write(folder, study, joined, admitted, progress)
-    joined = replace(joined, record=replace(joined.record, **changes, command=command, table=table.name))
-    write_space(folder, joined)
-    remove_other_forms(folder, table.name)
-    return joined
-
-
-def _record(
-    study: Study,
-    solved: AnchorSolution,
-    left: Sequence[RowBundle],
-    aside: Sequence[RowBundle],
-    fits: dict[str, float],
-    *,
-    command: str,
-    note: str,
-    table: str,
-) -> AlignmentRecord:
-    return AlignmentRecord(
-        participants=tuple(_entry(bundle, fits[bundle.member.name]) for bundle in left),
-        set_aside=tuple(replace(_entry(bundle, fits.get(bundle.member.name, 0.0)), flagged=True) for bundle in aside),
-        method=rotation_of(study).method,
-        iterations=solved.iterations,
-        termination=solved.termination,
-        converged=solved.converged,
-        residual=finite_or_none(solved.residual),
-        misfit=finite_or_none(solved.misfit),
-        certificate=None if solved.certificate is None else str(solved.certificate),
-        anchor_noise_scale=rotation_of(study).anchor_noise_scale,
-        transition_scale=transition_scale(len(left), rotation_of(study).n_components, rotation_of(study).n_anchor_rows),
-        note=note,
-        table=table,
-        command=command,
-        is_certified=solved.certificate is not None and solved.certificate.certified,
+        low, note = [False] * len(fresh), note if NOT_CHECKED in note else _join_notes(note, NOT_CHECKED)
+    admitted = [
+        (bundle, newcomer)
+        for bundle, newcomer, out in zip(fresh, fitted, low, strict=True)
+        if bundle.has_full_rank and not out
+    ]
+    newcomers = [bundle for bundle, _ in admitted]
+    entries = [_entry(bundle, newcomer.fit, late=True) for bundle, newcomer in zip(fresh, fitted, strict=True)]
+    names = {bundle.member.name for bundle in newcomers}
+    aside = [replace(entry, flagged=True) for entry in entries if entry.name not in names]
+    still_aside = [entry for entry in space.record.set_aside if entry.name not in {entry.name for entry in entries}]
+    record = replace(
+        space.record,
+        participants=(*space.record.participants, *(entry for entry in entries if entry.name in names)),
+        set_aside=(*still_aside, *aside),
+        newcomers=tuple(bundle.member.name for bundle in newcomers),
     )
+    if not admitted:
+        return replace(space, record=record)
+    joined = replace(
+        space,
+        record=replace(record, note=note, command=command),
+        orthogonals=np.concatenate([space.orthogonals, [newcomer.orthogonal for _, newcomer in admitted]]),
+        means=np.concatenate([space.means, [newcomer.mean for _, newcomer in admitted]]),
+    )
+    return _keep(study, joined, newcomers, folder, backend.table, progress)
 
 
 def _entry(bundle: RowBundle, fit: float, *, late: bool = False) -> AlignedParticipant:
@@ -240,7 +280,7 @@ def _leave_out(bundles: Sequence[RowBundle], some: Collection[RowBundle]) -> lis
 def _note_anchor_files(bundles: Sequence[RowBundle]) -> str:
     if len({bundle.anchor_digest for bundle in bundles}) < 2:
         return ""
-    return "Not everybody used the same file of the anchor: ask the dealer whether it was dealt twice."
+    return "Not everybody used the same anchor file. Ask the dealer whether the anchor was made twice."
 
 
 def _join_notes(*notes: str) -> str:

@@ -1,31 +1,34 @@
-"""What the analyst keeps of an alignment: one file, so that no crash can part maps and record."""
+"""The alignment in the analyst's work folder: maps and record in one file, so that a crash cannot separate them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.alignment import Alignment
 from mooring.atomic_io import open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.mechanisms.rotation.settings import RotationSettings
 from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Contribution, Finding, GatherRecord
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.serialization import Count, Record, Rows, count_noun
+from mooring.theory import transition_scale
 from mooring.typing import Matrix
 
 STATE_FILE, RECORD_FILE = "alignment.safetensors", "alignment.json"
 _WHAT = "the alignment"
 _MOST_RECORD_BYTES = 2**28  # a million participants
-_ALIGN_AGAIN = "Run 'mooring align' again."
 _MISFIT = "its anchor representation does not fit the others', or cannot be aligned"
+_ALIGN_AGAIN = "Run 'mooring align' again."
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class AlignedParticipant(Record):
     fit: float
     """Correlation of its anchor representation with the others'."""
     flagged: bool = False
-    """Whether it was set aside, since it does not fit."""
+    """Whether it was set aside because it does not fit."""
     late: bool = False
     """Whether it joined after the others were aligned."""
 
@@ -49,14 +52,14 @@ class AlignedParticipant(Record):
 
     @property
     def state(self) -> str:
-        """What became of its upload, in words."""
+        """The state of its upload in words."""
         late = ", late" if self.late else ""
         return f"accepted{late}; set aside: does not fit the others' anchor" if self.flagged else f"accepted{late}"
 
 
 @dataclass(frozen=True)
 class AlignmentRecord(GatherRecord):
-    """What alignment.json says."""
+    """The record of an alignment, alignment.json."""
 
     mechanism: ClassVar[str] = "rotation"
 
@@ -70,19 +73,49 @@ class AlignmentRecord(GatherRecord):
     residual: float | None
     misfit: float | None
     certificate: str | None
-    """What is proved of the optimum, in words; None where no proof was tried."""
+    """What is proved about the optimum, in words; None if no proof was tried."""
     anchor_noise_scale: float
     transition_scale: float
     """The anchor noise near which the best alignment gets hard to find."""
     note: str
-    table: str
+    table: str = ""
     """The file or folder of the collaboration matrix."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
     is_certified: bool = False
     """Whether the alignment is proved to be the global optimum."""
     newcomers: tuple[str, ...] | None = None
     """Participants that were admitted last, while everybody else kept its map; None if everybody was aligned."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: RotationSettings,
+        alignment: Alignment,
+        participants: Sequence[AlignedParticipant],
+        set_aside: Sequence[AlignedParticipant],
+        *,
+        note: str,
+        command: str,
+    ) -> AlignmentRecord:
+        """Return the record of an alignment, before its table is written."""
+        certificate = alignment.certificate
+        return cls(
+            participants=tuple(participants),
+            set_aside=tuple(set_aside),
+            method=settings.method,
+            iterations=alignment.iterations,
+            termination=str(alignment.termination),
+            converged=alignment.converged,
+            residual=_finite_or_none(alignment.residual),
+            misfit=_finite_or_none(alignment.misfit),
+            certificate=None if certificate is None else str(certificate),
+            anchor_noise_scale=settings.anchor_noise_scale,
+            transition_scale=transition_scale(len(participants), settings.n_components, settings.n_anchor_rows),
+            note=note,
+            command=command,
+            is_certified=certificate is not None and certificate.certified,
+        )
 
     def __post_init__(self) -> None:
         names = [participant.name for participant in self.participants]
@@ -90,15 +123,15 @@ class AlignmentRecord(GatherRecord):
             raise InputError("participants", expected="each named once", got="a name twice", cure=_ALIGN_AGAIN)
 
     def list_left_out(self) -> dict[str, str]:
-        """Participants who were set aside, and why."""
+        """Return the participants that were set aside, and why."""
         return {entry.name: _MISFIT for entry in self.set_aside}
 
     def describe(self) -> list[str]:
-        """Sentences on how well the participants fit each other, and where the rows are."""
+        """Return sentences on how well the participants fit each other, and where the rows are."""
         lines = list[str]()
         if self.newcomers is not None:
             admitted = f"Admitted {', '.join(self.newcomers)}" if self.newcomers else "Nobody new was admitted"
-            lines.append(f"{admitted}; everybody else keeps its map, byte for byte.")
+            lines.append(f"{admitted}; the maps of all others are unchanged.")
         worst = min(self.participants, key=lambda entry: entry.fit)
         n_rows = sum(entry.rows for entry in self.participants)
         lines.append(
@@ -115,7 +148,7 @@ class AlignmentRecord(GatherRecord):
         return [*lines, f"The collaboration matrix is {self.table}, in the work folder."]
 
     def list_contributions(self) -> Rows:
-        """A line a participant, headings first."""
+        """Return one line per participant, headings first."""
         return [
             ("participant", "rows", "correlation with the others' anchor"),
             *((entry.name, f"{entry.rows:,}", f"{entry.fit:.2f}") for entry in self.participants),
@@ -123,12 +156,12 @@ class AlignmentRecord(GatherRecord):
         ]
 
     def list_states(self) -> dict[str, Contribution]:
-        """What became of each participant's upload, by name."""
+        """Return the state of each participant's upload, by name."""
         everybody = (*self.participants, *self.set_aside)
         return {entry.name: Contribution(entry.state, entry.rows, entry.fit) for entry in everybody}
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Who was set aside, and whether the solver did not converge."""
+        """Return who was set aside, and whether the solver did not converge."""
         flagged = tuple(entry.name for entry in self.set_aside)
         findings = []
         if flagged:
@@ -139,7 +172,7 @@ class AlignmentRecord(GatherRecord):
         return tuple(findings)
 
     def list_measures(self) -> Rows:
-        """How the alignment was found, and how good it is."""
+        """Return how the alignment was computed, and how good it is."""
         v, transition = self.anchor_noise_scale, self.transition_scale
         share = (
             f"v = {v:.3g}, which is {v / transition:.0%} of the transition scale {transition:.3g}, near which the best "
@@ -158,38 +191,40 @@ class AlignmentRecord(GatherRecord):
 
 @dataclass(frozen=True, eq=False)
 class AlignmentState:
-    """Where everybody's rows are brought to, and how.
-
-    Notes
-    -----
-    Rows T of participant i become (T − mean_i) R_i + origin.
-    """
+    """The common space and everybody's map to it: rows T of participant i become (T − mean_i) R_i + origin."""
 
     study_digest: str
     record: AlignmentRecord
-    """What `alignment.json` says."""
+    """Also written as alignment.json."""
     orthogonals: Matrix
     """Of shape (p, h, h)."""
     means: Matrix
-    """Of shape (p, h): the mean rows of the anchor representations."""
+    """Mean rows of the anchor representations, of shape (p, h)."""
     template: Matrix
-    """Of shape (r, h): what late joiners are aligned to."""
+    """The matrix of shape (r, h) that late joiners are aligned to."""
     origin: Matrix
     """Of shape (h,)."""
 
+    @classmethod
+    def of(cls, study_digest: str, record: AlignmentRecord, alignment: Alignment, means: Matrix) -> AlignmentState:
+        """Return the state of an alignment of anchor representations with these mean rows."""
+        orthogonals = np.stack([np.asarray(map.orthogonal) for map in alignment.maps])
+        template, origin = (np.ascontiguousarray(part) for part in (alignment.template, alignment.origin))
+        return cls(study_digest, record, orthogonals, means, template, origin)
+
     @property
     def names(self) -> tuple[str, ...]:
-        """Who is in it, in the order of the maps."""
+        """Names of the aligned participants, in the order of the maps."""
         return tuple(entry.name for entry in self.record.participants)
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows each sent."""
+        """Number of rows of each participant."""
         return {entry.name: entry.rows for entry in self.record.participants}
 
     @property
     def space_digest(self) -> str:
-        """SHA-256 of template and origin: the same as long as late joiners only are added."""
+        """SHA-256 of template and origin, which does not change when late joiners are admitted."""
         return hashlib.sha256(self.template.tobytes() + self.origin.tobytes()).hexdigest()
 
     def map_digest(self, index: int) -> str:
@@ -198,13 +233,13 @@ class AlignmentState:
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
     def align_rows(self, index: int, rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Bring one participant's rows into the common space."""
+        """Return one participant's rows in the common space."""
         moved = (rows.astype(np.float64) - self.means[index]) @ self.orthogonals[index] + self.origin
         return np.asarray(moved, dtype=np.float32)
 
 
 def write_space(folder: Path, space: AlignmentState) -> None:
-    """Keep an alignment: the file that counts, then the record for people and reports."""
+    """Write the alignment, and then its record as a separate file for people and reports."""
     text = space.record.to_json().encode()
     r, h = space.template.shape
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -221,7 +256,7 @@ def write_space(folder: Path, space: AlignmentState) -> None:
 
 
 def read_space(folder: Path, study: Study) -> AlignmentState:
-    """Read back what `write_space` kept."""
+    """Read the alignment that `write_space` wrote."""
     path = folder / STATE_FILE
     if not path.is_file():
         raise StorageError(_WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
@@ -247,7 +282,7 @@ def read_space(folder: Path, study: Study) -> AlignmentState:
 
 
 def decode_record(text: npt.NDArray[Any], n_participants: int) -> AlignmentRecord:
-    """The record of an alignment of so many participants."""
+    """Read the record of an alignment of so many participants."""
     try:
         record = AlignmentRecord.from_json(text.tobytes())
     except InputError:
@@ -257,24 +292,7 @@ def decode_record(text: npt.NDArray[Any], n_participants: int) -> AlignmentRecor
     return record
 
 
-def add_newcomers(
-    space: AlignmentState, entries: Sequence[AlignedParticipant], maps: Sequence[tuple[Matrix, Matrix]], note: str
-) -> AlignmentState:
-    """The same space with further participants; nobody else moves.
-
-    Parameters
-    ----------
-    entries : sequence of AlignedParticipant
-    maps : sequence of (orthogonal, mean)
-    """
-    record = replace(space.record, participants=(*space.record.participants, *entries), note=note)
-    orthogonals = np.concatenate([space.orthogonals, [orthogonal for orthogonal, _ in maps]])
-    means = np.concatenate([space.means, [mean for _, mean in maps]])
-    return AlignmentState(space.study_digest, record, orthogonals, means, space.template, space.origin)
-
-
-def finite_or_none(value: float) -> float | None:
-    """A number as JSON can hold it."""
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -1,22 +1,32 @@
-"""The anchor as it travels: sealed to every participant's key and signed by the dealer, so that anybody may carry it.
+"""The anchor, and the secrets with which a participant perturbs its rows and the anchor.
 
-Whoever opens it checks the dealer's signature, the study with its roster, and that the anchor is what the study says: r × h,
-centred, orthonormal.
+The anchor travels sealed to every participant's key and signed by the dealer, so that anybody may carry it. Whoever opens it
+checks the dealer's signature, the study with its roster, and that the anchor is what the study says: r × h, centred,
+orthonormal.
+
+A participant's map, its anchor noise, its private-data noise and the order of its rows are derived from the vault's secret
+and from their purpose. The map and the anchor noise do not depend on the rows, so that no change of the rows can lead to a
+second, different anchor representation. The noise and the order of the rows depend on the rows, but not on their order in
+the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.atomic_io import hash_file, open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.mechanisms.rotation.anchors import check_anchor
-from mooring.protocol.crypto.keys import SealingKey, SigningKey, is_sealing_key, seal
+from mooring.mechanisms.rotation.anchors import anchor_from_gaussian, check_anchor
+from mooring.mechanisms.rotation.kernel import represent_anchor
+from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
+from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, is_sealing_key, seal
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
     Fields,
@@ -27,7 +37,9 @@ from mooring.protocol.messages.signed_file import (
     write_signed,
 )
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import find_membership
 from mooring.protocol.rotation.scheme import dealing_member, rotation_of
+from mooring.protocol.storage.vault import Vault
 from mooring.typing import Matrix
 
 KIND, SUFFIX = "anchor", ".anchor"
@@ -35,6 +47,7 @@ FIELDS = ("study", "nonce", "bytes")
 _WHAT = "the anchor file"
 _OVERHEAD, _A_RECIPIENT = 2**16, 512
 _ASK_AGAIN = "Ask the dealer for it again."
+_KEPT, _USED = "dealt.anchor", "used.anchor"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,11 +55,11 @@ class Anchor:
     """An anchor that was opened and checked; secret."""
 
     matrix: npt.NDArray[np.float64]
-    """Of shape (r, h)."""
+    """The anchor, of shape (r, h)."""
     digest: str
-    """Of the matrix; secret, and part of what noise is derived from."""
+    """SHA-256 of the matrix; it is secret, because noise is derived from it."""
     file_digest: str
-    """Of the sealed file; public."""
+    """SHA-256 of the sealed file; public."""
 
     def __repr__(self) -> str:
         return "Anchor(redacted)"
@@ -56,32 +69,19 @@ class Anchor:
 
 
 def write_anchor(path: Path, study: Study, matrix: Matrix, signer: SigningKey) -> None:
-    """Seal an anchor to every participant and write it, signed; readable by its owner only.
-
-    Parameters
-    ----------
-    study : Study
-        With its roster.
-    matrix : array of shape (r, h)
-    """
-    unusable = [one.name for one in study.participants if not is_sealing_key(one.sealing_key)]
+    """Seal an anchor of shape (r, h) to every participant, sign it, and write it with permissions for its owner only."""
+    unusable = [member.name for member in study.participants if not is_sealing_key(member.sealing_key)]
     if unusable:
-        got, cure = f"another one of {', '.join(unusable)}", "Ask for the card again; another key makes another study."
-        raise InputError("roster", expected="sealing keys that something can be sealed to", got=got, cure=cure)
+        problem = f"The sealing keys of {', '.join(unusable)} cannot be used."
+        raise InputError("roster", problem=problem, cure="Ask for their cards again; a new key makes a new study.")
     plain = encode_file({"anchor": matrix}, _sealed_tensors(study), {"study": study.digest})
-    sealed = np.frombuffer(seal(plain, [one.sealing_key for one in study.participants]), dtype=np.uint8)
+    sealed = np.frombuffer(seal(plain, [member.sealing_key for member in study.participants]), dtype=np.uint8)
     fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce, "bytes": sealed.size}
     write_signed(path, kind=KIND, fields=fields, arrays={"sealed": sealed}, signer=signer, mode=0o600)
 
 
 def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
-    """Open a sealed anchor, or refuse it with a reason.
-
-    Parameters
-    ----------
-    key : SealingKey
-        Of a participant.
-    """
+    """Open a sealed anchor with a participant's key, or refuse it with a reason."""
     most = _most_sealed_bytes(study)
 
     def expect_tensors(fields: Fields) -> dict[str, TensorSpec]:
@@ -92,12 +92,12 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
         return {"sealed": TensorSpec("U8", (n_bytes,))}
 
     dealer = dealing_member(study).signing_key
-    found = read_signed(path, kind=KIND, signed_by={dealer}, fields=FIELDS, tensors=expect_tensors)
-    plain = key.open(found.arrays["sealed"].tobytes())
+    opened = read_signed(path, kind=KIND, signed_by={dealer}, fields=FIELDS, tensors=expect_tensors)
+    plain = key.open(opened.arrays["sealed"].tobytes())
     start = encode_header(_sealed_tensors(study), {"study": study.digest})
     spec = _sealed_tensors(study)["anchor"]
     if not plain.startswith(start) or len(plain) != len(start) + spec.n_bytes:
-        raise RefusedError(_WHAT, reason="what is sealed is not the anchor that the study asks for", cure=_ASK_AGAIN)
+        raise RefusedError(_WHAT, reason="its content is not an anchor of the study's size", cure=_ASK_AGAIN)
     matrix = spec.decode(plain[len(start) :])
     try:
         check_anchor(matrix)
@@ -107,11 +107,11 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
             reason=problem.problem.rstrip("."),
             cure="Do not use it: with such an anchor the noise protects less than the study says.",
         ) from None
-    return Anchor(matrix, hashlib.sha256(matrix.tobytes()).hexdigest(), found.digest)
+    return Anchor(matrix, hashlib.sha256(matrix.tobytes()).hexdigest(), opened.digest)
 
 
 def most_anchor_bytes(study: Study) -> int:
-    """How large a study's anchor file can be."""
+    """Return the largest possible size of a study's anchor file."""
     return _most_sealed_bytes(study) + MOST_HEADER_BYTES + 8
 
 
@@ -122,3 +122,81 @@ def _most_sealed_bytes(study: Study) -> int:
 def _sealed_tensors(study: Study) -> dict[str, TensorSpec]:
     settings = rotation_of(study)
     return {"anchor": TensorSpec("F64", (settings.n_anchor_rows, settings.n_components))}
+
+
+def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
+    """Make the study's anchor from the dealer's secret, write it sealed and signed, and return the file's SHA-256.
+
+    The vault keeps the sealed file, so that doing this again writes the same file.
+    """
+    rotation_of(study)
+    member = find_membership(vault, study)
+    if member != dealing_member(study):
+        expected, got = f"{dealing_member(study).name!r}, as the study says", repr(member.name)
+        raise InputError("dealer", expected=expected, got=got, cure="Let that participant make the anchor.")
+    with vault.lock():
+        kept = vault.study_folder(study.folder_name) / _KEPT
+        if not kept.exists():
+            shape = rotation_of(study).anchor_shape
+            known = {"study": study.digest, "shape": list(shape)}
+            key = derive(vault.master, "anchor", known)
+            matrix = anchor_from_gaussian(Stream(key).normals(0, shape[0] * shape[1]).reshape(shape))
+            write_anchor(kept, study, matrix, vault.signing_key)
+        with open_plain_file(kept, what="the anchor file") as file:
+            write_atomically(path, file.read(), mode=0o600, what="the anchor file")
+    return hash_file(path, what="the anchor file")
+
+
+def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
+    """Open the dealer's anchor as the participant that owns the vault, or refuse it with a reason."""
+    rotation_of(study)
+    find_membership(vault, study)
+    return read_anchor(path, study, SealingKey.of(vault.signing_key))
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbation:
+    """The secret map, noise and order of rows of a participant in one study."""
+
+    study: Study
+    anchor: Anchor
+    vault: Vault = field(repr=False)
+
+    @property
+    def map(self) -> SecretMap:
+        """The secret map (O_i, Ψ_i)."""
+        key = self._key("transform", {"components": rotation_of(self.study).n_components})
+        return SecretMap.derive(key, n_components=rotation_of(self.study).n_components)
+
+    @property
+    def anchor_noise(self) -> Stream:
+        """The noise W' of the anchor representation."""
+        scale, shape = rotation_of(self.study).anchor_noise_scale, self.anchor.matrix.shape
+        return self._noise("anchor noise", scale, shape, self.anchor.digest)
+
+    def data_noise(self, n_rows: int, rows_digest: str) -> Stream:
+        """Return the noise W of the rows, row after row of the bundle."""
+        shape = (n_rows, rotation_of(self.study).n_components)
+        return self._noise("data noise", rotation_of(self.study).data_noise_scale, shape, rows_digest)
+
+    def anchor_representation(self) -> npt.NDArray[np.float32]:
+        """Return B_i, as it is uploaded."""
+        scale = rotation_of(self.study).anchor_noise_scale
+        return np.asarray(represent_anchor(self.anchor.matrix, self.map, scale, self.anchor_noise, precision="float32"))
+
+    def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
+        """Return a secret, uniformly random order of the rows."""
+        return Stream(self._key("order", {"rows": n_rows, "added_to": rows_digest})).permutation(n_rows)
+
+    def _noise(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Stream:
+        circumstances = {"scale": float(scale).hex(), "shape": list(shape), "added_to": added_to}
+        return Stream(self._key(purpose, circumstances))
+
+    def _key(self, purpose: str, circumstances: Mapping[str, object]) -> Secret:
+        known: dict[str, object] = {"study": self.study.digest, "anchor": self.anchor.digest}
+        return derive(self.vault.master, purpose, {**known, **circumstances})
+
+
+def used_anchor(vault: Vault, study: Study) -> Path:
+    """Return the path of the anchor file that was used to share in this study."""
+    return vault.study_folder(study.folder_name) / _USED

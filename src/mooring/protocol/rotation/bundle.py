@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri
 
+from mooring.alignment.problem import have_full_rank
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
 from mooring.protocol.crypto.keys import SigningKey
@@ -62,7 +63,7 @@ _MOST_ROWS = 2**40
 _BLOCK_BYTES = 2**24
 
 FALSE_REFUSAL = 1e-9
-"""Probability at which each end of a bound refuses an honest upload, at most."""
+"""Largest probability with which each end of a bound refuses an honest upload."""
 _ROUNDING = 1e-3  # float32, and a projection that is orthonormal up to rounding
 _GRID = 4001
 _ASK_AGAIN = "Ask the participant to send its bundle again."
@@ -79,9 +80,11 @@ class RowBundle:
     """SHA-256 of the file."""
     n_rows: int
     anchor_digest: str
-    """Of the sealed anchor file that was used: the same for all, or somebody was dealt another anchor."""
+    """SHA-256 of the sealed anchor file that was used; it is the same for all participants of an honest dealer."""
     anchor_representation: npt.NDArray[np.float64]
-    """Of shape (r, h): B_i, in float64."""
+    """B_i, of shape (r, h), in float64."""
+    has_full_rank: bool
+    """Whether the anchor representation spans all directions; one that does not would stop everybody's alignment."""
     path: Path
     _offsets: Mapping[str, int]
     _n_components: int
@@ -90,13 +93,7 @@ class RowBundle:
     def blocks(
         self, rows_at_once: int = 65_536, *, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[Single, npt.NDArray[Any] | None]]:
-        """Rows `start` to `stop`, and their labels where the study has them, a block at a time.
-
-        Parameters
-        ----------
-        stop : int, optional
-            Default: the end.
-        """
+        """Yield rows `start` to `stop`, and their labels if the study has any, a block at a time."""
         stop = self.n_rows if stop is None else stop
         for first in range(start, stop, rows_at_once):
             count = min(rows_at_once, stop - first)
@@ -108,11 +105,11 @@ class RowBundle:
             yield rows.reshape(count, self._n_components), labels
 
     def representation(self) -> Single:
-        """All rows: Y_i."""
+        """Return all rows, Y_i."""
         return next(self.blocks(self.n_rows))[0]
 
     def labels(self) -> npt.NDArray[Any] | None:
-        """All labels: class numbers (int64), numbers (float64), or None."""
+        """Return all labels: class numbers (int64), numbers (float64), or None."""
         return next(self.blocks(self.n_rows))[1]
 
     def _read(self, name: str, start: int, count: int) -> Single:
@@ -123,8 +120,14 @@ class RowBundle:
         return found.astype(np.float32)
 
 
+def centre_anchors(anchor_representations: Matrix) -> tuple[Matrix, Matrix]:
+    """Return anchor representations of shape (..., r, h) without their mean rows, and the mean rows."""
+    means = anchor_representations.mean(axis=-2)
+    return np.asarray(anchor_representations - means[..., None, :]), means
+
+
 def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
-    """Exactly the arrays of a bundle of so many rows."""
+    """Return the arrays that a bundle of so many rows has."""
     h = rotation_of(study).n_components
     tensors = {
         "anchor_representation": TensorSpec("F32", (rotation_of(study).n_anchor_rows, h)),
@@ -134,18 +137,12 @@ def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
 
 
 def bundle_fields(study: Study, *, n_rows: int, anchor_digest: str) -> dict[str, str | int]:
-    """Exactly what the manifest of a bundle says, besides kind, format, signer and digest.
-
-    Parameters
-    ----------
-    anchor_digest : str
-        Of the sealed anchor file.
-    """
+    """Return the fields of a bundle's manifest besides kind, format, signer and digest."""
     return {"study": study.digest, "nonce": study.nonce, "rows": n_rows, "anchor": anchor_digest}
 
 
 def _find_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]:
-    """Where each array begins in the file."""
+    """Return the position of each array in the file."""
     offsets, position = {}, data_start
     for name, spec in bundle_tensors(study, n_rows).items():
         offsets[name] = position
@@ -154,7 +151,7 @@ def _find_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]:
 
 
 def find_data_start(study: Study, *, n_rows: int) -> int:
-    """Where the arrays of a bundle of so many rows begin."""
+    """Return the position of the first array in a bundle of so many rows."""
     fields = bundle_fields(study, n_rows=n_rows, anchor_digest="0" * 64)
     return measure_signed_header(KIND, fields, bundle_tensors(study, n_rows))
 
@@ -169,16 +166,7 @@ def write_bundle(
     signer: SigningKey,
     anchor_digest: str = "0" * 64,
 ) -> str:
-    """Write a bundle from arrays in memory, and return its SHA-256: for simulations and tests; rows are not shuffled.
-
-    Parameters
-    ----------
-    representation : array of shape (n, h)
-    anchor_representation : array of shape (r, h)
-    labels : array of shape (n,) or None
-    anchor_digest : str
-        Of the sealed anchor file.
-    """
+    """Write a bundle from arrays in memory for a simulation, without shuffling rows, and return its SHA-256."""
     given = {"anchor_representation": anchor_representation, "representation": representation, "labels": labels}
     n_rows = representation.shape[0]
     specs = bundle_tensors(study, n_rows)
@@ -220,6 +208,7 @@ def verify_bundle(path: Path, study: Study) -> RowBundle:
         n_rows,
         str(fields["anchor"]),
         anchor,
+        bool(have_full_rank(centre_anchors(anchor)[0])),
         path,
         _find_offsets(study, n_rows, header.data_start),
         rotation_of(study).n_components,
@@ -228,13 +217,13 @@ def verify_bundle(path: Path, study: Study) -> RowBundle:
 
 
 def read_bundle_header(path: Path) -> tuple[Header, Fields]:
-    """The header of a bundle, its signature checked; no study is needed, and no array is touched."""
+    """Return the header of a bundle after checking its signature; no study is needed, and no array is read."""
     with open_plain_file(path, what=_WHAT) as file:
         return read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
 
 
 def _read_checked(file: BinaryIO, spec: TensorSpec, hashes: Iterable[_Hash]) -> Iterator[Single]:
-    """The rows of an array, finite, some at a time; an array of one dimension as one of rows of one number."""
+    """Yield some rows of an array at a time, after checking that they are finite; a vector has rows of one number."""
     width = spec.shape[1] if len(spec.shape) == 2 else 1
     step = 4 * width * max(1, _BLOCK_BYTES // (4 * width))
     for start in range(0, spec.n_bytes, step):
@@ -268,7 +257,7 @@ def _require_rows(rows: Single, mean: Single, farthest: float) -> None:
 
 
 def _require_anchor(representation: npt.NDArray[np.float64], study: Study) -> None:
-    """One that is moved, scaled or poor in rank would misplace its participant's rows, or pull everybody's maps."""
+    """Refuse an anchor representation that is moved, scaled or poor in rank: it would misplace its participant's rows."""
     reason = explain_anchor(representation, study)
     if reason is not None:
         raise RefusedError(
@@ -281,7 +270,7 @@ def _refuse(reason: str) -> RefusedError:
 
 
 def explain_anchor(representation: Matrix, study: Study) -> str | None:
-    """Why an anchor representation cannot be one of this study's; None where it can."""
+    """Return the reason why an anchor representation cannot belong to this study; None if it can."""
     settings = rotation_of(study)
     r, h, v = settings.n_anchor_rows, settings.n_components, settings.anchor_noise_scale
     mean = representation.mean(axis=0)
@@ -304,13 +293,7 @@ def explain_anchor(representation: Matrix, study: Study) -> str | None:
 
 
 def bound_norm(n_rows: int, n_components: int, noise_scale: float) -> tuple[float, float]:
-    """Bounds on the squared norm of a centred anchor representation.
-
-    Parameters
-    ----------
-    n_rows, n_components : int
-    noise_scale : float
-    """
+    """Return bounds on the squared norm of a centred anchor representation."""
     r, h, v = n_rows, n_components, noise_scale
     mean, x = h * (1 + v**2 * (r - 1)), -math.log(FALSE_REFUSAL)
     spread = 2 * math.sqrt(((r - 1) * h * v**4 + 2 * h * v**2) * x)
@@ -319,11 +302,6 @@ def bound_norm(n_rows: int, n_components: int, noise_scale: float) -> tuple[floa
 
 def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) -> tuple[float, float]:
     """Bounds on the singular values of a centred anchor representation.
-
-    Parameters
-    ----------
-    n_rows, n_components : int
-    noise_scale : float
 
     Notes
     -----
@@ -342,7 +320,7 @@ def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) ->
 
 
 def bound_row(study: Study, n_rows: int) -> float:
-    """The longest distance of one of so many rows from the mean row of the anchor representation."""
+    """Return the largest possible distance of so many rows from the mean row of the anchor representation."""
     settings, reach = rotation_of(study), math.sqrt(study.n_features)
     r, h, v = settings.n_anchor_rows, settings.n_components, settings.anchor_noise_scale
     noise = settings.data_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL / n_rows)))

@@ -1,8 +1,8 @@
 """The collaboration matrix as Parquet: everybody's rows in the common space, written and read a block at a time.
 
-It is one file, or a folder of parts, each with some rows of one participant; the alignment's record says which. Metadata say
-which map made the rows; of a part also from which bundle and which of the participant's rows. So what an interrupted
-alignment left is known, and kept or refused.
+It is one file, or a folder of parts with some rows of one participant each; the alignment's record says which. The metadata
+name the map that made the rows, and for a part also the bundle and the range of its rows. After an interruption, they show
+which parts are finished and can be kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Block = tuple[str, npt.NDArray[np.float32], npt.NDArray[Any] | None]
 
 
 class TableWriter(Protocol):
-    """Who writes the collaboration matrix; its `name` is that of the file or folder in the work folder."""
+    """Writes the collaboration matrix as the file or folder `name` in the work folder."""
 
     name: str
 
@@ -52,23 +52,11 @@ class TableWriter(Protocol):
         bundles: Mapping[str, RowBundle],
         progress: Progress | None,
     ) -> None:
-        """Write everybody's rows; of participants without a bundle, those that are there stay.
-
-        Parameters
-        ----------
-        folder : Path
-            The work folder.
-        study, space
-            Whose rows, and everybody's map.
-        bundles : mapping
-            From name to bundle.
-        progress : Progress or None
-            Called after each block or part.
-        """
+        """Write the rows of these bundles, by participant. Rows of other participants in the space are kept as they are."""
 
 
 class OneFile:
-    """This process writes, into one file."""
+    """Writes one file, in this process."""
 
     name = TABLE_FILE
 
@@ -80,13 +68,7 @@ class OneFile:
         bundles: Mapping[str, RowBundle],
         progress: Progress | None,
     ) -> None:
-        """Write everybody's rows.
-
-        Parameters
-        ----------
-        folder, study, space, bundles, progress
-            As for `TableWriter.write`.
-        """
+        """Write the rows of these bundles; rows of the other participants are copied from the existing file."""
         schema = make_schema(study, space)
         done, total = 0, sum(space.rows.values())
         with open_atomically(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
@@ -115,7 +97,7 @@ class OneFile:
 
 @dataclass(frozen=True)
 class PartFacts:
-    """What a part says of itself: its rows [start, stop), and the digests of the bundle and of the map behind them."""
+    """The metadata of a part: its rows [start, stop), and the digests of the bundle and the map that they come from."""
 
     start: int
     stop: int
@@ -123,24 +105,18 @@ class PartFacts:
     map: str
 
     def mark(self, schema: pa.Schema) -> pa.Schema:
-        """A schema whose metadata say this, too; the map is there under a key of its own."""
+        """Return a schema with this as metadata; the map already has a key of its own."""
         plain = json.dumps({"start": self.start, "stop": self.stop, "bundle": self.bundle}).encode()
         return schema.with_metadata({**schema.metadata, _PART_KEY: plain})
 
 
 def choose_block_rows(n_components: int) -> int:
-    """Rows of a block: what is in memory at a time, and a row group of the file."""
+    """Return the number of rows that are in memory at a time, and in one row group of the file."""
     return max(256, min(65_536, _NUMBERS_AT_ONCE // n_components))
 
 
 def make_schema(study: Study, space: AlignmentState, names: Sequence[str] | None = None) -> pa.Schema:
-    """Columns, and which map made the rows.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Whose maps; everybody's by default.
-    """
+    """Return the columns, and as metadata the digests of the maps of these participants, by default of all."""
     maps = _encode_maps(space, space.names if names is None else names)
     return pa.schema(_fields(study), metadata={_MAPS_KEY: maps})
 
@@ -154,13 +130,7 @@ def _fields(study: Study) -> list[pa.Field]:
 def make_table(
     schema: pa.Schema, study: Study, name: str, rows: npt.NDArray[np.float32], labels: npt.NDArray[Any] | None
 ) -> pa.Table:
-    """A block of one participant's rows as a table.
-
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    labels : array of shape (n,) or None
-    """
+    """Return a block of one participant's rows as a table."""
     places = pa.array(np.zeros(len(rows), dtype=np.int32))
     columns: list[Any] = [pa.DictionaryArray.from_arrays(places, pa.array([name]))]
     if study.label.kind == "classes" and labels is not None:
@@ -173,38 +143,26 @@ def make_table(
 
 
 def open_table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    """Write Parquet; only words repeat themselves, and looking for numbers that do takes longer than all the rest."""
+    """Return a Parquet writer that looks for repeated values in text columns only, because doing so in numbers is slow."""
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return pq.ParquetWriter(file, schema, use_dictionary=words)
 
 
 def require_unchanged(path: Path, digest: str, name: str) -> None:
-    """Refuse a bundle that was changed after it was verified, by whoever can write where bundles arrive.
-
-    Parameters
-    ----------
-    digest : str
-        SHA-256 of the bundle that was verified.
-    """
+    """Refuse a bundle that was changed after it was verified, by whoever can write where bundles arrive."""
     if hash_file(path, what="the bundle") != digest:
         cure = "Let nobody write to the folder of bundles, and run the same command again."
         raise RefusedError("the bundle", reason=f"the file of {name} changed while it was read", cure=cure)
 
 
 def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[Block]:
-    """The rows of everybody in the space: name, rows (n, h), and labels as class numbers or numbers.
-
-    Parameters
-    ----------
-    folder : Path
-        The work folder.
-    """
+    """Yield the rows of everybody in the space: name, rows of shape (n, h), and labels as class numbers or numbers."""
     for found in read_tables(folder, space, space.names):
         yield decode_block(found, study)
 
 
 def decode_block(found: pa.Table, study: Study) -> Block:
-    """One row group as whose it is, rows and labels."""
+    """Return the name of the owner, the rows and the labels of one row group."""
     if _fields(study) != list(found.schema.remove_metadata()) or any(column.null_count for column in found.columns):
         raise _report("it is damaged")
     rows = np.column_stack([found[f"z{k + 1}"].to_numpy() for k in range(rotation_of(study).n_components)])
@@ -222,13 +180,7 @@ def decode_block(found: pa.Table, study: Study) -> Block:
 
 
 def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> Iterator[pa.Table]:
-    """The row groups of these participants, whichever form the matrix has.
-
-    Parameters
-    ----------
-    folder : Path
-        The work folder.
-    """
+    """Yield the row groups of these participants from one file or from parts."""
     if space.record.table == PARTS_FOLDER:
         for paths in check_parts(folder, space, names).values():
             for path in paths:
@@ -244,12 +196,12 @@ def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> It
 
 
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
-    """The row groups of one Parquet file."""
+    """Yield the row groups of one Parquet file."""
     try:
         with pq.ParquetFile(path) as table:
             for index in range(table.num_row_groups):
                 found = table.read_row_group(index)
-                found.validate(full=True)  # words that are not UTF-8, or that are none of the dictionary's
+                found.validate(full=True)  # finds text that is not UTF-8, and indices outside the dictionary
                 if found.num_rows == 0 or found.column_names[0] != "participant":
                     raise _report(f"{path.name} is damaged")
                 yield found
@@ -258,20 +210,12 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
 
 
 def part_path(folder: Path, name: str, index: int) -> Path:
-    """Where a part of a participant's rows is.
-
-    Parameters
-    ----------
-    folder : Path
-        The work folder.
-    name : str
-        The participant's.
-    """
+    """Return the path of a part of a participant's rows."""
     return folder / PARTS_FOLDER / f"part-{name}-{index:06d}.parquet"
 
 
 def read_facts(path: Path, name: str) -> PartFacts | None:
-    """What a part says, or None if it is not there or cannot be read."""
+    """Return the metadata of a part, or None if it does not exist or cannot be read."""
     try:
         metadata: Mapping[bytes, bytes] = pq.read_schema(path).metadata or {}
         plain, maps = json.loads(metadata[_PART_KEY]), json.loads(metadata[_MAPS_KEY])
@@ -281,7 +225,7 @@ def read_facts(path: Path, name: str) -> PartFacts | None:
 
 
 def list_parts(folder: Path) -> dict[str, list[Path]]:
-    """The parts that are there, by participant, in order."""
+    """Return the existing parts of each participant, in order."""
     found: dict[str, list[tuple[int, Path]]] = {}
     with explain_os_errors(WHAT):
         for path in (folder / PARTS_FOLDER).iterdir() if (folder / PARTS_FOLDER).is_dir() else ():
@@ -291,13 +235,7 @@ def list_parts(folder: Path) -> dict[str, list[Path]]:
 
 
 def check_parts(folder: Path, space: AlignmentState, names: Sequence[str]) -> dict[str, list[Path]]:
-    """The parts of these participants: every row once, and made by the space's maps, or a clear error.
-
-    Parameters
-    ----------
-    folder : Path
-        The work folder.
-    """
+    """Return the parts of these participants, after checking that they hold every row once and were made by these maps."""
     rows, places = space.rows, {name: index for index, name in enumerate(space.names)}
     there = list_parts(folder)
     for name in names:
@@ -324,13 +262,7 @@ def remove_other_forms(folder: Path, name: str) -> None:
 
 
 def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path:
-    """Copy the collaboration matrix to where any other tool can read it, as one file.
-
-    Parameters
-    ----------
-    force : bool, default False
-        Whether a file that is there may be overwritten.
-    """
+    """Copy the collaboration matrix to one file for other tools; `force` overwrites an existing file."""
     folder, path = Path(folder), Path(path)
     if not (folder / TABLE_FILE).is_file() and not (folder / PARTS_FOLDER).is_dir():
         raise StorageError(
@@ -355,7 +287,7 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
 
 
 def _read_any_space(folder: Path) -> AlignmentState:
-    """The alignment that the matrix must belong to, whichever study it is of."""
+    """Read the alignment in a work folder without knowing its study."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -369,7 +301,7 @@ def _read_any_space(folder: Path) -> AlignmentState:
 
 
 def _read_maps(path: Path) -> dict[str, Any]:
-    """The digests of the maps behind a file's rows, by participant."""
+    """Read the digests of the maps that made a file's rows, by participant."""
     try:
         maps = json.loads((pq.read_schema(path).metadata or {}).get(_MAPS_KEY, b"{}"))
     except (pa.ArrowException, OSError, ValueError, RecursionError):

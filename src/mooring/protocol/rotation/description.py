@@ -11,17 +11,15 @@ from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 
 _SAME_NOISE = 0.02
 _LIMITATIONS = (
-    "A high fit with the others' anchor says that an upload's anchor representation was made from the same anchor. It says "
-    "nothing of whether its rows and labels are true.",
-    "Scores marked as simulated come from an audit's participants, among whom rows like those of the study were split. "
-    "They "
+    "A high fit with the others' anchor shows that an upload's anchor representation was made from the same anchor. It does "
+    "not show that its rows and labels are true.",
+    "Scores marked as simulated come from an audit's participants, among whom rows like those of the study were split. They "
     "are not scores of the study itself.",
 )
 
 
 def describe_rotation(study: Study) -> Description:
-    """What pages say of a study in which rows are shared under secret maps."""
-    settings = rotation_of(study)
+    """Return what pages say about a study in which rows are shared under secret maps."""
     return Description(
         what_is_shared="these rows",
         agreed=tuple(_list_agreed(study)),
@@ -29,13 +27,13 @@ def describe_rotation(study: Study) -> Description:
         "(participant) measures it.",
         caveat="the figures of leakage are lower bounds and no guarantee",
         terms=_state_terms(study),
-        has_noisy_rows=settings.data_noise_scale > 0,
+        has_noisy_rows=rotation_of(study).data_noise_scale > 0,
         limitations=_LIMITATIONS,
     )
 
 
 def find_rotation_point(study: Study, result: AuditResult) -> PointResult | None:
-    """The audited point that has the study's own settings, if there is one."""
+    """Return the audited point that has the study's own settings, if there is one."""
     settings = rotation_of(study)
     sizes = settings.method, settings.n_components, settings.n_anchor_rows
     for candidate in result.points:
@@ -59,100 +57,39 @@ def _list_agreed(study: Study) -> list[str]:
         kept = f"{settings.n_components} mixtures of them by a public projection ({settings.projection}) are"
     sentences = [
         f"{len(study.columns)} declared columns become {study.n_features} numbers a row; {kept} shared.",
-        f"Method: {settings.described.title}. Every participant moves its rows by a secret rigid map of its own and "
-        "uploads "
+        f"Method: {settings.described.title}. Every participant moves its rows by a secret rigid map of its own and uploads "
         f"once. An anchor of {settings.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
+        f"Noise on the rows themselves: Gaussian, scale σ = {sigma:.3g} on every encoded number, which lies between −1 and "
+        "1, once map and projection are undone. Attacks measure its effect; nothing is proved."
+        if sigma > 0
+        else "No noise on the rows themselves: each upload is an exact rigid image of them, or of what a projection keeps. "
+        "As many rows known from elsewhere as components plus one disclose all of it.",
+        f"Noise on the anchor: scale v = {v:.3g}. Anchor noise is no privacy guarantee: the uploaded rows carry none of it."
+        if v > 0
+        else "No noise on the anchor. (Anchor noise would be no privacy guarantee either.)",
     ]
-    if sigma > 0:
-        sentences.append(
-            f"Noise on the rows themselves: Gaussian, scale σ = {sigma:.3g} on every encoded number, which lies between "
-            "−1 and "
-            "1, once map and projection are undone. Attacks measure its effect; nothing is proved."
-        )
-    else:
-        sentences.append(
-            "No noise on the rows themselves: each upload is an exact rigid image of them, or of what a projection "
-            "keeps. As "
-            "many rows known from elsewhere as components plus one give all of it away."
-        )
-    if v > 0:
-        sentences.append(
-            f"Noise on the anchor: scale v = {v:.3g}. Anchor noise is no privacy guarantee: the uploaded rows carry "
-            "none of it."
-        )
-    else:
-        sentences.append("No noise on the anchor. (Anchor noise would be no privacy guarantee either.)")
     if study.label.kind != "none":
         sentences.append("Labels travel as they are: the analyst sees each row's label, by design.")
     return sentences
 
 
 def _state_terms(study: Study) -> Terms:
-    settings = rotation_of(study)
-    has_label = study.label.kind != "none"
-    classes = study.label.kind == "classes"
-    sigma, v, h = (
-        settings.data_noise_scale,
-        settings.anchor_noise_scale,
-        settings.n_components,
-    )
-    measures = (
-        "One upload a participant and study. A ledger in each vault refuses other rows in this study, and an upload of "
-        "which "
-        "more than 1 % was shared in another.",
-        *(
-            [f"A participant with some, but fewer than {study.smallest_class} rows of a class does not share."]
-            if classes
-            else []
-        ),
-    )
+    has_label, classes = study.label.kind != "none", study.label.kind == "classes"
+    measures = [
+        "One upload per participant and study. A ledger in each vault refuses other rows in this study, and an upload of "
+        "which more than 1 % was shared in another."
+    ]
+    if classes:
+        measures.append(
+            f"A participant with some, but fewer than {study.smallest_class} rows of a class does not share."
+        )
     again = "aligning and training" if has_label else "aligning"
     return Terms(
         what_leaves=_state_upload(study),
-        who_sees=(
-            (
-                "the analyst",
-                f"every bundle: rows under secret maps{', the label of every row' if has_label else ''}"
-                f"{', how many rows of each class' if classes else ''}, how many rows each participant has, who takes "
-                "part and "
-                f"when; the aligned rows of all participants{'; the model' if has_label else ''}",
-            ),
-            (
-                "every participant",
-                f"the anchor, its own result{', the model' if has_label else ''}; it is sent no other participant's "
-                "bundle. One "
-                "that gets hold of another's bundle can undo its map "
-                f"{'approximately (the anchor carries noise)' if v > 0 else 'exactly (the anchor carries no noise)'}; "
-                f"{'the noise on rows stays' if sigma > 0 else 'nothing else protects the rows then'}",
-            ),
-            ("whoever carries files", "bundles and results, if they are not encrypted on the way"),
-        ),
-        not_colluding=(
-            "No formal guarantee is stated, whoever is honest. An analyst who colludes with one participant has "
-            f"{'the anchor, every label' if has_label else 'the anchor'} and that participant's rows; what attackers then "
-            "recover is measured, not bounded. Attackers with other knowledge, such as records of the same persons, may "
-            "recover more. "
-            + (
-                ""
-                if sigma > 0
-                else f"As many known rows of a participant as {h} components plus one give its whole upload away. "
-            )
-            + "The parties assume that the analyst does not collude with any participant."
-        ),
-        promises=(
-            "This method gives no formal guarantee, and nothing here is a reason to call an upload anonymous. Rows in "
-            "it can be "
-            "linked to records that somebody has from elsewhere, and a known record can be recognised as part of it; "
-            "how well "
-            "depends on the data and is measured by attacks. "
-            + (
-                "Noise on rows makes this harder and proves nothing."
-                if sigma > 0
-                else "Without noise on rows, an upload is an exact image of them, or of what a projection keeps."
-            )
-            + (" Noise on the anchor is no protection of rows: they carry none of it." if v > 0 else ""),
-        ),
-        measures=measures,
+        who_sees=_state_views(study),
+        not_colluding=_state_collusion(study),
+        promises=(_state_promise(study),),
+        measures=tuple(measures),
         files=(
             (
                 "bundles (NAME.bundle)",
@@ -164,8 +101,8 @@ def _state_terms(study: Study) -> Terms:
             (
                 "keys and ledger of the vault",
                 "each participant",
-                "using one's map; knowing shared rows again. Without the ledger nothing stops a second upload of the "
-                "same rows",
+                "using one's map; knowing shared rows again. Without the ledger nothing stops a second upload of the same "
+                "rows",
             ),
         ),
         outputs=(("the bundle", "the analyst"),),
@@ -173,17 +110,69 @@ def _state_terms(study: Study) -> Terms:
         recall="bundle, once it was sent",
         model_goes_to="every participant whose upload is used, with the map that it needs",
         deleted="nothing by itself",
-        roles={dealing_member(study).name: "deals the anchor"} if study.participants else {},
+        roles={dealing_member(study).name: "makes the anchor"} if study.participants else {},
     )
+
+
+def _state_views(study: Study) -> tuple[tuple[str, str], ...]:
+    """Return who sees what."""
+    settings = rotation_of(study)
+    labels = ", the label of every row" if study.label.kind != "none" else ""
+    counts = ", how many rows of each class" if study.label.kind == "classes" else ""
+    model = "the model" if study.label.kind != "none" else ""
+    undone = "exactly (the anchor carries no noise)"
+    if settings.anchor_noise_scale > 0:
+        undone = "approximately (the anchor carries noise)"
+    remains = "the noise on rows stays" if settings.data_noise_scale > 0 else "nothing else protects the rows then"
+    return (
+        (
+            "the analyst",
+            f"every bundle: rows under secret maps{labels}{counts}, how many rows each participant has, who takes part and "
+            f"when; the aligned rows of all participants{model and '; ' + model}",
+        ),
+        (
+            "every participant",
+            f"the anchor, its own result{model and ', ' + model}; it is sent no other participant's bundle. One that gets "
+            f"hold of another's bundle can undo its map {undone}; {remains}",
+        ),
+        ("whoever carries files", "bundles and results, if they are not encrypted on the way"),
+    )
+
+
+def _state_collusion(study: Study) -> str:
+    settings = rotation_of(study)
+    known = "the anchor, every label" if study.label.kind != "none" else "the anchor"
+    sentences = [
+        "No formal guarantee is stated, whoever is honest.",
+        f"An analyst who colludes with one participant has {known} and that participant's rows; what attackers then recover "
+        "is measured, not bounded.",
+        "Attackers with other knowledge, such as records of the same persons, may recover more.",
+        f"As many known rows of a participant as {settings.n_components} components plus one disclose its whole upload.",
+        "The parties assume that the analyst does not collude with any participant.",
+    ]
+    if settings.data_noise_scale > 0:
+        del sentences[3]
+    return " ".join(sentences)
+
+
+def _state_promise(study: Study) -> str:
+    settings = rotation_of(study)
+    sentences = [
+        "This method gives no formal guarantee, and nothing here is a reason to call an upload anonymous.",
+        "Rows in it can be linked to records that somebody has from elsewhere, and a known record can be recognised as part "
+        "of it; how well depends on the data and is measured by attacks.",
+        "Noise on rows makes this harder and proves nothing."
+        if settings.data_noise_scale > 0
+        else "Without noise on rows, an upload is an exact image of them, or of what a projection keeps.",
+    ]
+    if settings.anchor_noise_scale > 0:
+        sentences.append("Noise on the anchor is no protection of rows: they carry none of it.")
+    return " ".join(sentences)
 
 
 def _state_upload(study: Study) -> tuple[str, ...]:
     settings = rotation_of(study)
-    sigma, v, h = (
-        settings.data_noise_scale,
-        settings.anchor_noise_scale,
-        settings.n_components,
-    )
+    sigma, v, h = settings.data_noise_scale, settings.anchor_noise_scale, settings.n_components
     taken = "all of them are taken"
     if settings.projection != "none":
         taken = f"a public projection ({settings.projection}) makes {h} mixtures of them"
@@ -191,13 +180,10 @@ def _state_upload(study: Study) -> tuple[str, ...]:
     anchor_noise = f"with noise of scale {v:g}" if v > 0 else "without noise"
     label = f", and the label '{study.label.column}' of every row, as it is" if study.label.kind != "none" else ""
     return (
-        f"The method is {settings.described.title}. Every participant uploads one file (a bundle), once, to the "
-        "analyst.",
-        f"It holds, for every row, {h} numbers: the {len(study.columns)} declared columns become {study.n_features} "
-        "numbers "
+        f"The method is {settings.described.title}. Every participant uploads one file (a bundle), once, to the analyst.",
+        f"It holds, for every row, {h} numbers: the {len(study.columns)} declared columns become {study.n_features} numbers "
         f"between −1 and 1, {taken}, {noise}, and all rows are moved by one secret rigid map of the participant's own.",
         f"The bundle also holds {settings.n_anchor_rows} anchor rows under the same map ({anchor_noise}), which are random "
-        "numbers "
-        f"and nobody's records{label}.",
+        f"numbers and nobody's records{label}.",
         "The bundle is signed, not encrypted.",
     )

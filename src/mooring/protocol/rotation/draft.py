@@ -1,4 +1,4 @@
-"""What a draft of a study says of rotation, and the public projection that it may wait for."""
+"""The [mechanism] of a draft of a study of rotation, and its public projection."""
 
 from __future__ import annotations
 
@@ -70,13 +70,7 @@ def take_gaussian(entries: Mapping[str, Any], n_components: int | None) -> dict[
 
 
 def project_on_public(study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
-    """The projection on the principal directions of public rows.
-
-    Parameters
-    ----------
-    batches : callable
-        Returns the encoded public rows, block by block, whenever it is called.
-    """
+    """Return the projection on the principal directions of public rows, which `batches` yields block by block."""
     settings = rotation_of(study)
     seed = int.from_bytes(hashlib.sha256(b"mooring public svd" + study.nonce.encode()).digest())
     projection = public_svd_projection(batches, settings.n_components, rng=np.random.default_rng(seed))

@@ -18,18 +18,16 @@ from mooring.protocol.results import ShareResult, StepResult
 from mooring.protocol.rotation import anchor, bundle
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import AlignmentRecord
+from mooring.protocol.rotation.anchor import deal_anchor, open_anchor
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
 from mooring.protocol.rotation.collaboration_matrix import export
-from mooring.protocol.rotation.delivery import prepare_maps
 from mooring.protocol.rotation.description import describe_rotation, find_rotation_point
 from mooring.protocol.rotation.draft import draft_rotation, project_on_public, take_gaussian
 from mooring.protocol.rotation.inspection import conclude, inspect, list_audit_points
-from mooring.protocol.rotation.perturbation import deal_anchor, open_anchor
-from mooring.protocol.rotation.projection import study_projection
 from mooring.protocol.rotation.result import MAP_FILE, bound_map_bytes, open_mapped_model, specify_model
-from mooring.protocol.rotation.scheme import dealing_member, rotation_of
+from mooring.protocol.rotation.scheme import dealing_member, rotation_of, study_projection
 from mooring.protocol.rotation.steps import ADDITIONS, STEPS
-from mooring.protocol.rotation.training import Training, train
+from mooring.protocol.rotation.training import Training, prepare_maps, train
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
@@ -71,7 +69,7 @@ class RotationExchange(Exchange):
     find_point = staticmethod(find_rotation_point)
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        """The participant that deals the anchor is the dealer."""
+        """The participant that makes the anchor is the dealer."""
         return ("dealer",) if dealing_member(study).name == name else ()
 
     def require_floors(self, study: Study, floors: Floors) -> None:

@@ -1,4 +1,4 @@
-"""What `mooring check` looks at before anything leaves: hazards in the rows, and an attack on some of them by others."""
+"""`mooring check` before anything leaves: hazards in the rows, and an attack by one part of the rows on another."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import ANCHOR_NOISE, DATA_NOISE, list_contrast, list_sums
 from mooring.protocol.participant.local_model import measure_local_only
-from mooring.protocol.rotation.projection import study_projection
-from mooring.protocol.rotation.scheme import rotation_of
+from mooring.protocol.rotation.scheme import rotation_of, study_projection
 from mooring.serialization import count_noun
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
@@ -52,7 +51,7 @@ _OF_A_SAMPLE = (
     "rows, drawn at random."
 )
 _PARTS = ("a part of your rows", "another part")
-_HELD_OUT = 0.2  # of the rows attacked, where there are no others: non-members
+_HELD_OUT = 0.2  # share of the attacked rows that serve as non-members if there are no other rows
 _FEWEST_ROWS = 4
 _WIDEST = {"moments": 400, "joint-moments": 400}  # components up to which these take a minute at most
 PIXELS = (-1.0, 1.0)
@@ -70,20 +69,10 @@ def inspect(
     attacks: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Look at one participant's rows before anything leaves.
+    """Look at one participant's rows, or at a sample of them, before anything leaves.
 
-    Parameters
-    ----------
-    encoded : EncodedRows
-        The participant's rows, encoded by the study: all, or a sample.
-    n_rows, class_counts : optional
-        Of all rows, where `encoded` is a sample of them.
-    n_rows_attacked : int, default 1500
-        At most so many rows take part in the self-attack, colluder's and target's together.
-    seed : int, default 0
-        Chooses the parts and plays the secrets of the self-attack. No real secret is drawn.
-    attacks : sequence of str, optional
-        Names in `mooring.attacks.ATTACKS`; by default all, less those that are too slow at this width.
+    `n_rows` and `class_counts` describe the whole table. At most `n_rows_attacked` rows take part in the self-attack, whose
+    secrets are drawn from `seed`. By default all attacks run except those that are too slow at this width.
     """
     projection = study_projection(study)
     rows, labels = encoded.rows, encoded.labels
@@ -95,9 +84,13 @@ def inspect(
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
     in_all = rows.shape[0] if n_rows is None else n_rows
     tried = result.points[0] if result.points else None
-    if in_all > rows.shape[0] and tried is not None and tried.examples is not None:  # numbers of a sample name nobody
+    if (
+        in_all > rows.shape[0] and tried is not None and tried.examples is not None
+    ):  # row numbers of a sample would mislead
         result = replace(result, points=(replace(tried, examples=replace(tried.examples, row_numbers=None)),))
-    exceeded = tuple(one for one in study.upload_limits if tried is None or not LeakageLimit.parse(one).met_at(tried))
+    exceeded = tuple(
+        limit for limit in study.upload_limits if tried is None or not LeakageLimit.parse(limit).met_at(tried)
+    )
     some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
     return Inspection(
         n_rows=int(in_all),
@@ -115,14 +108,14 @@ def inspect(
 
 
 def conclude(study: Study, inspection: Inspection) -> Inspection:
-    """The same with its decision: the one that its page leads with."""
+    """Return the inspection with its decision, which its page begins with."""
     attacked = inspection.self_attack
     weighed = [] if attacked is None else [weigh_audit(attacked, study.upload_limits)]
     return replace(inspection, decision=decide_upload("these rows", weighed, check=inspection))
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
-    """What in the rows makes the secret map easy to break, through the study's own projection and noise."""
+    """Return what makes the secret map of these rows easy to recover, given the study's projection and noise."""
     n, h, scale = rows.shape[0], rotation_of(study).n_components, rotation_of(study).data_noise_scale
     names, mixed = study.feature_names, h < study.n_features
     found = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
@@ -135,7 +128,7 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
 
 
 def _standing_warnings(study: Study) -> tuple[str, ...]:
-    """What holds whatever the rows are, and must be said before anything leaves."""
+    """Return warnings that hold for all rows and must be read before anything leaves."""
     needed = rotation_of(study).n_components + 1
     known = (
         f"Known rows: somebody who knows {needed} of your rows from elsewhere (components + 1) recovers your secret "
@@ -158,7 +151,7 @@ def _standing_warnings(study: Study) -> tuple[str, ...]:
 
 
 def point_of(study: Study, rms: float) -> RotationPoint | None:
-    """The study's own operating point, for rows of this root mean square; None where they are zero and noise is not."""
+    """Return the study's operating point for rows of this root mean square; None if rows are zero but noise is not."""
     settings = rotation_of(study)
     sigma, v = settings.data_noise_scale, settings.anchor_noise_scale
     if sigma > 0 and not rms > 0:
@@ -168,7 +161,7 @@ def point_of(study: Study, rms: float) -> RotationPoint | None:
 
 
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-    """The study's own point first; then other methods at its noise, unless another is asked for, and secure sums."""
+    """Return the study's own point, then the requested methods (at the study's noise by default) and secure sums."""
     settings, projection = rotation_of(study), study_projection(study)
     own = point_of(study, root_mean_square(parts.train, projection))
     if own is None:
@@ -179,7 +172,7 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
 
 
 def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:
-    """How to evaluate rebuilt rows that this study encoded."""
+    """Return how to evaluate reconstructed rows that this study encoded."""
     return EvaluationSpec(
         image_shape=study.image_shape or None,
         pixel_range=PIXELS,
@@ -200,13 +193,13 @@ def _self_attack(
     attacks: Sequence[str] | None,
     progress: Progress | None,
 ) -> AuditResult:
-    """A part of the rows attacks another, at the study's own point and through its own projection."""
+    """Let one part of the rows attack another at the study's operating point, through the study's projection."""
     if rows.shape[0] < _FEWEST_ROWS:
         return _not_run(study, rows, f"it needs {_FEWEST_ROWS} rows at least")
     rng = np.random.default_rng([seed, 12])
     strata = make_strata(labels, rows.shape[0])
     n_attacked = min(rows.shape[0], max(_FEWEST_ROWS, n_rows_attacked))
-    exposed = rows_of_rare_values(rows)[: n_attacked // 4]  # all are attacked, none is left out or held by the colluder
+    exposed = rows_of_rare_values(rows)[: n_attacked // 4]  # all of these are attacked
     chosen = np.setdiff1d(np.arange(rows.shape[0]), exposed)
     held_out = rows.shape[0] - n_attacked or int(_HELD_OUT * chosen.size)
     others, chosen = split_stratified(chosen, strata, held_out, rng=rng)
@@ -216,7 +209,7 @@ def _self_attack(
         [rows[part] for part in parts],
         None if labels is None else [labels[part] for part in parts],
         rng=rng,
-        test_share=0.0,  # nothing is trained here; a gallery's look-alikes are the target's own rows
+        test_share=0.0,  # nothing is trained here, and the gallery consists of the target's rows
         names=_PARTS,
     )
     point = point_of(study, root_mean_square(partition.train, projection))
@@ -235,20 +228,20 @@ def _self_attack(
         ),
         progress=progress,
     )
-    points = tuple(_number_rows(one, np.concatenate(parts)) for one in found.points)
-    return AuditResult(found.description, found.references, points, note)  # hazards are told apart, and in full
+    points = tuple(_number_rows(point_result, np.concatenate(parts)) for point_result in found.points)
+    return AuditResult(found.description, found.references, points, note)  # hazards are listed separately
 
 
-def _number_rows(one: PointResult, places: npt.NDArray[np.int64]) -> PointResult:
-    """Say of the rows that are shown which ones of the table they are, from 1 on."""
-    if one.examples is None:
-        return one
-    numbers = tuple((places[list(one.examples.indices)] + 1).tolist())
-    return replace(one, examples=replace(one.examples, row_numbers=numbers))
+def _number_rows(result: PointResult, places: npt.NDArray[np.int64]) -> PointResult:
+    """Replace the indices of the example rows by row numbers of the table, from 1 on."""
+    if result.examples is None:
+        return result
+    numbers = tuple((places[list(result.examples.indices)] + 1).tolist())
+    return replace(result, examples=replace(result.examples, row_numbers=numbers))
 
 
 def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The attacks that take seconds at this width, and a note on those left out."""
+    """Return the attacks that take seconds at this width, and a note on those left out."""
     slow = [name for name, widest in _WIDEST.items() if n_components > widest]
     note = (
         f"At {n_components} components the self-attack leaves out {', '.join(slow)}, which would take minutes and often "

@@ -85,13 +85,7 @@ def measure_random_fit(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
 
 
 def measure_honest_spread(template: Matrix, noise_scale: float, *, seed: int = 0) -> float:
-    """The standard deviation of the fits of honest anchor representations, by a few draws around a template.
-
-    Parameters
-    ----------
-    template : array of shape (r, h)
-        The mean of the aligned anchor representations.
-    """
+    """The standard deviation of the fits of honest anchor representations, by a few draws around a template."""
     left, _, right = np.linalg.svd(template, full_matrices=False)
     anchor, rng = left @ right, np.random.default_rng([_STREAM, seed, 1])
     drawn = []
@@ -108,25 +102,7 @@ def _draw_garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:
 
 
 def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> Indices:
-    """Who has labels that models of the others' rows hardly go with, while they go with most others'.
-
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-        In the common space.
-    labels : array of shape (n,)
-    owners : integers of shape (n,)
-        Whose rows these are, from 0.
-
-    Returns
-    -------
-    integers
-        Participants of whom a measure, by the upper end of its interval, is below 0.9 (the correlation) or 0.5 (balanced
-        accuracy) of both the median and what models of their own rows reach on others of their own: labels that nothing
-        predicts are no sign of misplaced rows. Or whose correlation is below half of the median. That must be so with every
-        learner of `CANDIDATES` that predicts most participants. Nobody where none does, where half or more are in doubt, or
-        of two.
-    """
+    """Who has labels that models of the others' rows hardly go with, while they go with most others'."""
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     rows_of = _Rows(rows, targets, owners, [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)])
     p, nobody = len(rows_of.places), np.zeros(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A participant's alignment map, signed by the analyst, and the model behind it, as they apply to its rows."""
+"""A participant's alignment map, signed by the analyst, and how it and the model apply to the participant's rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from mooring.protocol.messages.result import DeliveredModel, Release, read_deliv
 from mooring.protocol.messages.signed_file import MOST_HEADER_BYTES, TensorSpec, read_signed, write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership
-from mooring.protocol.rotation.perturbation import Perturbation, open_anchor, used_anchor
-from mooring.protocol.rotation.projection import study_projection
-from mooring.protocol.rotation.scheme import rotation_of
+from mooring.protocol.rotation.anchor import Perturbation, open_anchor, used_anchor
+from mooring.protocol.rotation.scheme import rotation_of, study_projection
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.typing import Matrix, Vector
@@ -40,20 +39,20 @@ _MEAN_TOLERANCE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A participant's result, checked."""
+    """A participant's result, after its checks."""
 
     member: Member
-    """Whose it is."""
+    """The participant."""
     bundle_digest: str
-    """The bundle that the analyst aligned; it must be the participant's own."""
+    """SHA-256 of the bundle that the analyst aligned; it must be the participant's own."""
     mean: Vector
-    """Of shape (h,): the mean row of the participant's anchor representation; it must be the participant's own."""
+    """Mean row of the aligned anchor representation, of shape (h,); it must be that of the participant's own."""
     origin: Vector
     """Of shape (h,)."""
     alignment_map: RigidMap
     """T ↦ (T − mean) R + origin."""
     delivered: DeliveredModel | None
-    """The model, where there is one."""
+    """The model, if there is one."""
 
     @property
     def orthogonal(self) -> npt.NDArray[np.float64]:
@@ -66,18 +65,18 @@ class Result:
 
 
 def map_tensors(study: Study) -> dict[str, TensorSpec]:
-    """The arrays of a map."""
+    """Return the arrays of a map."""
     h = rotation_of(study).n_components
     return {"orthogonal": TensorSpec("F64", (h, h)), "mean": TensorSpec("F64", (h,)), "origin": TensorSpec("F64", (h,))}
 
 
 def bound_map_bytes(study: Study) -> int:
-    """The most bytes that a map can have."""
+    """Return the largest possible size of a map in bytes."""
     return sum(spec.n_bytes for spec in map_tensors(study).values()) + MOST_HEADER_BYTES + 8
 
 
 def specify_model(study: Study) -> ModelSpec:
-    """What the models of a study take and predict: aligned rows, and the label. One without a label is refused."""
+    """Return the inputs and outputs of a study's models: aligned rows, and the label. Refuse a study without a label."""
     if study.label.kind == "none":
         raise refuse_model("the study has no label to predict")
     return ModelSpec(rotation_of(study).n_components, len(study.label.classes) if study.label.kind == "classes" else 0)
@@ -90,31 +89,14 @@ def write_map(
     arrays: Mapping[str, npt.NDArray[np.float64]],
     signer: SigningKey,
 ) -> None:
-    """Write a participant's map, signed by the analyst.
-
-    Parameters
-    ----------
-    fields : mapping
-        "participant", "key", "bundle" and "model", which is its file's digest, or empty where there is none.
-    arrays : mapping
-        "orthogonal" of shape (h, h), "mean" and "origin" of shape (h,), in this order.
-    """
+    """Write a participant's map, signed by the analyst. The field "model" is the model's digest, or empty without one."""
     write_signed(path, kind=_KIND, fields={"study": study.digest, **fields}, arrays=arrays, signer=signer)
 
 
 def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     """Read a delivered result with a map, or refuse it with a reason.
 
-    Parameters
-    ----------
-    folder : path
-        With map.safetensors, and model.safetensors where there is a model.
-    member : Member
-        The participant who reads.
-
-    Notes
-    -----
-    The caller must still compare `mean` and `bundle_digest` with its own: only the participant knows them.
+    The caller must still compare `mean` and `bundle_digest` with its own, which only the participant knows.
     """
     folder, tensors = Path(folder), map_tensors(study)
     path, signers = folder / MAP_FILE, {study.analysts_key}
@@ -137,7 +119,7 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class MappedModel:
-    """A delivered model as it applies to a participant's encoded rows, through its secret map and the alignment."""
+    """A delivered model for a participant's encoded rows, which its secret map and the alignment map are applied to."""
 
     result: Result
     perturbation: Perturbation
@@ -145,29 +127,23 @@ class MappedModel:
 
     @property
     def release(self) -> Release | None:
-        """What an attacker may learn about the rows behind the model, where the study limits it."""
+        """What an attacker may learn from the model about its training rows, if the study limits it."""
         return None if self.result.delivered is None else self.result.delivered.release
 
     @property
     def model_digest(self) -> str:
-        """SHA-256 of the model; empty where the result is a map alone."""
+        """SHA-256 of the model; empty without one."""
         return "" if self.result.delivered is None else self.result.delivered.digest
 
     def predict(self, rows: Matrix) -> Predicted:
-        """Values and, where there are such, probabilities; no noise is added."""
+        """Return predicted values and, if the model has them, probabilities; no noise is added."""
         assert self.result.delivered is not None
         mapped = np.asarray(map_rows(self.projection.encode(rows), self.perturbation.map))
         return self.result.delivered.model.predict_with_probabilities(self.result.apply(mapped))
 
 
 def open_mapped_model(vault: Vault, study: Study, folder: Path) -> MappedModel:
-    """Read a participant's own map and the model, or refuse them with a reason.
-
-    Parameters
-    ----------
-    folder : Path
-        That the analyst delivered.
-    """
+    """Read a participant's own map and the model, or refuse them with a reason."""
     delivered = read_result(folder, study, find_membership(vault, study))
     anchor = used_anchor(vault, study)
     if not anchor.exists():
@@ -180,13 +156,8 @@ def open_mapped_model(vault: Vault, study: Study, folder: Path) -> MappedModel:
 def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault) -> None:
     """Refuse a map that is not for this participant's own upload.
 
-    The mean that the map subtracts must be that of the participant's own anchor representation: a map with another one would
-    have been made from something else, or shift every row to where the analyst wants it.
-
-    Parameters
-    ----------
-    perturbation : Perturbation
-        The participant's own.
+    The mean that the map subtracts must be that of the participant's own anchor representation. Any other mean would come
+    from a different upload, or would shift every row to where the analyst wants it.
     """
     entry = Ledger(vault.folder).entry(perturbation.study.digest)
     if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is

@@ -1,18 +1,24 @@
-"""The settings of a study of rotation, and who makes its anchor."""
+"""The settings of a study of rotation, the participant that makes its anchor, and its public projection."""
 
 from __future__ import annotations
 
+import hashlib
+
+import numpy as np
+
 from mooring.errors import InputError
+from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
 from mooring.mechanisms.rotation.settings import RotationSettings
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.public_file import read_public_file, refuse_public_file
 from mooring.protocol.messages.study import Study
 
 
 def rotation_of(study: Study) -> RotationSettings:
     """The settings of a study of rotation; a study of another mechanism is refused."""
     if not isinstance(study.mechanism, RotationSettings):
-        expected, got = "one in which rows are shared", f"one of {study.mechanism.name}"
-        cure = "This step needs an anchor and rows, which its mechanism has not."
+        expected, got = "one of the mechanism rotation", f"one of {study.mechanism.name}"
+        cure = "Other mechanisms have no anchor and share no rows; leave this step out."
         raise InputError("study", expected=expected, got=got, cure=cure)
     return study.mechanism
 
@@ -22,3 +28,22 @@ def dealing_member(study: Study) -> Member:
     study.require_roster()
     dealer = rotation_of(study).dealer
     return study.member(dealer) if dealer else study.participants[0]
+
+
+def study_projection(study: Study) -> Projection:
+    """The study's public projection: none, Gaussian by its nonce, or the file beside the study, checked by its digest.
+
+    A file that is not the one that the study names, or holds no orthonormal matrix, is refused.
+    """
+    settings, m = rotation_of(study), study.n_features
+    h = settings.n_components
+    if settings.projection == "none":
+        return no_projection(m)
+    if settings.projection == "gaussian":
+        seed = int.from_bytes(hashlib.sha256(b"mooring projection" + study.nonce.encode()).digest())
+        rng = np.random.default_rng(seed)
+        return gaussian_projection(m, h, rng=rng)
+    F = read_public_file(study, settings.projection_digest, {"matrix": (m, h)})["matrix"]
+    if np.abs(F.T @ F - np.eye(h)).max() > 1e-8:
+        raise refuse_public_file(f"no matrix of {m} by {h} with orthonormal columns")
+    return Projection(F, F.T.copy(), "public-svd")

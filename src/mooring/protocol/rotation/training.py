@@ -1,4 +1,4 @@
-"""`mooring train`: a learner on everybody's rows, scored on participants that it has not seen."""
+"""`mooring train`: a learner on everybody's rows, scored on participants that it has not seen; and what is delivered."""
 
 from __future__ import annotations
 
@@ -34,13 +34,23 @@ from mooring.learners.fitting import (
     row_folds,
     screening_rows,
 )
-from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
+from mooring.protocol.analyst.trained_model import (
+    TRAINED_FILE,
+    TRAINING_FILE,
+    keep_training,
+    read_training,
+    require_label,
+)
+from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.exchange import Deliverable
 from mooring.protocol.messages.model import write_model
+from mooring.protocol.messages.result import find_model_limit
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from mooring.protocol.rotation.outliers import find_disagreeing
+from mooring.protocol.rotation.result import MAP_FILE, specify_model, write_map
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.serialization import Count, Rows, render_html
 from mooring.typing import Indices, Labels, Matrix, Progress
@@ -52,15 +62,15 @@ _SAME_NUMBERS = 1e-6  # of their range
 
 @dataclass(frozen=True)
 class Training(TrainingRecord):
-    """What was trained, and how well it predicts."""
+    """The trained learner, and how well it predicts."""
 
     mechanism: ClassVar[str] = "rotation"
 
     learner: str
-    """What was trained; where "auto" was asked for, what it chose."""
+    """Name of the learner; with "auto", of the one that was chosen."""
     kind: Kind
     score: Score
-    """Over participants: each was predicted by a learner trained on the others only."""
+    """Each participant was predicted by a model trained on the others only."""
     participants: tuple[tuple[str, Score], ...]
     alone: tuple[tuple[str, Score], ...]
     """Cross-validated score of a model of each upload alone, for up to `MOST_ALONE` participants with ten rows or more.
@@ -78,12 +88,12 @@ class Training(TrainingRecord):
     """Participants left out of the training because models of the others do not predict their labels
     (`find_disagreeing`), with the model's score on up to 500 of their rows."""
     release: ReleaseRisk | None = None
-    """What the model gives away, where the study limits it and there are rows enough to tell."""
+    """What the model discloses; measured if the study limits it and there are enough rows."""
     study: str = ""
     made_from: str = ""
-    """Digests of the study, and of the alignment's space."""
+    """Digests of the study and of the common space."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
 
     @property
     def is_whole(self) -> bool:
@@ -95,9 +105,11 @@ class Training(TrainingRecord):
         return {f"{self.score.metric.capitalize()} on each participant's rows": self.list_scores()}
 
     def list_scores(self) -> Rows:
-        """A line a participant: the score on its upload of a model of the others' uploads, and of its own upload alone."""
+        """One line per participant: scores on its upload of a model of the others' uploads, and of its own upload alone."""
         alone = dict(self.alone)
-        rows = [(name, str(own), str(alone[name]) if name in alone else "–") for name, own in self.participants]
+        rows = [
+            (name, str(by_others), str(alone[name]) if name in alone else "–") for name, by_others in self.participants
+        ]
         return [("participant", "by the others' uploads", "by its own upload alone"), *rows]
 
     def __str__(self) -> str:
@@ -113,7 +125,7 @@ class Training(TrainingRecord):
         ]
 
     def state_scores(self) -> list[str]:
-        """Sentences on the score, on the gain over one upload alone, and on what the model gives away."""
+        """Sentences on the score, on the gain over one upload alone, and on what the model discloses."""
         lines = [
             f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}. Each participant was "
             "predicted by a model trained on the others only. Uploaded rows may carry noise; new rows are scored "
@@ -156,198 +168,193 @@ def train(
     command: str = "",
     progress: Progress | None = None,
 ) -> Training:
-    """Train on the collaboration matrix, score by participant, and write the model.
+    """Train on the collaboration matrix, score by participant, and write the model to the work folder.
 
-    Parameters
-    ----------
-    folder : path
-        The analyst's work folder, after `align_bundles`.
-    learner : str or Learner, default "auto"
-        A name in `mooring.learners.LEARNERS` or a learner of one's own, whose model holds no rows; or "auto": what
-        `mooring.learners.choose_learner` chooses.
-    seed : int, default 0
-        For folds, and for what is random in the learner.
-    most_rows : int
-        Of more, an even share of each participant's rows is drawn.
+    `learner` is a name or a learner whose model holds no rows; `choose_learner` replaces "auto". If there are more than
+    `most_rows` rows, an equal share of each participant's is drawn.
     """
     rotation_of(study)
     folder = Path(folder)
     kind = require_label(study)
     require_learner(learner, to_deliver=True)
     space = read_space(folder, study)
-    owners, rows, labels = _gathered(folder, study, space, seed=seed, most_rows=most_rows)
-    screened = Screened.of(*_draw_screened(owners, rows, labels, seed, space.space_digest), kind=kind, seed=seed)
-    kept = ~np.isin(owners, screened.left_out)
-    owners, rows, labels = owners[kept], rows[kept], labels[kept]
-    chosen = decide_learner(learner, rows, labels, kind=kind, seed=seed, owners=owners)
-    names = space.names
-    folds = group_folds(len(names), seed)
-    large_enough = [place for place in range(len(names)) if _can_learn_alone(labels[owners == place], kind)]
-    trained_alone = large_enough[:MOST_ALONE]
-    n_attacked = N_MODELS if study.model_limit else 0
-    steps = Steps(np.unique(folds[owners]).size + len(trained_alone) + 1 + n_attacked, progress)
-    predicted = cross_validate(chosen, rows, labels, folds[owners], kind=kind, seed=seed, on_part=steps.advance)
+    names, everything = space.names, _read_rows(folder, study, space, seed=seed, most_rows=most_rows)
+    screened = everything.draw(screening_rows(everything.count(len(names)), seed, salt=space.space_digest))
+    left_out = screened.find_disagreeing(kind, seed)
+    data = everything.select(~np.isin(everything.owners, left_out))
+    chosen = decide_learner(learner, data.rows, data.labels, kind=kind, seed=seed, owners=data.owners)
+    folds = group_folds(len(names), seed)[data.owners]
+    alone_at = [place for place in range(len(names)) if _can_learn_alone(data.of(place).labels, kind)][:MOST_ALONE]
+    steps = Steps(np.unique(folds).size + len(alone_at) + 1 + (N_MODELS if study.model_limit else 0), progress)
+    predicted = cross_validate(chosen, data.rows, data.labels, folds, kind=kind, seed=seed, on_part=steps.advance)
     rng = np.random.default_rng(seed)
-    overall, each = score_participants(names, owners, labels, predicted, kind=kind, rng=rng)
-    alone, predicted_alone = [], labels.copy()
-    for place in trained_alone:
-        is_owner = owners == place
-        own_rows, own_labels = rows[is_owner], labels[is_owner]
-        own_folds = row_folds(own_labels, seed)
-        predicted_alone[is_owner] = cross_validate(chosen, own_rows, own_labels, own_folds, kind=kind, seed=seed)
-        alone.append((names[place], score(own_labels, predicted_alone[is_owner], kind=kind, rng=rng)))
+    overall, each = score_participants(names, data, predicted, kind=kind, rng=rng)
+    alone, predicted_alone = {}, data.labels.copy()
+    for place in alone_at:
+        upload, at = data.of(place), data.owners == place
+        upload_folds = row_folds(upload.labels, seed)
+        predicted_alone[at] = cross_validate(chosen, upload.rows, upload.labels, upload_folds, kind=kind, seed=seed)
+        alone[names[place]] = score(upload.labels, predicted_alone[at], kind=kind, rng=rng)
         steps.advance()
-    fitted = chosen.fit(rows, labels, kind=kind, seed=seed)
-    digest = write_model(folder / TRAINED_FILE, convert_model(study, fitted, rows, labels, seed))
+    fitted = chosen.fit(data.rows, data.labels, kind=kind, seed=seed)
     steps.advance()
-    total = sum(space.rows[names[place]] for place in np.unique(owners))
-    compared, gain = np.isin(owners, trained_alone), None
-    if trained_alone:
-        gain = compare(labels[compared], predicted[compared], predicted_alone[compared][None], kind=kind)
-    left_out = screened.score_left_out(names, fitted, kind=kind, rng=rng)
-    release = None
-    if study.model_limit:
-        release = measure_trained_release(chosen, rows, labels, kind=kind, seed=seed, on_model=steps.advance)
-    made_of = study.digest, space.space_digest, command
+    compared = np.isin(data.owners, alone_at)
     training = Training(
-        chosen.name, kind, overall, each, tuple(alone), total, len(rows), digest, gain, left_out, release, *made_of
+        learner=chosen.name,
+        kind=kind,
+        score=overall,
+        participants=each,
+        alone=tuple(alone.items()),
+        rows=sum(space.rows[names[place]] for place in np.unique(data.owners)),
+        rows_used=len(data.rows),
+        model_digest=write_model(folder / TRAINED_FILE, convert_model(study, fitted, data, seed)),
+        gain=compare(data.labels[compared], predicted[compared], predicted_alone[compared][None], kind=kind)
+        if alone_at
+        else None,
+        left_out=score_left_out(names, screened, left_out, fitted, kind=kind, rng=rng),
+        release=measure_trained_release(chosen, data.rows, data.labels, kind=kind, seed=seed, on_model=steps.advance)
+        if study.model_limit
+        else None,
+        study=study.digest,
+        made_from=space.space_digest,
+        command=command,
     )
     keep_training(folder, training)
     return training
 
 
 @dataclass(frozen=True, eq=False)
-class Screened:
-    """Some rows of every participant, and who is left out of the training by what they show."""
+class LabelledRows:
+    """Rows in the common space, of shape (n, h), with their labels and their owners, who are numbered from 0."""
 
     owners: Indices
-    """Of shape (n,)."""
     rows: Matrix
-    """Of shape (n, h)."""
     labels: Labels
-    """Of shape (n,)."""
-    left_out: Indices
-    """Places of participants."""
 
-    @classmethod
-    def of(cls, owners: Indices, rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Screened:
-        """Screen rows that `screening_rows` drew.
+    def select(self, chosen: npt.NDArray[Any]) -> LabelledRows:
+        """Return the rows at these positions, or of this mask."""
+        return LabelledRows(self.owners[chosen], self.rows[chosen], self.labels[chosen])
 
-        Parameters
-        ----------
-        owners : integers of shape (n,)
-            From 0.
-        rows : array of shape (n, h)
-            In the common space.
-        labels : array of shape (n,)
-        kind, seed
-            Of the labels; of models and folds.
-        """
-        return cls(owners, rows, labels, find_disagreeing(rows, labels, owners, kind=kind, seed=seed))
+    def of(self, place: int) -> LabelledRows:
+        """Return one participant's rows."""
+        return self.select(self.owners == place)
 
-    def score_left_out(
-        self, names: Sequence[str], fitted: Fitted, *, kind: Kind, rng: np.random.Generator
-    ) -> tuple[tuple[str, Score], ...]:
-        """The score on the rows of those who are left out, each by name.
+    def count(self, n_participants: int) -> list[int]:
+        """Return each participant's number of rows."""
+        return [int(count) for count in np.bincount(self.owners, minlength=n_participants)]
 
-        Parameters
-        ----------
-        fitted : Fitted
-            Trained on the others.
-        """
-        found = []
-        for place in self.left_out:
-            mine = self.owners == place
-            found.append((names[place], score(self.labels[mine], fitted.predict(self.rows[mine]), kind=kind, rng=rng)))
-        return tuple(found)
+    def draw(self, positions: Sequence[Indices]) -> LabelledRows:
+        """Return the rows at these positions among each participant's, participant after participant."""
+        places = [np.flatnonzero(self.owners == place)[at] for place, at in enumerate(positions)]
+        return self.select(np.concatenate(places))
+
+    def find_disagreeing(self, kind: Kind, seed: int) -> Indices:
+        """Return the participants whose labels models of the others do not predict; see `outliers.find_disagreeing`."""
+        return find_disagreeing(self.rows, self.labels, self.owners, kind=kind, seed=seed)
+
+
+def score_left_out(
+    names: Sequence[str],
+    screened: LabelledRows,
+    left_out: Indices,
+    fitted: Fitted,
+    *,
+    kind: Kind,
+    rng: np.random.Generator,
+) -> tuple[tuple[str, Score], ...]:
+    """Return the score of the others' model on the screened rows of each participant that is left out."""
+    uploads = [(names[place], screened.of(place)) for place in left_out]
+    return tuple(
+        (name, score(upload.labels, fitted.predict(upload.rows), kind=kind, rng=rng)) for name, upload in uploads
+    )
 
 
 def score_participants(
-    names: Sequence[str], owners: Indices, truth: Labels, predicted: Labels, *, kind: Kind, rng: np.random.Generator
+    names: Sequence[str], data: LabelledRows, predicted: Labels, *, kind: Kind, rng: np.random.Generator
 ) -> tuple[Score, tuple[tuple[str, Score], ...]]:
-    """The score over all rows, and each participant's own where it has rows.
-
-    Parameters
-    ----------
-    owners : integers of shape (n,)
-        The place of each row's owner in `names`.
-    truth, predicted : arrays of shape (n,)
-    """
-    overall = score(truth, predicted, kind=kind, rng=rng)
+    """Return the score over all rows, and that of each participant with rows."""
+    overall = score(data.labels, predicted, kind=kind, rng=rng)
     each = tuple(
-        (name, score(truth[mine], predicted[mine], kind=kind, rng=rng))
+        (name, score(data.labels[at], predicted[at], kind=kind, rng=rng))
         for place, name in enumerate(names)
-        if (mine := owners == place).any()
+        if (at := data.owners == place).any()
     )
     return overall, each
 
 
 class Steps:
-    """Counts steps of a training, and tells `progress` of each."""
+    """Counts the steps of a training, and reports each to `progress`."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._done, self._total, self._progress = 0, total, progress
 
     def advance(self, count: int = 1) -> None:
-        """So many more steps are done."""
+        """Count so many more steps as done."""
         self._done += count
         if self._progress:
             self._progress(self._done, self._total)
 
 
-def _gathered(
-    folder: Path, study: Study, space: AlignmentState, *, seed: int, most_rows: int
-) -> tuple[Indices, Matrix, Labels]:
-    """Everybody's rows, or an even share of them; whose they are, and their labels."""
+def _read_rows(folder: Path, study: Study, space: AlignmentState, *, seed: int, most_rows: int) -> LabelledRows:
+    """Return everybody's rows, or an equal share of them."""
     drawn = draw_rows([space.rows[name] for name in space.names], most_rows, seed)
     seen = np.zeros(len(space.names), dtype=np.int64)
     places = {name: place for place, name in enumerate(space.names)}
     owners, parts, labels = [], [], []
-    for name, rows, own_labels in read_blocks(folder, study, space):
+    for name, rows, block_labels in read_blocks(folder, study, space):
         place = places[name]
         picks = drawn[place] - seen[place]
         picks = picks[(picks >= 0) & (picks < len(rows))]
         seen[place] += len(rows)
         owners.append(np.full(len(picks), place))
         parts.append(rows[picks].astype(np.float64))
-        labels.append(cast(Labels, own_labels)[picks])
-    return np.concatenate(owners), np.concatenate(parts), np.concatenate(labels)
-
-
-def _draw_screened(
-    owners: Indices, rows: Matrix, labels: Labels, seed: int, salt: str
-) -> tuple[Indices, Matrix, Labels]:
-    mine = [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)]
-    chosen = screening_rows([own.size for own in mine], seed, salt=salt)
-    drawn = np.concatenate([own[few] for own, few in zip(mine, chosen, strict=True)])
-    return owners[drawn], rows[drawn], labels[drawn]
+        labels.append(cast(Labels, block_labels)[picks])
+    return LabelledRows(np.concatenate(owners), np.concatenate(parts), np.concatenate(labels))
 
 
 def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
-    """Whether a model of these rows alone means anything: of one class, it would be right about nothing but that."""
+    """Return whether a model of these rows alone is meaningful: there are ten rows and two classes at least."""
     return labels.size >= _FEWEST_ALONE and (kind == "number" or np.unique(labels).size > 1)
 
 
-def convert_model(study: Study, fitted: Fitted, rows: Matrix, labels: Labels, seed: int) -> Model:
-    """Return the model as arrays, after checking that it says what the learner says.
-
-    Parameters
-    ----------
-    study, fitted
-        Classes, and the trained learner.
-    rows, labels
-        Training rows, of which some are compared.
-    seed : int
-        For which.
-    """
+def convert_model(study: Study, fitted: Fitted, data: LabelledRows, seed: int) -> Model:
+    """Return the model as arrays, after checking on some of the training rows that it predicts what the learner does."""
     model = fitted.to_model(len(study.label.classes))
-    some = np.random.default_rng(seed).permutation(len(rows))[:_ROWS_COMPARED]
-    expected, found = fitted.predict(rows[some]), model.predict(rows[some])
+    some = data.select(np.random.default_rng(seed).permutation(len(data.rows))[:_ROWS_COMPARED])
+    expected, predicted = fitted.predict(some.rows), model.predict(some.rows)
     if fitted.kind == "classes":
-        agrees = np.array_equal(expected, found)
+        agrees = np.array_equal(expected, predicted)
     else:
-        agrees = bool(np.abs(expected - found).max() <= _SAME_NUMBERS * (float(np.ptp(labels)) or 1.0))
+        agrees = bool(np.abs(expected - predicted).max() <= _SAME_NUMBERS * (float(np.ptp(data.labels)) or 1.0))
     if not agrees:
         reason = "its exported arrays do not predict what the trained learner predicts"
         raise RefusedError("the model", reason=reason, cure="Choose another learner, and report this as a bug.")
     return model
+
+
+def prepare_maps(study: Study, folder: Path) -> Deliverable:
+    """Return what is delivered: each aligned participant's map, and the model if one was trained on this alignment."""
+    space = read_space(folder, study)
+    model, risk = None, 0.0
+    if (folder / TRAINING_FILE).is_file() and study.label.kind != "none":
+        spec = specify_model(study)
+        model, training = read_training(folder, Training, study, spec, made_from=space.space_digest)
+        risk = _measured_risk(study, training)
+
+    def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:
+        member, bundle = study.member(space.names[index]), space.record.participants[index].digest
+        fields = {"participant": member.name, "key": member.signing_key, "bundle": bundle, "model": model_digest}
+        arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
+        write_map(place / MAP_FILE, study, fields, arrays, signer)
+
+    return Deliverable(space.names, model, space.space_digest, risk, write_own)
+
+
+def _measured_risk(study: Study, training: Training) -> float:
+    """Return the risk measured at training, at the worse end of its interval; 1 if it was not measured."""
+    if not study.model_limit or training.release is None:
+        return 1.0
+    figure = training.release.figures.get(find_model_limit(study).measure)
+    if figure is None:
+        return 1.0
+    return figure.interval.high if figure.interval.known else figure.value

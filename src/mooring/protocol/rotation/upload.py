@@ -1,9 +1,9 @@
-"""From a table to one signed bundle: one pass over the table, two over what it became; some 20 bytes of memory a row.
+"""From a table to one signed bundle, in three passes that need about 20 bytes of memory per row.
 
-The first pass checks every row, takes its fingerprint, and writes it, mapped, to a scratch file in the vault; the ledger
-decides whether the rows may go out, and writes the intent down. The second puts the rows of each stretch of the bundle
-together, in another scratch file; the third puts those of a stretch in order, adds noise, and hashes. The bundle is finished
-in the vault before anything is handed out. Scratch files have no name: nothing of them remains after a crash.
+The first pass checks every row, takes its fingerprint, and writes the mapped row to a scratch file in the vault; the ledger
+decides whether the rows may be shared, and records the intent. The second pass collects the rows of each stretch of the
+bundle in another scratch file. The third pass puts the rows of a stretch in order, adds noise, and hashes. The bundle is
+complete in the vault before it is handed out. Scratch files have no name, so nothing of them remains after a crash.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, hand_out, require_limits
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Consent, ShareResult
-from mooring.protocol.rotation.anchor import most_anchor_bytes
+from mooring.protocol.rotation.anchor import Perturbation, most_anchor_bytes, open_anchor, used_anchor
 from mooring.protocol.rotation.bundle import (
     KIND,
     bundle_fields,
@@ -46,9 +46,7 @@ from mooring.protocol.rotation.bundle import (
     find_data_start,
     read_bundle_header,
 )
-from mooring.protocol.rotation.perturbation import Perturbation, open_anchor, used_anchor
-from mooring.protocol.rotation.projection import study_projection
-from mooring.protocol.rotation.scheme import rotation_of
+from mooring.protocol.rotation.scheme import rotation_of, study_projection
 from mooring.protocol.storage.fingerprints import RowCollector, RowSummary
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -58,13 +56,13 @@ from mooring.typing import Progress, TableSource
 
 Indices = npt.NDArray[np.unsignedinteger]
 _STRETCH_BYTES = 2**24
-_NUMBERS_AT_ONCE = 2**16  # that get noise: as many as the processor's cache holds
+_NUMBERS_AT_ONCE = 2**16  # numbers that get noise at a time; they fit in the processor's cache
 _KEPT = "upload" + SUFFIX
 
 
 @dataclass(frozen=True, eq=False)
 class _Surveyed:
-    """What the first pass found; labels are in the order of the file, in a small type."""
+    """The result of the first pass; labels are in the order of the file, in a small type."""
 
     order: Indices
     labels: npt.NDArray[Any] | None
@@ -82,23 +80,7 @@ def share_rows(
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> ShareResult:
-    """Write the one bundle of these rows in this study, or write the same bytes again.
-
-    Parameters
-    ----------
-    data : path or data frame
-        CSV, Parquet, or rows in memory.
-    anchor : Path
-        The dealt anchor file.
-    output : Path
-        Where the bundle goes.
-    consent : Consent
-        Of the owner of the rows.
-    ignore : collection of str
-        Columns of the table that are not shared.
-    progress : callable, optional
-        Told how much is done, and of how much.
-    """
+    """Write the one bundle of these rows in this study, or write the same bytes again. Ignored columns are not shared."""
     rotation_of(study)
     if anchor is None:
         cure = "Give the file that the dealer sent."
@@ -120,7 +102,7 @@ def share_rows(
             ledger = Ledger(vault.folder)
             decided = require_limits(vault, study, rows.digest, consent.override)
             entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, decided=decided)
-            del rows  # of many rows, every array that is not needed any more is let go
+            del rows  # frees memory
             counts, reissued = surveyed.class_counts, entry.bundle is not None
             if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
                 places, shuffled = _place(perturbation, surveyed, entry.rows_digest)
@@ -149,7 +131,7 @@ def share_rows(
 def _survey(
     perturbation: Perturbation, data: TableSource, ignore: Collection[str], mapped: BinaryIO, tell: Progress
 ) -> tuple[_Surveyed, RowSummary]:
-    """The first pass: every row checked, fingerprinted and counted; mapped rows are written in the order of the file."""
+    """First pass: check, fingerprint and count every row, and write mapped rows in the order of the file."""
     study, secret = perturbation.study, perturbation.map
     project = study_projection(study).encode if rotation_of(study).projection != "none" else np.asarray
     collector = RowCollector(perturbation.vault.ledger_key, study.schema)
@@ -165,14 +147,14 @@ def _survey(
             collector.add(block)
             if len(made) > ahead:
                 mapped.write(made.popleft().result())
-        for one in made:
-            mapped.write(one.result())
+        for future in made:
+            mapped.write(future.result())
     rows, order, labels = collector.finish()
     return _Surveyed(order, labels, collector.by_class), rows
 
 
 def _place(perturbation: Perturbation, surveyed: _Surveyed, rows_digest: str) -> tuple[Indices, npt.NDArray[Any]]:
-    """Where each row of the file goes in the bundle, a secret order of them as fingerprints sort them; and the labels."""
+    """Return the place of each row of the file in the bundle, which is secret and random, and the labels in that order."""
     places = np.empty_like(surveyed.order)
     places[surveyed.order] = perturbation.order(places.size, rows_digest)
     labels = np.empty(0) if surveyed.labels is None else np.empty_like(surveyed.labels)
@@ -190,14 +172,14 @@ def _write(
     labels: npt.NDArray[Any],
     tell: Progress,
 ) -> str:
-    """Passes two and three: the bundle, written durably; returns its SHA-256."""
+    """Second and third pass: write the bundle durably, and return its SHA-256."""
     study, n_rows, h = perturbation.study, places.size, rotation_of(perturbation.study).n_components
     stretch = max(1, _STRETCH_BYTES // (4 * h))
     n_stretches = -(-n_rows // stretch)
     arrays, start = hashlib.sha256(), find_data_start(study, n_rows=n_rows)
     with open_scratch(path.parent, what="the bundle") as grouped:
         _group(mapped, grouped, places, stretch, h)
-        mapped.truncate(0)  # its room on the disk is the bundle's
+        mapped.truncate(0)  # makes room on the disk for the bundle
         with open_atomically(path, mode=0o600, what="the bundle") as file:
 
             def put(array: npt.NDArray[np.float32]) -> None:
@@ -223,7 +205,7 @@ def _write(
 
 
 def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h: int) -> None:
-    """Copy the rows stretch by stretch of the bundle, within one in the order of the file; their places come so, too."""
+    """Copy the rows of each stretch of the bundle together, in the order of the file, and reorder `places` likewise."""
     moved, came = np.empty_like(places), np.empty((min(stretch, places.size), h), dtype="<f4")
     cursors = np.arange(-(-places.size // stretch)) * stretch
 
@@ -245,11 +227,11 @@ def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h
             grouped.write(rows[begin:end].data.cast("B"))
             moved[at : at + end - begin] = here[begin:end]
             cursors[which] += end - begin
-    places[:] = moved  # the caller holds them: of many rows, two copies are much
+    places[:] = moved  # in place, because two copies would need much memory
 
 
 def _read_rows(file: BinaryIO, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Fill an array with the next rows of a scratch file: memory of the same place is not asked for again."""
+    """Fill an existing array with the next rows of a scratch file, and return it."""
     cast(io.BufferedRandom, file).readinto(rows.data.cast("B"))
     return rows
 
@@ -257,7 +239,7 @@ def _read_rows(file: BinaryIO, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.
 def _settle(
     grouped: BinaryIO, places: Indices, stretch: int, study: Study, noise: Stream
 ) -> Iterator[npt.NDArray[np.float32]]:
-    """The rows of the bundle as they travel, stretch by stretch: in their places, with noise."""
+    """Yield the rows of the bundle stretch by stretch, in their places and with noise."""
     h, scale = rotation_of(study).n_components, rotation_of(study).data_noise_scale
     came = np.empty((min(stretch, places.size), h), dtype="<f4")
     grouped.seek(0)
@@ -280,7 +262,7 @@ def _settle(
 
 
 def require_label_consent(study: Study, is_given: bool) -> None:
-    """Refuse a study with a label where nobody consented that the analyst sees it."""
+    """Refuse a study with a label without consent that the analyst sees it."""
     if study.label.kind != "none" and not is_given:
         raise InputError(
             "consent for labels",
@@ -292,7 +274,7 @@ def require_label_consent(study: Study, is_given: bool) -> None:
 
 
 def _keep_anchor(study: Study, kept: Path, given: Path, digest: str) -> None:
-    """Keep the anchor file that was used; it lies where others can write, and may have been changed since it was opened."""
+    """Keep a copy of the anchor file, unless somebody changed the file since it was opened."""
     if kept.exists() and hash_file(kept, what="the vault") == digest:
         return
     content = read_bounded(given, most_anchor_bytes(study), what="the anchor file")
