@@ -38,21 +38,15 @@ _EVERY_DRAW = set(range(10_000))  # more than any study has
 
 @dataclass(frozen=True)
 class ColumnComparison:
-    """One column of a row: as it was kept, and as it was computed again.
-
-    Attributes
-    ----------
-    difference : float, optional
-        None where the two are not both numbers.
-    differs : bool
-        By more than rounding; a time never does.
-    """
+    """One column of a row: as it was kept, and as it was computed again."""
 
     column: str
     kept: Any
     again: Any
     difference: float | None
+    """None where the two are not both numbers."""
     differs: bool
+    """By more than rounding; a time never does."""
 
 
 @dataclass(frozen=True)

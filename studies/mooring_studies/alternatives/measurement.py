@@ -93,15 +93,7 @@ class AuditedRows:
         return rows, np.concatenate([*self.labels[1:], *(one.codes for one in others)])
 
     def measure_rebuilt(self, attack: str, found: Sequence[Labelled], keys: Sequence[Codes]) -> list[AttackOutcome]:
-        """Figures of rows that were rebuilt in any order, and of guessing, which an attacker may always do.
-
-        Parameters
-        ----------
-        found : sequence of Labelled
-            Of each target, with keys in place of classes: the class plus `n_classes` times the batch.
-        keys : sequence of arrays of shape (n_i,)
-            Those of the true rows; each gets a rebuilt one of its key, one to one, so that the error is least.
-        """
+        """Figures of rows that were rebuilt in any order, and of guessing, which an attacker may always do."""
         assert self.evaluator.guess is not None
         truth, guess = self.evaluator.truth, self.evaluator.guess.by_class
         rebuilt, foreign = guess.copy(), guess.copy()

@@ -174,12 +174,8 @@ def score_members(
 def solve_register(products: Matrix, seen: Matrix, share: float, misfit: float) -> Matrix:
     """Who of all candidates is in a sum of their vectors, by linear estimate, as `mooring.attacks.sums` has it for sums.
 
-    Parameters
-    ----------
-    products, seen : arrays of shape (n, n) and (n,)
-        Inner products of the candidates' vectors with each other, and with the sum.
-    share, misfit : float
-        How many of the candidates are in; how far the sum may be off, relative to the candidates' squared lengths.
+    `products` and `seen` are inner products of the candidates' vectors with each other and with the sum; `share` of the
+    candidates are in it, and it may be off by `misfit` of their squared lengths.
     """
     noise = misfit * float(np.diag(products).mean()) / (share * (1 - share))
     left = seen - share * products.sum(axis=1)
@@ -217,19 +213,6 @@ def invert(
     """Rows of shape (groups, n, d) whose mean gradients point where the updates do, all from the same weights.
 
     The classes of each group's rows, of shape (groups, n), are taken to be known, in any order.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-        One a group, all from the same weights.
-    codes : array of shape (groups, n)
-        Taken to be known, in any order.
-    shape : RowShape
-        Which columns are pixels or of one category.
-    settings : UpdateSettings
-        Iterations and rates.
-    rng : Generator
-        Draws where the search starts.
     """
     import torch
 

@@ -20,13 +20,7 @@ _SAVE_EVERY = 60.0
 
 
 class StudyProgress:
-    """Tells stage, steps, time, and an estimate of the time that is left of the stage.
-
-    Attributes
-    ----------
-    notes : list of str
-        What the study told its reader.
-    """
+    """Tells stage, steps, time, and an estimate of the time that is left of the stage."""
 
     def __init__(
         self, clock: StageClock, *, save: Callable[[dict[str, float]], None] = lambda seconds: None, takes: str = ""

@@ -45,24 +45,17 @@ _STEPS = 4_000  # of the grid on which a crossing is looked for, before it is na
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A fitted spline; made by `fit`.
-
-    Attributes
-    ----------
-    x, y : array of shape (n,)
-        The draws behind it.
-    low, high : float
-        The range of x that became [0, 1].
-    knots : array
-        The interior knots, in units of x.
-    """
+    """A fitted spline; made by `fit`."""
 
     x: Matrix = field(repr=False)
     y: Matrix = field(repr=False)
+    """The draws behind it."""
     low: float
     high: float
+    """The range of x that became [0, 1]."""
     degree: int
     knots: Matrix
+    """The interior knots, in units of x."""
     coefficients: Matrix
 
     def __len__(self) -> int:

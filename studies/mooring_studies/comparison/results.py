@@ -61,11 +61,6 @@ _ARROW = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string
 class Results:
     """Rows of results, column by column.
 
-    Attributes
-    ----------
-    columns : mapping of str to array
-        Numbers and yes/no as float64 with NaN for null; text as objects with None for null. All of one length.
-
     Examples
     --------
     >>> rows = [{"method": "c-gdp", "draw": 0, "balanced_accuracy": 0.9}, {"method": "i-gdp", "draw": 0}]
@@ -75,6 +70,7 @@ class Results:
     """
 
     columns: Mapping[str, Column]
+    """Numbers and yes/no as float64 with NaN for null; text as objects with None for null. All of one length."""
 
     def __post_init__(self) -> None:
         lengths = {name: len(values) for name, values in self.columns.items()}

@@ -42,36 +42,25 @@ CHECKSUMS = {  # of the content once unpacked: mirrors compress it differently
 
 @dataclass(frozen=True, eq=False)
 class DigitRows:
-    """All of MNIST.
-
-    Attributes
-    ----------
-    checksums : mapping of str to str
-        SHA-256 of each file's content, unpacked.
-    """
+    """All of MNIST."""
 
     train_images: Bytes
     train_labels: Indices
     test_images: Bytes
     test_labels: Indices
     checksums: Mapping[str, str]
+    """SHA-256 of each file's content, unpacked."""
 
 
 @dataclass(frozen=True, eq=False)
 class DigitPartition:
-    """Who holds which rows: one index array a participant.
-
-    Attributes
-    ----------
-    train, validation : tuple of arrays of int
-        Rows of the training file.
-    test : tuple of arrays of int
-        Rows of the test file.
-    """
+    """Who holds which rows: one index array a participant."""
 
     train: tuple[Indices, ...]
     validation: tuple[Indices, ...]
+    """Rows of the training file."""
     test: tuple[Indices, ...]
+    """Rows of the test file."""
 
 
 def load_digits(
@@ -103,17 +92,6 @@ def partition_digits(
     rows_limit: tuple[int, int, int] | None = None,
 ) -> DigitPartition:
     """Partition rows among participants, digit by digit.
-
-    Parameters
-    ----------
-    labels_train, labels_test : array of int
-        Labels of the training file and of the test file.
-    streams : Streams
-        The same streams partition alike.
-    n_validation : int, default 10,000
-        Rows of the training file to validate on, every digit in its share.
-    rows_limit : (n_train, n_validation, n_test), optional
-        At most so many rows in all, for a quick run: taken digit by digit before they are partitioned.
 
     Examples
     --------

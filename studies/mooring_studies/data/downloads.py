@@ -36,11 +36,8 @@ def data_folder(data_dir: Path | None) -> Path:
 def find(data_dir: Path | None, name: str) -> Path:
     """Find a file, or the folder of a data set, among the data.
 
-    Returns
-    -------
-    Path
-        Leading folders of the name may be missing on disk: data/celeba/celeba64.parquet and data/celeba64.parquet are
-        both found. Where a data set has no folder of its own, the folder of all data stands for it.
+    Leading folders of the name may be missing on disk. Where a data set has no folder of its own, the folder of all data
+    stands for it.
     """
     root = data_folder(data_dir)
     parts = Path(name).parts

@@ -36,13 +36,7 @@ _MOST_APART = 1e-4  # in any coordinate of a unit vector; float32 rounds to abou
 
 
 def open_face_model(path: Path, *, n_threads: int | None = None) -> OnnxEmbedding:
-    """Open a face model, to run on the CPU.
-
-    Returns
-    -------
-    OnnxEmbedding
-        Rows of shape (n, 12288), clamped to [0, 1], become unit vectors of shape (n, 512).
-    """
+    """Return a face model on the CPU, which turns rows of 64 × 64 × 3 pixels in [0, 1] into unit vectors."""
     return onnx_embedding(
         _open(Path(path), n_threads),
         image_shape=IMAGE_SHAPE,
@@ -69,19 +63,13 @@ def _open(path: Path, n_threads: int | None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FaceModelOnGpu:
-    """A face model whose layers PyTorch computes; made by `face_model_on_gpu`.
-
-    Attributes
-    ----------
-    steps : list of (layer, inputs, output, no longer needed)
-        In the order of the file; names stand for what passes between layers.
-    first, last : str
-        Names of the pixels that go in and of the vectors that come out.
-    """
+    """A face model whose layers PyTorch computes; made by `face_model_on_gpu`."""
 
     steps: list[tuple[Layer, list[str], str, list[str]]] = field(repr=False)
+    """In the order of the file; names stand for what passes between layers."""
     first: str
     last: str
+    """Names of the pixels that go in and of the vectors that come out."""
 
     def __call__(self, images: Array) -> Array:
         """Turn images of shape (n, 12288), float32 in [0, 1], into unit vectors of shape (n, k), on their device."""
@@ -106,13 +94,7 @@ class FaceModelOnGpu:
 
 
 def face_model_on_gpu(path: Path, *, like: OnnxEmbedding, device: str) -> FaceModelOnGpu | None:
-    """Read a face model for a GPU, and compare it with the one on the CPU.
-
-    Returns
-    -------
-    FaceModelOnGpu or None
-        None where the file has layers of other kinds, or where the two do not agree.
-    """
+    """Return a face model for a GPU; None if it has other kinds of layers, or other vectors than the one on the CPU."""
     import torch
 
     probes = np.random.default_rng(0).random((_PROBES, int(np.prod(IMAGE_SHAPE))), dtype=np.float32)

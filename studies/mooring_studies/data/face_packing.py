@@ -36,26 +36,6 @@ def pack_faces(
 ) -> Path:
     """Crop, shrink and pack the official images into one Parquet file.
 
-    Parameters
-    ----------
-    folder_of_jpgs : Path
-        The aligned images, named 000001.jpg and so on.
-    identity_file, attributes_file, partition_file : Path
-        The official lists: who is on an image, what is on it (Smiling is taken), and which split it belongs to.
-    output : Path
-        The file to write. It appears under this name only once it is complete.
-    n_public : int, default 10,000
-        At most so many images in the public pool.
-    quality : int, default 95
-        Of the WebP pictures, up to 100.
-
-    Returns
-    -------
-    Path
-        The output.
-
-    Notes
-    -----
     A picture is cropped to its centre square and brought to 64×64 pixels by Pillow's bilinear filter, which averages as
     it shrinks.
     """

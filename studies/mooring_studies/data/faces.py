@@ -46,24 +46,17 @@ MIN_IMAGES = 2  # one to keep as the clean reference, one at least to upload
 
 @dataclass(frozen=True, eq=False)
 class FaceRows:
-    """Faces; pictures are decoded when they are asked for.
-
-    Attributes
-    ----------
-    pool : array of str, shape (n,)
-        "public" or "participants".
-    checksum : str
-        SHA-256 of the file.
-    notes : tuple of str
-        What a reader of results should know about the file.
-    """
+    """Faces; pictures are decoded when they are asked for."""
 
     file_numbers: Indices
     identity: Indices
     smiling: npt.NDArray[np.bool_]
     pool: npt.NDArray[np.str_]
+    """"public" or "participants"."""
     checksum: str
+    """SHA-256 of the file."""
     notes: tuple[str, ...]
+    """What a reader of results should know about the file."""
     _encoded: Any = field(repr=False)
 
     def __len__(self) -> int:
@@ -100,26 +93,18 @@ class FaceRows:
 
 @dataclass(frozen=True, eq=False)
 class FacePartition:
-    """Who holds which images: one index array a participant, into the `FaceRows`.
-
-    Attributes
-    ----------
-    train, validation, test : tuple of arrays of int
-        What is uploaded; all images of an identity are in one of the three.
-    identities : tuple of arrays of int, each of shape (identities_each,)
-        Whom a participant holds.
-    reserved : tuple of arrays of int, each of shape (identities_each,)
-        For each of these identities, the image kept back as its clean reference; it is never uploaded.
-    queries : tuple of arrays of int, each of shape (identities_each,)
-        For each of these identities, one uploaded image, for an attacker to be tested on.
-    """
+    """Who holds which images: one index array a participant, into the `FaceRows`."""
 
     train: tuple[Indices, ...]
     validation: tuple[Indices, ...]
     test: tuple[Indices, ...]
+    """What is uploaded; all images of an identity are in one of the three."""
     identities: tuple[Indices, ...]
+    """Whom a participant holds."""
     reserved: tuple[Indices, ...]
+    """For each of these identities, the image kept back as its clean reference; it is never uploaded."""
     queries: tuple[Indices, ...]
+    """For each of these identities, one uploaded image, for an attacker to be tested on."""
 
     @property
     def n_participants(self) -> int:
@@ -194,17 +179,6 @@ def partition_faces(
 ) -> FacePartition:
     """Partition the participants' pool by identity.
 
-    Parameters
-    ----------
-    identity, pool : arrays of shape (n,)
-        Of all faces; only those of the pool "participants" are partitioned.
-    streams : Streams
-        The same streams partition alike.
-    train_rows : sequence of int, optional
-        Training images of each participant at most; of those to validate and to test with, it then has the same share.
-
-    Notes
-    -----
     Identities with a single image are left out. The others are shuffled once, and every participant takes the next
     `identities_each`; so a partition among fewer is the beginning of one among more (`FacePartition.first`).
     A participant's first 70 % of identities are for training, the next 15 % for validation, the last 15 % for testing.
@@ -242,13 +216,7 @@ def face_galleries(
     n_candidates: int = 10,
     galleries_per_query: int = GALLERIES_PER_QUERY,
 ) -> Galleries:
-    """Build the galleries of cross-image linkage: a query against its identity's reserved image and other people's.
-
-    Returns
-    -------
-    Galleries
-        `queries` count the rows of `partition.queries[target]`, `candidates` the rows of `partition.references`.
-    """
+    """Build the galleries of cross-image linkage: a query against its identity's reserved image and other people's."""
     return build_identity_galleries(
         partition.identities[target],
         np.concatenate(partition.identities),

@@ -111,28 +111,19 @@ KNOWN_VALUES: Mapping[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """A study's rows and where they came from.
-
-    Attributes
-    ----------
-    records : Records
-        Numbers standardised over all rows.
-    columns : pyarrow.Table
-        The same rows in the units of the file, with nulls for what is missing.
-    checksums : mapping of str to str
-        SHA-256 of each file's content, unpacked.
-    how : tuple of str
-        What was done to the rows that a reader of results should know.
-    unlike : tuple of str
-        Which files are not those that our numbers were made from, in words.
-    """
+    """A study's rows and where they came from."""
 
     records: Records
+    """Numbers standardised over all rows."""
     schema: Schema = field(repr=False)
     columns: Any = field(repr=False)
+    """The same rows in the units of the file, with nulls for what is missing."""
     checksums: Mapping[str, str]
+    """SHA-256 of each file's content, unpacked."""
     how: tuple[str, ...]
+    """What was done to the rows that a reader of results should know."""
     unlike: tuple[str, ...] = ()
+    """Which files are not those that our numbers were made from, in words."""
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -38,23 +38,16 @@ class EndLabel:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that is not written yet.
-
-    Attributes
-    ----------
-    name : str
-        The file's name without its ending.
-    title, caption : str
-        In plain words, for a page.
-    ending : str
-        "svg" for charts, "png" for pictures.
-    """
+    """A figure that is not written yet."""
 
     name: str
+    """The file's name without its ending."""
     title: str
     caption: str
+    """In plain words, for a page."""
     canvas: Canvas
     ending: str = "svg"
+    """"svg" for charts, "png" for pictures."""
 
 
 def describe(canvas: Canvas, name: str, macro: str, *, ending: str = "svg", **values: Any) -> Drawing:

@@ -105,12 +105,8 @@ def draw_frontier(
 ) -> NDArray[np.intp]:
     """Steps along what no other point beats, noisy or not, and on from the last of them, level, to the greatest leakage.
 
-    So a point that beats all others is seen to do so, too.
-
-    Returns
-    -------
-    array of int
-        The places of these points: among x first, then among `points`.
+    So a point that beats all others is seen to do so, too. The places of these points are returned: among x first, then
+    among `points`.
     """
     every_x = np.append(x, [one.leakage for one in points])
     every_y = np.append(y, [one.utility for one in points])

@@ -67,13 +67,7 @@ class Figure:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Everything drawn inside looks alike, whatever the user's own settings; they are put back afterwards.
-
-    Raises
-    ------
-    MissingExtraError
-        Where matplotlib is not installed.
-    """
+    """Everything drawn inside looks alike, whatever the user's own settings; they are put back afterwards."""
     try:
         import matplotlib
     except ImportError:
@@ -93,13 +87,7 @@ def draw_figures(
     *,
     n_resamples: int = N_RESAMPLES,
 ) -> list[Figure]:
-    """Draw a study's figures into a folder; returns them in the order in which a page shows them.
-
-    Raises
-    ------
-    MissingExtraError
-        Where matplotlib is not installed.
-    """
+    """Draw a study's figures into a folder; returns them in the order in which a page shows them."""
     with house_style():
         drawings = draw_study(study, results, facts, images, n_resamples=n_resamples)
         return [write_figure(drawing, folder) for drawing in drawings]

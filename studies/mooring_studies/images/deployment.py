@@ -37,34 +37,23 @@ LABELLED: tuple[Split, ...] = ("train", "validation")
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """Rows, labels and secrets of p participants.
-
-    Attributes
-    ----------
-    rows : tensor of shape (n, h), float64
-        X̃ in the order of this module.
-    labels : array of shape (n,)
-        Classes 0, 1, …
-    sizes : mapping of split to array of shape (p,)
-        How many rows each participant has in a split.
-    maps : RigidMap
-        (O_i, Ψ_i) of everybody, p of them in one batch.
-    query_places : array of shape (q,)
-        Where the target's queries stand in `rows`.
-    streams : Streams
-        Noise comes from here, named by draw.
-    public_rows : PublicRows, optional
-        Of the public pictures that the projection was made from, which the attacker has, too.
-    """
+    """Rows, labels and secrets of p participants."""
 
     rows: Array = field(repr=False)
+    """X̃ in the order of this module."""
     labels: npt.NDArray[np.int64] = field(repr=False)
+    """Classes 0, 1, …"""
     sizes: Mapping[Split, npt.NDArray[np.int64]]
+    """How many rows each participant has in a split."""
     maps: RigidMap = field(repr=False)
+    """(O_i, Ψ_i) of everybody, p of them in one batch."""
     anchor: Array = field(repr=False)
     query_places: npt.NDArray[np.int64] = field(repr=False)
+    """Where the target's queries stand in `rows`."""
     streams: Streams = field(repr=False)
+    """Noise comes from here, named by draw."""
     public_rows: PublicRows | None = field(default=None, repr=False)
+    """Of the public pictures that the projection was made from, which the attacker has, too."""
 
     @property
     def n_participants(self) -> int:
@@ -130,14 +119,7 @@ def deployed(
 ) -> Deployment:
     """Draw secrets and anchor for projected rows, and bring all of it to a device.
 
-    Parameters
-    ----------
-    parts, labels : mapping of split to one array a participant
-        Projected rows of shape (n_i, h), and their classes.
-    query_places : array of int
-        Where the target's queries stand once all rows are in the order of this module.
-    streams : Streams
-        Participant i draws its map from "participant/i/transform", whatever the number of participants.
+    Participant i draws its map from the stream "participant/i/transform", whatever the number of participants.
     """
     p = len(parts["train"])
     h = parts["train"][0].shape[1]
@@ -188,29 +170,21 @@ def strong_draws(scales: Matrix, every: int) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class PreparedDeployment:
-    """One deployment, ready to run.
-
-    Attributes
-    ----------
-    rms : float
-        s, the root mean square of the projected training rows.
-    pictures : array of shape (k, …), uint8
-        Clean images of the rows to show.
-    facts : dict
-        What is worth telling of this deployment.
-    sum_rows : callable, optional
-        Returns the same pictures as secure sums take them: labelled rows to train on, and test rows.
-    """
+    """One deployment, ready to run."""
 
     deployment: Deployment
     evaluator: ImageEvaluator
     architecture: Architecture
     identities_each: int | None
     rms: float
+    """s, the root mean square of the projected training rows."""
     pictures: npt.NDArray[np.uint8] = field(repr=False)
+    """Clean images of the rows to show."""
     picture_labels: Indices = field(repr=False)
     facts: dict[str, Any] = field(repr=False)
+    """What is worth telling of this deployment."""
     sum_rows: Callable[[], SumRows] | None = field(default=None, repr=False)
+    """Returns the same pictures as secure sums take them: labelled rows to train on, and test rows."""
 
 
 def make_sum_rows(

@@ -20,17 +20,8 @@ def pieces_that_fit(
 ) -> Iterator[tuple[Items, Found]]:
     """Do work on so many items at a time, and on half as many from the moment on that memory does not suffice.
 
-    Parameters
-    ----------
-    work : callable
-        Given a piece of `items`. What it found before memory ran out is found again, in smaller pieces.
-    make_room : callable
-        Called before work is tried again: here memory is freed that something else holds. One item is tried once more.
-
-    Yields
-    ------
-    tuple
-        Each piece and what was found for it, as soon as it is.
+    Each piece is given with its result as soon as it is there. `make_room` is called before work is tried again, and a
+    single item is tried once more.
 
     Examples
     --------
@@ -80,11 +71,6 @@ def _unless_out_of_memory(work: Callable[[Any], Found], piece: Any) -> tuple[Fou
 
 class BackgroundTask:
     """Runs functions one after the other in the order given; what fails, fails where the next one is given.
-
-    Attributes
-    ----------
-    waited : float
-        Seconds in which whoever gave the functions waited for them.
 
     Examples
     --------

@@ -34,19 +34,9 @@ _OTHER_NOISE = 10**6  # added to a draw's number where both noises are drawn: ot
 class ImageStudy:
     """One deployment of an image study with one number of participants.
 
-    Parameters
-    ----------
-    spec : Spec
-        The deployment's own.
-    writer : RowWriter
-        Where its rows go.
-    reference_control : bool
-        Whether noiseless AA-I-GDP is aligned to the reference, as for MNIST, and private-data noise is drawn for both
-        methods; for CelebA the paper's solver runs at v = 0, and private-data noise is C-GDP's alone.
-    alignments : dict, optional
-        Alignments of the same participants, anchor and noise with other rows, to be used again; new ones are added.
-    unaudited, found_before
-        See `Attacker`.
+    With `reference_control`, as for MNIST, noiseless AA-I-GDP is aligned to the reference and private-data noise is drawn
+    for both methods; for CelebA the paper's solver runs at v = 0, and private-data noise is drawn for C-GDP alone.
+    `alignments` are those of the same participants, anchor and noise with other rows, to be used again.
     """
 
     def __init__(

@@ -39,13 +39,6 @@ class Findings:
 
     The auditor is asked later, all at once, by `audit`: a face model on the CPU can then work while a GPU goes on. About
     the attacks in `unaudited` it is not asked at all.
-
-    Attributes
-    ----------
-    columns : list of dict
-        One a draw: "linkage:…", "match:…" and "error:…" of every attack that was run on it.
-    rebuilt : dict of attack to array of shape (D, k, h), float32
-        The rows to show, as each attack rebuilds them; NaN in draws it was not run on.
     """
 
     def __init__(self, n_draws: int, evaluator: ImageEvaluator, *, unaudited: frozenset[str] = frozenset()) -> None:
@@ -87,21 +80,16 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class Attacker:
-    """An analyst in league with the colluder, turned on the target of one deployment.
-
-    Attributes
-    ----------
-    unaudited : frozenset of str
-        Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none either.
-    found_before : dict of draw to Reconstruction, or None where the attack failed
-        What the moments attack found on the same target, colluder and anchor noise with fewer participants: it looks at
-        nobody else's upload, so that it would find the same again.
-    """
+    """An analyst in league with the colluder, turned on the target of one deployment."""
 
     deployment: Deployment = field(repr=False)
     evaluator: ImageEvaluator = field(repr=False)
     unaudited: frozenset[str] = frozenset()
+    """Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none
+    either."""
     found_before: dict[int, Reconstruction | None] = field(default_factory=dict, repr=False)
+    """What the moments attack found on the same target, colluder and anchor noise with fewer participants: it looks
+    at nobody else's upload, so that it would find the same again."""
 
     @property
     def labelled_places(self) -> npt.NDArray[np.int64]:
@@ -142,15 +130,7 @@ class Attacker:
         """Attack uploads with anchor noise: queries of shape (q, h), or (D, q, h) where they carry noise of their own.
 
         Of the latter an auditor sees what figures show. An attack that fails in a draw leaves its columns out there.
-
-        Parameters
-        ----------
-        levels : Levels
-            Of these draws alone.
-        uploaded_rows : callable
-            Given the position of a draw, the target's uploaded rows whose labels are known: `labelled_places`.
-        draws : sequence of int
-            The draws' numbers.
+        `uploaded_rows` returns the target's uploaded rows of a draw whose labels are known.
         """
         import torch
 

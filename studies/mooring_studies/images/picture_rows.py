@@ -34,20 +34,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 def pictures_of(
     prepared: PreparedDeployment, rows: Sequence[Mapping[str, Any]], rebuilt: Mapping[str, Arrays]
 ) -> Arrays:
-    """Choose, decode and lay out the pictures of one deployment.
-
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Result rows of this deployment.
-    rebuilt : mapping of method to arrays
-        "draws" and, for each attack, the rebuilt rows of shape (D, k, h).
-
-    Returns
-    -------
-    dict of arrays
-        "sources", "projected", "labels", "rows", and for each shown row "row{i}_images", "row{i}_noise", "row{i}_linkage".
-    """
+    """Choose, decode and lay out the pictures of one deployment."""
     shape = prepared.pictures.shape
     exact = prepared.evaluator.queries[prepared.evaluator.shown].cpu().numpy()
     laid: Arrays = {

@@ -33,27 +33,18 @@ from mooring_studies.roles import COLLUDER, TARGET
 
 @dataclass(frozen=True, eq=False)
 class AlignedDraws:
-    """Alignments of D draws, as one stack of maps.
-
-    Attributes
-    ----------
-    target_anchor : tensor of shape (D, r, h)
-        The target's B_i, noise and all: what the attacker compares with the anchor.
-    orthogonals : tensor of shape (D, p, h, h)
-        R_i.
-    origins : tensor of shape (D, p, h)
-        b_i, which the map subtracts first.
-    alignments : tuple of Alignment
-        What the analyst computed in each draw, with the maps of colluder and target alone.
-    diagnostics : tuple of dict
-        The solver's columns of each draw; seconds are the batch's, shared out by iterations.
-    """
+    """Alignments of D draws, as one stack of maps."""
 
     target_anchor: Array = field(repr=False)
+    """The target's B_i, noise and all: what the attacker compares with the anchor."""
     orthogonals: Array = field(repr=False)
+    """R_i."""
     origins: Array = field(repr=False)
+    """b_i, which the map subtracts first."""
     alignments: tuple[Alignment, ...] = field(repr=False)
+    """What the analyst computed in each draw, with the maps of colluder and target alone."""
     diagnostics: tuple[dict[str, Any], ...] = field(repr=False)
+    """The solver's columns of each draw; seconds are the batch's, shared out by iterations."""
 
     def only(self, k: int) -> AlignedDraws:
         """One draw, as a stack of one."""
@@ -110,27 +101,19 @@ def aligned_rows(deployment: Deployment, uploaded: Array, aligned: AlignedDraws)
 
 @dataclass(frozen=True, eq=False)
 class CoupledDraws:
-    """Private-data noise of D draws under C-GDP and under AA-I-GDP, coupled.
-
-    Attributes
-    ----------
-    common, anchored : tensors of shape (D, n, h), float32
-        Z of either method.
-    common_clean, anchored_clean : tensors of shape (n, h), float32
-        The same rows without noise, as a participant scores its own.
-    target_common, target_anchored : tensors of shape (D, q, h), float64
-        The target's uploaded queries.
-    discrepancy : array of shape (D,)
-        ‖Z_AA − Z_C‖_F / ‖Z_C‖_F in float64.
-    """
+    """Private-data noise of D draws under C-GDP and under AA-I-GDP, coupled."""
 
     common: Array = field(repr=False)
     anchored: Array = field(repr=False)
+    """Z of either method."""
     common_clean: Array = field(repr=False)
     anchored_clean: Array = field(repr=False)
+    """The same rows without noise, as a participant scores its own."""
     target_common: Array = field(repr=False)
     target_anchored: Array = field(repr=False)
+    """The target's uploaded queries."""
     discrepancy: Matrix
+    """‖Z_AA − Z_C‖_F / ‖Z_C‖_F in float64."""
 
 
 def coupled_draws(deployment: Deployment, scales: Matrix, draws: Sequence[int]) -> CoupledDraws:
@@ -174,11 +157,7 @@ def standard_normals(streams: Streams, shape: tuple[int, ...], places: Mapping[s
 
     NumPy draws them on the host, each piece from a stream of its own name, in as many threads as there are cores; so a draw
     has the same noise on a laptop and on a GPU, alone or among two hundred, and with more participants or fewer.
-
-    Parameters
-    ----------
-    places : mapping of stream name to index
-        Which part of the tensor each stream fills; together they fill all of it, and each part is one run of memory.
+    `places` says which part of the tensor each stream fills.
     """
     import torch
 

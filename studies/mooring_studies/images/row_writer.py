@@ -21,24 +21,17 @@ Parts = list[tuple[str, Findings, list[Row], list[Row]]]
 
 @dataclass(frozen=True, eq=False)
 class RowWriter:
-    """Where the rows of one deployment with one number of participants go.
-
-    Attributes
-    ----------
-    deployment : int
-        Its number.
-    keep_rebuilt : bool
-        Whether to keep the rebuilt rows that pictures are made of.
-    background : BackgroundTask
-        Keeps rows behind the main thread; to be used in a `with`.
-    """
+    """Where the rows of one deployment with one number of participants go."""
 
     prepared: PreparedDeployment = field(repr=False)
     store: ResultStore
     progress: Progress
     deployment: int
+    """Its number."""
     keep_rebuilt: bool = False
+    """Whether to keep the rebuilt rows that pictures are made of."""
     background: BackgroundTask = field(default_factory=BackgroundTask, repr=False)
+    """Keeps rows behind the main thread; to be used in a `with`."""
 
     @property
     def identity(self) -> Row:

@@ -38,14 +38,9 @@ def trained(rows: Array, deployment: Deployment, *, architecture: Architecture, 
 
 
 def scored(ensemble: Ensemble, rows: Array, clean_rows: Array | None, deployment: Deployment) -> list[dict[str, Any]]:
-    """The utility columns of every member.
+    """The utility columns of every member: on rows with noise, as the paper scores them, and on clean rows.
 
-    Parameters
-    ----------
-    rows : tensor of shape (D, n, h)
-        As the paper scores them, noise and all.
-    clean_rows : tensor of shape (D, n, h) or (n, h), or None
-        As a participant scores its own new rows; None where `rows` carry no private-data noise.
+    `clean_rows` is None where `rows` carry no private-data noise.
     """
     test = deployment.span("test")
     clean = None if clean_rows is None else clean_rows[..., test, :]

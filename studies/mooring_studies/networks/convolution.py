@@ -31,24 +31,18 @@ _FILTERS, _HIDDEN = (10, 20), 50
 
 @dataclass(frozen=True)
 class PooledConvolution:
-    """The plan of one layer: which input cells its matrix sees, and where the filter's weights stand in it.
-
-    Attributes
-    ----------
-    side : int
-        Side of the square input.
-    padding : int
-        Zeros around the input.
-    in_strips : bool
-        With True the matrix computes one pooled column from the six input columns under it, and is used once a pooled
-        column. With False it computes all of them from the whole input: more zeros, but no overlapping copies.
-    """
+    """The plan of one layer: which input cells its matrix sees, and where the filter's weights stand in it."""
 
     in_channels: int
     out_channels: int
     side: int
+    """Side of the square input."""
     padding: int
+    """Zeros around the input."""
     in_strips: bool
+    """With True the matrix computes one pooled column from the six input columns under it, and is used once a
+    pooled column. With False it computes all of them from the whole input: more zeros, but no overlapping
+    copies."""
 
     @property
     def pooled_side(self) -> int:
@@ -103,22 +97,15 @@ class PooledConvolution:
 
 @dataclass(frozen=True)
 class Architecture:
-    """The network's shape: two layers of 5×5 filters with pooling, a hidden layer of 50, and the output.
-
-    Attributes
-    ----------
-    side : int
-        A row of side² features is read as a square picture.
-    padding : int
-        Zeros put around it.
-    n_classes : int
-        Classes, numbered from 0. Two classes have one logit and binary cross-entropy.
-    """
+    """The network's shape: two layers of 5×5 filters with pooling, a hidden layer of 50, and the output."""
 
     name: str
     side: int
+    """A row of side² features is read as a square picture."""
     padding: int
+    """Zeros put around it."""
     n_classes: int
+    """Classes, numbered from 0. Two classes have one logit and binary cross-entropy."""
 
     @property
     def n_features(self) -> int:

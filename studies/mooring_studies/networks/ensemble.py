@@ -29,35 +29,21 @@ _ROWS_AT_ONCE = 512  # of each member, in prediction: less memory than a trainin
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trained networks, each at its best epoch.
-
-    Attributes
-    ----------
-    parameters : dict of str to tensor
-        By the names of `Architecture.shapes`, with a leading axis of members.
-    best_epoch : array of shape (E,)
-        From 1; the earliest of those with the best validation score.
-    validation_balanced_accuracy : array of shape (E,)
-        At that epoch.
-    """
+    """Trained networks, each at its best epoch."""
 
     architecture: Architecture
     parameters: dict[str, Array]
+    """By the names of `Architecture.shapes`, with a leading axis of members."""
     best_epoch: npt.NDArray[np.int64]
+    """From 1; the earliest of those with the best validation score."""
     validation_balanced_accuracy: npt.NDArray[np.float64]
+    """At that epoch."""
 
     def __len__(self) -> int:
         return int(self.best_epoch.size)
 
     def predict(self, rows: Array) -> npt.NDArray[np.int64]:
-        """Predict classes, as an array of shape (E, m).
-
-        Parameters
-        ----------
-        rows : tensor of shape (E, m, h), or (m, h)
-            Each member's own rows, or rows that all members share. They may lie on another device: they are brought to
-            the parameters' in parts.
-        """
+        """Predict classes, of shape (E, m), of each member's own rows (E, m, h) or of rows that all share (m, h)."""
         shared = rows.ndim == 2
         rows = rows[None] if shared else rows
         _check_rows("rows", rows, self.architecture, None if shared else len(self))
@@ -74,19 +60,13 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train. The defaults are the paper's.
-
-    Attributes
-    ----------
-    epochs, batch_size : int
-        The last minibatch of an epoch may be shorter.
-    learning_rate : float
-        Adam's; its other settings are torch's defaults.
-    """
+    """How long and how fast to train. The defaults are the paper's."""
 
     epochs: int = 15
     batch_size: int = 256
+    """The last minibatch of an epoch may be shorter."""
     learning_rate: float = 1e-3
+    """Adam's; its other settings are torch's defaults."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
@@ -110,21 +90,8 @@ def train_ensemble(
 ) -> Ensemble:
     """Train one network a member, all at once, and keep each at its best epoch.
 
-    Parameters
-    ----------
-    train_rows : tensor of shape (E, n, h)
-        Member e trains on train_rows[e]. Its device and its float type are those of the training.
-    train_labels : integers of shape (n,), or (E, n)
-        The same for all members, or each member's own.
-    streams : Streams
-        Stream "initialisation" draws the first weights, which all members share, and "order" the minibatches.
+    Rows have shape (E, n, h); labels have shape (n,), the same for all members, or (E, n).
 
-    Returns
-    -------
-    Ensemble
-
-    Notes
-    -----
     Random numbers come from NumPy, so every device starts from the same weights in the same order; results then differ by
     the rounding of its arithmetic. Where memory does not suffice, the members are trained in halves, one after the other.
 

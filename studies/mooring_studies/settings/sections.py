@@ -68,19 +68,10 @@ class JointRange:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Who takes part with what; a limit of 0 takes all rows.
-
-    Attributes
-    ----------
-    n_participants : tuple of int
-        One number, or several for a study over p.
-    identities_each : tuple of pairs
-        Allocations of faces: (most participants, identities each). Empty where there are none.
-    train_rows : tuple of int
-        Training rows of each participant at most, where participants are uneven; empty: all that it was dealt.
-    """
+    """Who takes part with what; a limit of 0 takes all rows."""
 
     n_participants: tuple[AtLeastTwo, ...] = (10,)
+    """One number, or several for a study over p."""
     n_components: AtLeastZero = 0
     n_anchor_rows: AtLeastZero = 0
     projection: Literal["gaussian", "public-svd"] = "gaussian"
@@ -88,7 +79,9 @@ class DataSettings:
     n_validation: AtLeastZero = 0
     n_test: AtLeastZero = 0
     identities_each: tuple[tuple[AtLeastTwo, AtLeastTwo], ...] = ()
+    """Allocations of faces: (most participants, identities each). Empty where there are none."""
     train_rows: tuple[AtLeastOne, ...] = ()
+    """Training rows of each participant at most, where participants are uneven; empty: all that it was dealt."""
 
     def __post_init__(self) -> None:
         if len(set(self.n_participants)) < len(self.n_participants):
@@ -150,25 +143,18 @@ class SolverSettings:
 
 @dataclass(frozen=True)
 class SumLine:
-    """Secure sums beside a study's other methods: one row at each ε in every deployment, none where no ε is named.
-
-    Attributes
-    ----------
-    epsilons : tuple of float or "none"
-        "none" is for sums without noise, which carry no guarantee.
-    n_colluders : int
-        Participants that the noise allows for.
-    n_hats : int
-        Hat functions of a number of a table; in the study of sums every case has its own.
-    alone : int or "own rows"
-        Participants who train alone on the same features, the first ones; or all of them, each scored on its own rows.
-    """
+    """Secure sums beside a study's other methods: one row at each ε in every deployment, none where no ε is named."""
 
     epsilons: tuple[float | Literal["none"], ...] = ()
+    """"none" is for sums without noise, which carry no guarantee."""
     delta: float = 1e-5
     n_colluders: AtLeastZero = 1
+    """Participants that the noise allows for."""
     n_hats: AtLeastZero = 5
+    """Hat functions of a number of a table; in the study of sums every case has its own."""
     alone: AtLeastZero | Literal["own rows"] = 0
+    """Participants who train alone on the same features, the first ones; or all of them, each scored on its own
+    rows."""
 
     @property
     def n_rows(self) -> int:
@@ -219,13 +205,7 @@ def _nearest(numerator: int, denominator: int) -> int:
 
 
 def convert(values: Mapping[str, Any], into: type[T]) -> T:
-    """Return the tables of a file as an instance of the dataclass `into`; a mistake is named by its key.
-
-    Raises
-    ------
-    InputError
-        For an unknown or missing key, and for a value of another type or outside its limits.
-    """
+    """Return the tables of a file as an instance of the dataclass `into`; a mistake is named by its key."""
     _refuse_unknown_keys(values, into, "")
     try:
         return msgspec.convert(values, into)

@@ -109,16 +109,7 @@ class Spec:
 def read_spec(
     study: str | Path, *, quick: bool = False, draws: int | None = None, deployments: int | None = None
 ) -> Spec:
-    """The settings of a study.
-
-    Parameters
-    ----------
-    study : str or Path
-        A name in `STUDIES`, or a file of one's own.
-    quick : bool
-        Small sizes: the whole way in minutes, without claims about the paper.
-    draws, deployments : int, optional
-        Instead of those in the file.
+    """Return the settings of a study, or of a file; `draws` and `deployments` replace those of the file.
 
     Examples
     --------
@@ -149,13 +140,7 @@ def spec_from(plain: Mapping[str, Any], *, quick: bool = False) -> Spec:
 
 
 def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tuple[Matrix, Matrix]:
-    """Noise levels of every draw of a study, in the order of its file.
-
-    Returns
-    -------
-    tuple of arrays of shape (n,)
-        v and σ of each draw, absolute.
-    """
+    """Return v and σ of every draw of a study, absolute, in the order of its file."""
     return draw_levels(getattr(spec.noise, kind), kind, streams, rms)
 
 

@@ -38,20 +38,6 @@ Decoded = TypeVar("Decoded")
 class ResultStore:
     """Rows and artefacts of one study with one key; one process at a time.
 
-    Parameters
-    ----------
-    folder : Path
-        The study's output folder; made where it is missing.
-    key : str
-        Digest of settings and code: `mooring_studies.settings.spec.digest`.
-    facts : mapping
-        What is known when the run begins; its version and date are told where another run finds this store.
-
-    Attributes
-    ----------
-    notes : list of str
-        What was set aside, in words.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -212,13 +198,7 @@ class ResultStore:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder while the block runs; its file "lock" stays, since removing it could let two processes in.
-
-    Raises
-    ------
-    StorageError
-        Where another process has the lock.
-    """
+    """Hold the lock of a folder while the block runs. Its file stays: removing it could let two processes in."""
     with ExitStack() as stack:
         try:
             stack.enter_context(hold_lock(folder / "lock", what="the folder of results"))
@@ -245,17 +225,12 @@ def one_run_at_a_time(folder: Path, *, make: bool) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A finished study as it lies on disk.
-
-    Attributes
-    ----------
-    pictures : dict of arrays, or None
-        None where the study has none, or where they were not kept with it.
-    """
+    """A finished study as it lies on disk."""
 
     results: Results
     facts: dict[str, Any]
     pictures: dict[str, Any] | None
+    """None where the study has none, or where they were not kept with it."""
 
     @property
     def study(self) -> str:

@@ -63,30 +63,21 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """Projected rows with all that a point needs.
-
-    Attributes
-    ----------
-    records, rows : Partition
-        Labelled training and test rows, before and after the public projection.
-    columns : tuple of Column
-        Those of a table, which attackers know, as they know the public rows of `records`.
-    entropy : int
-        Where secrets and noise come from.
-    match : LinkageTest
-        Ten-way galleries of the target's rows; `match.control` is what guessing without the upload scores.
-    guess : array of shape (n_1, h)
-        The target's rows as the mean of the colluder's and the public rows of the same class.
-    """
+    """Projected rows with all that a point needs."""
 
     records: Partition = field(repr=False)
     rows: Partition = field(repr=False)
+    """Labelled training and test rows, before and after the public projection."""
     projection: Projection = field(repr=False)
     columns: tuple[Column, ...] = field(repr=False)
+    """Those of a table, which attackers know, as they know the public rows of `records`."""
     anchor: Matrix = field(repr=False)
     entropy: int = field(repr=False)
+    """Where secrets and noise come from."""
     match: LinkageTest = field(repr=False)
+    """Ten-way galleries of the target's rows; `match.control` is what guessing without the upload scores."""
     guess: Matrix = field(repr=False)
+    """The target's rows as the mean of the colluder's and the public rows of the same class."""
 
     @property
     def rms(self) -> float:

@@ -30,30 +30,21 @@ _OWN = ("own:", "n_own")
 
 @dataclass(frozen=True)
 class Options:
-    """The [options] that tables and landscape have in common.
-
-    Attributes
-    ----------
-    rows_each : tuple of int
-        Most training rows a participant; one part of the study each.
-    n_components : int
-        h.
-    learners : tuple of str
-        See `mooring_studies.tabular.scores.by_learner`.
-    anchor_noise, data_noise : tuple of float
-        The grids; private-data noise as a multiple of the unit that the study names.
-    alone : int
-        Most participants whose own models are trained.
-    """
+    """The [options] that tables and landscape have in common."""
 
     rows_each: tuple[int, ...]
+    """Most training rows a participant; one part of the study each."""
     n_components: int
+    """h."""
     learners: tuple[str, ...]
+    """See `mooring_studies.tabular.scores.by_learner`."""
     anchor_noise: tuple[float, ...]
     data_noise: tuple[float, ...]
+    """The grids; private-data noise as a multiple of the unit that the study names."""
     attacks: tuple[str, ...]
     n_queries: int
     alone: int
+    """Most participants whose own models are trained."""
 
     def __post_init__(self) -> None:
         for name, found, known in (("learners", self.learners, LEARNERS), ("attacks", self.attacks, ATTACKS)):
@@ -64,18 +55,13 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Measurer:
-    """Measures what the store does not have yet.
-
-    Attributes
-    ----------
-    own_scores : bool
-        Whether to keep what participants score on their own test rows.
-    """
+    """Measures what the store does not have yet."""
 
     options: Options
     store: ResultStore
     progress: Progress
     own_scores: bool = True
+    """Whether to keep what participants score on their own test rows."""
 
     def measure(
         self,

@@ -43,19 +43,13 @@ from mooring_studies.tabular.sum_line import NOTES, SumRows, sum_jobs
 
 @dataclass(frozen=True)
 class LandscapeOptions(Options):
-    """The [options] of the landscape.
-
-    Attributes
-    ----------
-    rows_each, n_participants : tuple of int
-        The grid of sizes; pairs with more rows in all than `most_rows` are left out.
-    repeated_up_to : int
-        Pairs with more rows in all than this are measured in the first deployment only.
-    """
+    """The [options] of the landscape."""
 
     n_participants: tuple[int, ...]
+    """The grid of sizes; pairs with more rows in all than `most_rows` are left out."""
     most_rows: int
     repeated_up_to: int
+    """Pairs with more rows in all than this are measured in the first deployment only."""
     n_anchor_rows: int
     n_public: int
     n_test: int
@@ -89,17 +83,12 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Rows to deal and rows to test on, as they are.
-
-    Attributes
-    ----------
-    name : str
-        Whose rows they are.
-    """
+    """Rows to deal and rows to test on, as they are."""
 
     train: Records = field(repr=False)
     test: Records = field(repr=False)
     name: str
+    """Whose rows they are."""
     checksums: Mapping[str, str]
 
     @cached_property

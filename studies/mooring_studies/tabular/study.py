@@ -37,27 +37,18 @@ from mooring_studies.tabular.sum_line import NOTES, SumRows, declared_columns, m
 
 @dataclass(frozen=True)
 class TableOptions(Options):
-    """The [options] of a study of tables; a participant's rows are all there are where `rows_each` is 0.
-
-    Attributes
-    ----------
-    source : str
-        "hospitals", with one participant a hospital, or "census", dealt to `n_participants`.
-    n_components : int
-        0 shares all columns as they are. Otherwise they are projected by an SVD of public rows.
-    both_anchor, both_data : tuple of float
-        The grid of both noises; the unit of private-data noise is the projected rows' root mean square.
-    draws : int
-        Draws of noise at every point of a grid.
-    """
+    """The [options] of a study of tables; a participant's rows are all there are where `rows_each` is 0."""
 
     source: str
+    """"hospitals", with one participant a hospital, or "census", dealt to `n_participants`."""
     n_participants: int
     test_share: float
     public_share: float
     both_anchor: tuple[float, ...]
     both_data: tuple[float, ...]
+    """The grid of both noises; the unit of private-data noise is the projected rows' root mean square."""
     draws: int
+    """Draws of noise at every point of a grid."""
 
     def points(self, rms: float) -> Iterator[Point]:
         """Every point with every draw, for rows of this root mean square; a method's draws are numbered through its grid."""

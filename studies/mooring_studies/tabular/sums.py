@@ -68,23 +68,16 @@ class SumCase:
 
 @dataclass(frozen=True, kw_only=True)
 class SumOptions(SumLine):
-    """The [options] of a study of sums.
-
-    Attributes
-    ----------
-    alone, deals_alone : int
-        Participants whose own models are trained, in how many deployments.
-    most_rows_of_rotation : int
-        Rotation (AA-I-GDP without noise) is measured in cases of no more training rows, in the first deployment.
-    sources : mapping of str to DeclaredColumns
-        By source; "diabetes within 30 days" has those of "diabetes".
-    """
+    """The [options] of a study of sums."""
 
     alone: AtLeastOne
     deals_alone: AtLeastOne
+    """Participants whose own models are trained, in how many deployments."""
     most_rows_of_rotation: AtLeastZero
+    """Rotation (AA-I-GDP without noise) is measured in cases of no more training rows, in the first deployment."""
     cases: tuple[SumCase, ...]
     sources: Mapping[str, DeclaredColumns]
+    """By source; "diabetes within 30 days" has those of "diabetes"."""
 
 
 @dataclass(frozen=True, eq=False)
