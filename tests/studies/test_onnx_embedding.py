@@ -41,12 +41,6 @@ def test_resizing_is_bilinear_between_pixel_centres(
     assert np.allclose(resize_bilinear(images, size), expected.numpy().transpose(0, 2, 3, 1))
 
 
-def test_the_same_size_changes_no_image_and_one_pixel_fills_any(rng: np.random.Generator) -> None:
-    images = rng.random((2, 5, 7, 3))
-    assert np.allclose(resize_bilinear(images, (5, 7)), images, atol=1e-15)
-    assert np.allclose(resize_bilinear(images[:, :1, :1], (3, 2)), images[:, :1, :1])
-
-
 def test_a_model_is_fed_scaled_pixels_with_channels_in_its_order(rng: np.random.Generator) -> None:
     images = rng.random((3, 4, 4, 3))
     rows = images.reshape(3, -1)
@@ -91,8 +85,9 @@ def test_a_model_that_takes_other_images_is_refused(refused: Refused) -> None:
         refused(lambda s=session: onnx_embedding(s, **MODEL), "input_size", str(session.shape[1:]), "(3, 4, 4)")
 
 
-def test_one_pixel_is_an_image_and_one_image_a_batch() -> None:
-    session = FakeSession(("batch", 1, 1, 1))
-    least = {"image_shape": (1, 1), "input_size": (1, 1), "scale": 1.0, "offset": 0.0, "batch_size": 1}
-    assert onnx_embedding(session, **least)(np.array([[0.5], [0.0]])).tolist() == [[1.0], [0.0]]
-    assert len(session.fed) == 2
+@pytest.mark.parametrize(
+    ("rows", "expected", "got"),
+    [(np.ones((2, 47)), "48", "47"), (np.ones(48), "", "(48,)"), (np.full((1, 48), np.nan), "finite", "")],
+)
+def test_rows_that_are_no_images_are_refused(rows: np.ndarray, expected: str, got: str, refused: Refused) -> None:
+    refused(lambda: onnx_embedding(FakeSession(), **MODEL)(rows), "rows", expected, got)

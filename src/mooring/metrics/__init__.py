@@ -33,6 +33,7 @@ from mooring.metrics.reconstruction import (
     root_ratio,
     ssim,
 )
+from mooring.metrics.validation import image_rows
 
 __all__ = [
     "ROW_METRICS",
@@ -59,6 +60,7 @@ __all__ = [
     "find_exposed_rows",
     "find_exposed_value",
     "find_read_columns",
+    "image_rows",
     "infer_attribute",
     "link",
     "linked_shares",

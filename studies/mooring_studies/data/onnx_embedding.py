@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mooring import InputError
+from mooring.metrics import image_rows
 from mooring.typing import Matrix
 
 
@@ -26,8 +27,7 @@ class OnnxEmbedding:
 
     def __call__(self, rows: Matrix, /) -> Matrix:
         """Return one unit vector per row."""
-        height, width, *channels = self.image_shape
-        images = rows.clip(0.0, 1.0).reshape(len(rows), height, width, *(channels or [1]))
+        images = image_rows("rows", rows, self.image_shape)
         (declared, *_), parts = self._session.get_inputs(), []
         fixed = declared.shape[0] if isinstance(declared.shape[0], int) else None
         size = fixed or self.batch_size
@@ -61,22 +61,8 @@ def onnx_embedding(
 ) -> OnnxEmbedding:
     """Return the embedding of a model that ONNX Runtime has open.
 
-    Parameters
-    ----------
-    session : onnxruntime.InferenceSession
-        Its first input takes images, and its first output gives vectors.
-    image_shape : (H, W) or (H, W, C)
-        The shape each row was flattened from.
-    input_size : (height, width)
-        The image size that the model expects; images are resized to it by bilinear interpolation.
-    scale, offset : float
-        The model gets pixel · scale + offset, where pixels run from 0 to 1.
-    channels_first : bool
-        Whether the model takes (n, C, H, W) rather than (n, H, W, C).
-    flip_channels : bool
-        Whether the model takes channels in the opposite order, blue first.
-    batch_size : int
-        Number of images per batch, unless the model fixes it.
+    Images are resized to `input_size` by bilinear interpolation, and the model gets pixel · scale + offset, where pixels
+    run from 0 to 1.
     """
     embedding = OnnxEmbedding(
         tuple(image_shape), input_size, scale, offset, channels_first, flip_channels, batch_size, session
