@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mooring_studies.comparison import claims, claims_page, curves, quantities
-from mooring_studies.comparison.numbers import NOT_RUN, REASONS, Comparison, paper_number, paper_numbers
+from mooring_studies.comparison.numbers import NOT_RUN, Comparison, paper_number, paper_numbers
 from mooring_studies.comparison.numbers import compare as compare_studies
 from mooring_studies.comparison.quantities import FUNCTIONS, NoAnswer
 from mooring_studies.comparison.reading import Study
@@ -150,11 +150,6 @@ def test_numbers_are_complete_and_named_once() -> None:
     assert {number.unit for number in numbers} == {"%", "", "s", "count"}
 
 
-def test_every_result_names_a_reason_but_those_that_are_formulas() -> None:
-    without = {number.ours for number in paper_numbers() if number.kind == "result" and not number.reason}
-    assert without == {"transition"}
-
-
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
@@ -250,23 +245,6 @@ def test_participant_counts_are_read_from_the_largest_allocation(entry: str, exp
     assert participant_comparisons()[entry].ours == pytest.approx(expected, abs=0.005)
 
 
-def test_the_papers_transition_scales_follow_from_its_sizes() -> None:
-    found = {**digit_comparisons(), **{k: one for k, one in participant_comparisons().items() if one.ours is not None}}
-    scales = [one for one in found.values() if one.number.ours == "transition" and one.ours is not None]
-    assert len(scales) == 6
-    for one in scales:
-        assert one.ours == pytest.approx(one.number.value, abs=6e-6 if one.number.study == "participants" else 6e-5)
-        assert not one.large
-
-
-def test_differences_are_ours_less_the_papers() -> None:
-    found = digit_comparisons()["mnist.utility.control.i-gdp"]
-    assert found.difference == pytest.approx(55.0 - 56.3685)
-    assert found.relative == pytest.approx((55.0 - 56.3685) / 56.3685)
-    assert not found.large
-    assert found.note == ""
-
-
 def test_what_is_large_follows_the_rule_of_each_unit_and_has_a_reason() -> None:
     found = digit_comparisons()
     assert found["mnist.utility.private.10.c-gdp"].large  # 74 % beside 62.3 %
@@ -280,20 +258,6 @@ def test_what_is_large_follows_the_rule_of_each_unit_and_has_a_reason() -> None:
         abs(found["mnist.linkage.anchor.strongest"].ours - 187) > 37.4
     )
     assert not any("{" in one.note for one in [*found.values(), *participant_comparisons().values()])
-
-
-def test_counts_of_fewer_draws_are_scaled_and_say_so() -> None:
-    rows = Results.from_rows(digit_rows(n=40))
-    found = {one.number.id: one for one in compare({"mnist": (rows, digit_facts())})}["mnist.solver.converged"]
-    assert found.difference == pytest.approx(found.ours * 200 / 40 - 50)
-    assert "of 40 draws, the paper's of 200" in found.note
-
-
-def test_a_quick_run_is_the_reason_of_all_that_differs() -> None:
-    facts = digit_facts() | {"spec": spec(quick=True)}
-    found = compare({"mnist": (Results.from_rows(digit_rows()), facts)})
-    assert all("quick run" in one.note for one in found if one.large)
-    assert any(one.large for one in found)
 
 
 def test_our_number_is_deployment_0s_and_the_spread_is_over_all() -> None:
@@ -327,14 +291,6 @@ def unread(function: str, study: Study, **args: Any) -> str:
     return str(reason.value)
 
 
-def test_curves_are_not_read_outside_of_what_was_drawn() -> None:
-    rows = [row for row in digit_rows() if row.get("data_noise_scale", 0.0) < 30.0]
-    study = Study(Results.from_rows(rows), digit_facts())
-    how = {"method": PRIVATE, "column": "balanced_accuracy"}
-    assert unread("fitted", study, **how, at=50) == quantities.OUTSIDE
-    assert quantities.fitted(study, **how, at=30.5) == pytest.approx(0.9 - 0.016 * 30.5, abs=0.001)
-
-
 def test_curves_are_not_read_in_a_gap_between_draws() -> None:
     rows = [row for row in digit_rows() if not 20.0 < row.get("data_noise_scale", 0.0) < 30.0]
     study, whole = (Study(Results.from_rows(each), digit_facts()) for each in (rows, digit_rows()))
@@ -353,69 +309,6 @@ def test_curves_are_not_read_in_a_gap_between_draws() -> None:
     assert unread("mean_fitted", study, low=40, high=80, **how) == quantities.OUTSIDE
     assert quantities.mean_fitted(study, low=30.5, high=40, **how) > 0
     assert quantities.crossing_of(whole, level=level, **how) == pytest.approx(25, abs=0.01)
-
-
-def test_the_page_says_in_how_many_deployments_a_number_could_be_read() -> None:
-    few = [row for row in digit_rows(1, n=50) if not 8 < row.get("data_noise_scale", 0.0) < 20]
-    rows = [*digit_rows(), *few, *digit_rows(2, n=50, shift=0.02)]
-    found = {one.number.id: one for one in compare({"mnist": (Results.from_rows(rows), digit_facts())})}
-    at_ten = found["mnist.utility.private.10.c-gdp"]
-    assert at_ten.read_in == (2, 3)
-    assert claims_page.spread_text(at_ten).endswith("% (2 of 3)")
-    assert not claims_page.spread_text(found["mnist.utility.control.i-gdp"]).endswith(")")
-    assert digit_comparisons()["mnist.utility.private.10.c-gdp"].read_in is None
-
-
-def test_numbers_of_participants_are_compared_with_as_many_identities_each() -> None:
-    rows = [
-        {"method": "i-gdp", "draw": 0, "n_participants": p, "identities_each": each, "balanced_accuracy": 0.5}
-        for each, counts in ((19, (2, 10, 50)), (98, (2, 10)))
-        for p in counts
-    ]
-    study = Study(Results.from_rows(rows), {})
-    assert study.allocated_alike([2, 10, 50]).results.values("identities_each") == [19]
-    assert study.allocated_alike([2, 10]).results.values("identities_each") == [98]
-    assert study.allocated_alike([2, 70]) is study
-
-
-def test_what_no_setting_changes_is_what_the_code_does() -> None:
-    """The auditor's and the network's layers, as they are built, give the numbers that the comparison shows."""
-    torch = pytest.importorskip("torch")
-    from mooring.metrics.digit_auditor import _untrained_network
-
-    layers, head = _untrained_network(torch, int(BUILT["digit image: side"]), int(BUILT["digit classes"]), 0)
-    image, sides, filters = torch.zeros(1, 1, 28, 28), [], []
-    for layer in layers:
-        image = layer(image)
-        if isinstance(layer, torch.nn.MaxPool2d):
-            sides.append(image.shape[-1])
-            assert layer.kernel_size == layer.stride == BUILT["network: pooling side"]
-        if isinstance(layer, torch.nn.Conv2d):
-            filters.append(layer.out_channels)
-            assert layer.kernel_size == (BUILT["auditor: filter side"],) * 2
-            assert layer.padding == (BUILT["auditor: padding"],) * 2
-        if isinstance(layer, torch.nn.Flatten):
-            assert image.shape[1] == BUILT["auditor: features"]
-    assert filters == [BUILT[f"auditor: filters, {name} layer"] for name in ("first", "second", "third")]
-    assert sides == [BUILT[f"auditor: side after {name} pooling"] for name in ("first", "second")]
-    assert (image.shape[1], head.out_features) == (BUILT["auditor: embedding"], BUILT["digit classes"])
-
-
-def test_the_network_is_the_one_that_is_trained() -> None:
-    from mooring_studies.networks import DIGITS, FACES
-
-    assert (DIGITS.side, DIGITS.padding) == (BUILT["digit network: input side"], BUILT["digit network: padding"])
-    assert DIGITS.side + 2 * DIGITS.padding == BUILT["digit network: padded side"]
-    assert (FACES.side, DIGITS.n_classes, FACES.n_classes) == (BUILT["face network: input side"], 10, 2)
-    shapes = {name: tuple(shape) for name, shape in DIGITS.shapes().items()}
-    first, second, side = BUILT["network: filters, first layer"], BUILT["network: filters, second layer"], 5
-    assert shapes["convolution1.weight"] == (first, 1, side, side)
-    assert shapes["convolution2.weight"] == (second, first, side, side)
-    assert shapes["hidden.weight"] == (BUILT["network: hidden units"], BUILT["digit network: features"])
-    padded = BUILT["digit network: padded side"]
-    sides = [padded - 4, (padded - 4) // 2, (padded - 4) // 2 - 4]
-    names = ("side after first layer", "side after first pooling", "side after second layer")
-    assert sides == [BUILT[f"digit network: {name}"] for name in names]
 
 
 def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
@@ -458,21 +351,6 @@ def test_a_verdict_follows_from_what_is_true_and_how_near_the_numbers_are() -> N
     assert [claims.in_most(one) for one in ([math.nan, 1.0], [None, 1.0, 2.0])] == [(), (1.0, 2.0)]
     assert [one.outside for one in (near, far, reading(90.0))] == [False, True, False]
     assert far.shown == (63.0, pytest.approx(4.243, abs=1e-3))
-
-
-def test_a_bin_of_draws_is_read_on_a_line_and_not_where_there_are_few() -> None:
-    rows = [
-        {"method": ANCHOR, "anchor_noise_scale": v, "balanced_accuracy": 0.9 - v}
-        for v in (0.0, 0.1, 0.101, 0.102, 0.103, 0.125, 0.4, 0.46, 0.47, 0.48, 0.49, 0.5)
-    ]
-    study, what = Study(Results.from_rows(rows)), {"method": ANCHOR, "column": "balanced_accuracy"}
-    for at in (0.11, 0.5, 0.51):
-        assert claims.read_bin(study, **what, at=at) == pytest.approx(0.9 - at)
-    assert np.isnan([claims.read_bin(study, **what, at=at) for at in (0.3, 0.6)]).all()
-
-
-def test_every_reason_that_is_named_is_there_and_used() -> None:
-    assert {number.reason for number in paper_numbers() if number.reason} | {"quick"} == set(REASONS)
 
 
 def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:

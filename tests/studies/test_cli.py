@@ -2,21 +2,19 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import numpy as np
 import pytest
 from mooring_studies import redraw, runner
 from mooring_studies.figures import study_figures as draw
-from mooring_studies.settings.spec import STUDIES, noise_draws
+from mooring_studies.settings.spec import noise_draws
 from mooring_studies.storage.store import read_finished
 
 from mooring.randomness import Streams
@@ -129,12 +127,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, few_figures: None) -> tup
         return run(*words), folder / "mnist"
 
 
-def test_without_a_study_all_are_listed_with_what_they_need_and_take() -> None:
-    listed = json.loads(run("reproduce", "--format", "json").stdout)["studies"]
-    assert [one["name"] for one in listed] == list(STUDIES)
-    assert all(one["needs"] and one["takes"] and one["takes_quick"] for one in listed)
-
-
 def test_the_folder_holds_what_is_promised(finished: tuple[Result, Path]) -> None:
     folder = finished[1]
     names = {path.name for path in folder.iterdir()}
@@ -155,21 +147,6 @@ def test_the_folder_holds_what_is_promised(finished: tuple[Result, Path]) -> Non
     assert {"key", "mooring", "code_digest", "date", "seeds"} <= set(facts)
     assert len(read_finished(folder).results) == 4 + 10 + 24 * 3 + 16
     assert json.loads((folder / "claims.json").read_text(encoding="utf-8"))
-
-
-def test_the_page_is_self_contained_and_has_every_figure(finished: tuple[Result, Path]) -> None:
-    page = (finished[1] / "index.html").read_text(encoding="utf-8")
-    assert "default-src 'none'" in page
-    assert "<script" not in page
-    outside = page.replace('<link rel="icon" href="data:,">', "")
-    image = r"<img[^>]+src=.(?!data:image/(svg\+xml|png);base64,)"
-    for pattern in (r"<link\b", r"<iframe", r"@import", r"url\(", image):
-        assert not re.search(pattern, outside), pattern
-    text = re.sub(r'src="data:[^"]*"', "", page)
-    assert not re.search("https?:", text)
-    figures = list((finished[1] / "figures").iterdir())
-    assert len(re.findall("<figure ", text)) == len(figures) > 4
-    assert len(re.findall("<figcaption><b>[^<]+</b> [^<]{20,}", text)) == len(figures)
 
 
 def test_text_from_files_stays_text_on_the_page(finished: tuple[Result, Path], tmp_path: Path, undrawn: None) -> None:
@@ -202,18 +179,6 @@ def test_json_is_all_that_goes_to_standard_output(study: FakeStudy, tmp_path: Pa
     assert {one["study"] for one in plain["comparisons"]} == {"mnist"}  # not what other studies would have to say
 
 
-def test_what_is_asked_for_reaches_the_study(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
-    data = tmp_path / "d"
-    data.mkdir()
-    words = ["--data-dir", data, "--face-model", "m.onnx", "--draws", 3, "--deployments", 2, "--device", "cpu"]
-    run("reproduce", "mnist", "--output", tmp_path, *words)
-    spec = study.given["spec"]
-    assert [sum(one.count for one in getattr(spec.noise, kind)) for kind in ("data", "anchor", "both")] == [3, 3, 3]
-    assert (spec.deployments, spec.quick) == (2, False)
-    assert (study.given["data_dir"], study.given["face_model"]) == (data, Path("m.onnx"))
-    assert study.given["device"] == "cpu"
-
-
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), RuntimeError("a fault")])
 def test_a_run_that_stops_goes_on_from_there(
     problem: BaseException, study: FakeStudy, tmp_path: Path, undrawn: None
@@ -230,45 +195,6 @@ def test_a_run_that_stops_goes_on_from_there(
     assert len(read_finished(tmp_path / "mnist").results) == 30
     run(*words)
     assert len(study.computed) == 30
-
-
-def test_seconds_of_stopped_runs_count(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
-    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
-    study.stop_after = 2
-    run(*words, code=130)
-    (place,) = (tmp_path / "mnist" / "store").glob("*/")
-    kept = place / "kept" / "seconds.json"
-    seconds = json.loads(kept.read_text())
-    stage = "deployment 0, 10 participants: c-gdp"
-    assert seconds[stage] > 0
-    kept.write_text(json.dumps(seconds | {stage: 1000.0}))
-    study.stop_after = None
-    run(*words)
-    facts = json.loads((tmp_path / "mnist" / "facts.json").read_text())
-    assert 1000 < facts["seconds"][stage] < 1010
-
-
-def test_results_of_other_settings_are_kept(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
-    run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
-    n = len(study.computed)
-    run("reproduce", "mnist", "--quick", "--draws", 3, "--output", tmp_path)
-    assert len(study.computed) == n + 14 + 4 * 3
-    run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
-    assert len(study.computed) == n + 14 + 4 * 3  # the first ones were still there
-
-
-def test_a_chunk_that_cannot_be_read_is_told_of_and_computed_again(
-    study: FakeStudy, tmp_path: Path, undrawn: None
-) -> None:
-    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
-    run(*words)
-    (place,) = (tmp_path / "mnist" / "store").glob("*/")
-    (place / "rows-000003.parquet").write_bytes(b"PAR1")
-    study.computed.clear()
-    run(*words)
-    assert study.computed == [("i-gdp", 0)]
-    notes = json.loads((tmp_path / "mnist" / "facts.json").read_text())["notes"]
-    assert any("rows-000003.parquet" in note for note in notes)
 
 
 def test_two_runs_do_not_write_the_same_files_at_once(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
@@ -297,18 +223,6 @@ def test_a_run_that_is_asked_to_end_ends_with_its_code(tmp_path: Path, monkeypat
     before = signal.getsignal(signal.SIGTERM)
     run("reproduce", "mnist", "--quick", "--output", tmp_path, code=143)
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize("problem", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
-def test_memory_that_does_not_suffice_ends_the_run_with_what_is_finished_kept(
-    problem: Exception, study: FakeStudy, tmp_path: Path, undrawn: None
-) -> None:
-    words = ["reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path]
-    study.stop_after, study.problem = 3, problem
-    run(*words, code=2)
-    study.stop_after = None
-    run(*words)
-    assert len(study.computed) == len(set(study.computed))
 
 
 def test_redrawing_computes_nothing_and_gives_the_same(finished: tuple[Result, Path], study: FakeStudy) -> None:
@@ -346,13 +260,6 @@ def test_redrawing_needs_whole_files(
     run("reproduce", "mnist", "--redraw", "--output", tmp_path, code=5)
 
 
-def test_results_of_another_study_are_not_redrawn_as_this_one(finished: tuple[Result, Path], tmp_path: Path) -> None:
-    (tmp_path / "celeba").mkdir()
-    for kept in ("results.parquet", "facts.json"):
-        (tmp_path / "celeba" / kept).write_bytes((finished[1] / kept).read_bytes())
-    run("reproduce", "celeba", "--redraw", "--output", tmp_path, code=2)
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -371,12 +278,6 @@ def test_what_cannot_be_used_is_refused_by_name_before_any_work(
     assert not (tmp_path / "new").exists()
 
 
-def test_cuda_where_there_is_none_is_refused(study: FakeStudy, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("mooring_studies.storage.machine_facts.cuda_is_there", lambda: False)
-    run("reproduce", "mnist", "--device", "cuda", "--output", tmp_path / "new", code=2)
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.parametrize("name", ["hospitals", "census", "landscape"])
 @pytest.mark.parametrize("there", [True, False])
 def test_studies_that_are_not_of_images_run_on_the_cpu_whatever_is_asked_for(
@@ -386,14 +287,6 @@ def test_studies_that_are_not_of_images_run_on_the_cpu_whatever_is_asked_for(
     study.stop_after = 0
     run("reproduce", name, "--device", "cuda", "--output", tmp_path, code=130)
     assert study.given["device"] == "cpu"
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_data_folder_that_is_not_there_is_refused_by_name(name: str, study: FakeStudy, tmp_path: Path) -> None:
-    place = tmp_path / "not there"
-    assert "data-dir" in flat(run("reproduce", name, "--data-dir", place, "--output", tmp_path / "new", code=2).output)
-    assert study.given == {}
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -417,37 +310,7 @@ def test_an_extra_that_is_missing_is_named_before_any_work(
         assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_disk_trouble(study: FakeStudy, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    run("reproduce", "mnist", "--quick", "--output", tmp_path / "file", code=5)
-
-
 # Committed results
-
-
-def test_committed_results_are_redrawn_with_the_comparison(
-    finished: tuple[Result, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def copy_figures(_: Any, folder: Path) -> list[draw.Figure]:  # that they are drawn the same again is tested above
-        folder.mkdir(parents=True)
-        return [
-            draw.Figure(one.stem, Path(copy(one, folder)), one.stem, "A caption.")
-            for one in (finished[1] / "figures").iterdir()
-        ]
-
-    monkeypatch.setattr(redraw, "draw_figures", copy_figures)
-    said: list[str] = []
-    docs = tmp_path / "docs"
-    written = redraw.redraw(finished[1].parent, docs, say=said.append)
-    assert said[0].startswith("mnist: ")
-    assert {path.name for path in written if path.suffix == ".svg"} >= {"linkage.svg", "tradeoff.svg"}
-    assert all(path.is_relative_to(docs / "figures" / "mnist") for path in written[:-4])
-    assert [path.name for path in written[-4:]] == [
-        *("paper-against-mooring.md", "paper-against-mooring.csv", "findings.md", "figures.md")
-    ]
-    page = (docs / "figures.md").read_text(encoding="utf-8")
-    for figure in written[:-4]:  # every figure once, named from where the page is
-        assert page.count(f"]({figure.relative_to(docs).as_posix()})\n") == 1
 
 
 def test_faces_are_never_drawn_into_the_documents(

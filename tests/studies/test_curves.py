@@ -3,15 +3,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from mooring_studies.comparison import curves
 from mooring_studies.comparison.curves import (
     crossing,
     crossings,
     fit,
     fit_together,
-    resample_weights,
     shared_bands,
-    weighted_coefficients,
 )
 from mooring_studies.comparison.reading import ANCHOR, Study, column_of
 from mooring_studies.comparison.results import COLUMNS, Results, read_results, write_results
@@ -59,17 +56,6 @@ def test_a_fit_is_the_least_squares_spline_on_the_papers_knots(rng: np.random.Ge
     np.testing.assert_allclose(curve.at(curve.grid()), other(curve.grid()), atol=1e-4)
 
 
-def test_weighted_fits_agree_with_repeating_the_rows(rng: np.random.Generator) -> None:
-    x, y = noisy(rng)
-    curve, at = fit(x, y), np.linspace(0.0, 50.0, 31)
-    weights = resample_weights(len(x), 5, rng)
-    assert (weights.sum(axis=1) == len(x)).all()
-    assert weights.max() > 2
-    found = weighted_coefficients(curve, weights) @ curve.basis(at).T
-    for row, ours in zip(weights, found, strict=True):
-        np.testing.assert_allclose(ours, explicit_fit(x, y, row, at), atol=1e-8)
-
-
 def test_the_band_is_the_percentiles_of_such_fits() -> None:
     x, y = noisy(np.random.default_rng(3), 60)
     at = np.array([0.5, 20.0, 45.0])
@@ -78,20 +64,6 @@ def test_the_band_is_the_percentiles_of_such_fits() -> None:
     fits = np.array([explicit_fit(x, y, row, at) for row in weights])
     np.testing.assert_allclose(lower, np.percentile(fits, 2.5, axis=0), atol=1e-6)
     np.testing.assert_allclose(upper, np.percentile(fits, 97.5, axis=0), atol=1e-6)
-
-
-@pytest.mark.parametrize("degree", [0, 1, 2, 3])
-def test_polynomials_up_to_cubics_are_reproduced(degree: int, rng: np.random.Generator) -> None:
-    x = rng.uniform(-3.0, 5.0, 60)
-    y = np.polynomial.Polynomial([0.7, -0.2, 0.05, 0.01][: degree + 1])
-    curve = fit(x, y(x))
-    np.testing.assert_allclose(curve.at(curve.grid()), y(curve.grid()), atol=5e-5)
-
-
-def test_a_linear_change_of_units_changes_nothing(rng: np.random.Generator) -> None:
-    """The ridge acts after scaling, so a fit in rms units and one in absolute units are one fit."""
-    x, y = noisy(rng)
-    np.testing.assert_allclose(fit(x, y).at(x), fit(8.85 * x - 3.0, y).at(8.85 * x - 3.0), rtol=1e-8)
 
 
 def test_bands_cover_the_truth_about_as_often_as_they_say() -> None:
@@ -109,19 +81,6 @@ def test_bands_cover_the_truth_about_as_often_as_they_say() -> None:
     assert 0.88 < np.mean(hits) < 0.975
 
 
-def test_a_band_without_a_generator_is_always_the_same(rng: np.random.Generator) -> None:
-    curve = fit(*noisy(rng))
-    first, second = curve.band([10.0, 20.0], n_resamples=100), curve.band([10.0, 20.0], n_resamples=100)
-    assert np.array_equal(first, second)
-
-
-def test_chunks_of_resamples_do_not_show(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    curve = fit(*noisy(rng, 50))
-    whole = curve.band([10.0], rng=np.random.default_rng(2), n_resamples=400)
-    monkeypatch.setattr(curves, "_CHUNK", 90)
-    np.testing.assert_allclose(curve.band([10.0], rng=np.random.default_rng(2), n_resamples=400), whole, rtol=1e-9)
-
-
 def test_paired_series_share_their_resamples(rng: np.random.Generator) -> None:
     """Twice the same series: the same band, which two independent bootstraps never give. And 1 − y mirrors y."""
     x, y = noisy(rng, 80)
@@ -132,21 +91,6 @@ def test_paired_series_share_their_resamples(rng: np.random.Generator) -> None:
     assert np.array_equal(high, high_again)
     np.testing.assert_allclose(1.0 - low_mirrored, high, atol=1e-6)
     np.testing.assert_allclose(1.0 - high_mirrored, low, atol=1e-6)
-
-
-def test_a_draw_that_lacks_one_series_is_left_out_of_all() -> None:
-    x = np.linspace(0.0, 1.0, 30)
-    y, z = x.copy(), 2 * x
-    y[3], z[7] = np.nan, np.nan
-    one, other = fit_together(x, y, z)
-    assert len(one) == len(other) == 28
-    assert len(fit(x, y)) == 29
-
-
-def test_bands_of_series_of_different_length_are_refused() -> None:
-    x = np.linspace(0.0, 1.0, 30)
-    with raising(InputError, "curves"):
-        shared_bands([fit(x, x), fit(x[1:], x[1:])], [0.5])
 
 
 def test_crossings_of_known_functions() -> None:
@@ -187,15 +131,6 @@ def test_few_draws_give_a_smooth_curve_and_never_an_error(n: int) -> None:
         assert np.abs(curve.at(inside) - np.exp(-inside)).max() < 0.1
 
 
-def test_draws_that_all_have_one_x_give_their_mean() -> None:
-    assert float(fit([0.3] * 6, [0.1, 0.2, 0.3, 0.1, 0.2, 0.3]).at(0.3)) == pytest.approx(0.2)
-
-
-def test_x_and_y_of_different_length_are_refused() -> None:
-    with raising(InputError, "x and y"):
-        fit([1.0, 2.0], [1.0])
-
-
 ROWS = [
     {"deployment": 0, "method": "c-gdp", "draw": 0, "balanced_accuracy": np.float64(0.9), "linkage:known-secret": 0.4},
     {"deployment": 0, "method": "aa-i-gdp-anchor-noise", "draw": 0, "converged": True, "linkage:procrustes": 0.3},
@@ -226,12 +161,6 @@ def test_results_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
     assert np.isnan(results["residual"]).all()
     assert pq.read_table(path).column("residual").null_count == 3  # NaN is null on disk
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
-
-
-def test_the_file_does_not_depend_on_the_order_of_keys(tmp_path: Path) -> None:
-    write_results(ROWS, tmp_path / "a")
-    write_results([dict(reversed(row.items())) for row in ROWS], tmp_path / "b")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_where_chooses_rows_by_value_by_several_and_by_null() -> None:
@@ -299,18 +228,6 @@ def test_a_column_nobody_measured_is_empty_and_an_unknown_one_is_refused() -> No
     assert np.isnan(results["match:procrustes"]).all()
     with raising(InputError, "the column", got="'balanced_acuracy'", cure="balanced_accuracy"):
         results["balanced_acuracy"]
-
-
-def test_no_rows_at_all_make_a_table_too(tmp_path: Path) -> None:
-    write_results([], tmp_path / "none.parquet")
-    results = read_results(tmp_path / "none.parquet")
-    assert len(results.where(method="c-gdp")) == 0
-    assert results.envelope().shape == (0,)
-
-
-def test_a_value_of_another_type_is_refused() -> None:
-    with raising(InputError, "column 'iterations'", expected="int", got="str"):
-        Results.from_rows([{"iterations": "many"}])
 
 
 def test_missing_cut_and_unwritable_files_say_so(tmp_path: Path) -> None:

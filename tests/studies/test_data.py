@@ -2,7 +2,6 @@ import gzip
 import hashlib
 import io
 import struct
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from mooring_studies.data import digits, downloads, faces, tables
+from mooring_studies.data import digits, downloads, tables
 from mooring_studies.data.digits import load_digits, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.face_packing import pack_faces
 from mooring_studies.data.faces import face_galleries, load_faces, partition_faces
 
-from mooring import InputError, MissingExtraError
+from mooring import InputError
 from mooring.errors import StorageError
 from mooring.randomness import Streams
 from tests.raising import raising
@@ -33,20 +32,6 @@ SMALL = {
 
 
 # --- where files are looked for
-
-
-def test_a_file_is_found_with_and_without_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "celeba").mkdir()
-    nested = tmp_path / "celeba" / "celeba64.parquet"
-    nested.touch()
-    assert downloads.find(tmp_path, "celeba/celeba64.parquet") == nested
-    assert downloads.find(tmp_path / "celeba", "celeba/celeba64.parquet") == nested
-
-
-def test_the_folder_of_a_data_set_may_be_the_folder_of_all_data(tmp_path: Path) -> None:
-    assert downloads.find(tmp_path, "mnist") == tmp_path
-    (tmp_path / "mnist").mkdir()
-    assert downloads.find(tmp_path, "mnist") == tmp_path / "mnist"
 
 
 def test_given_folder_then_environment_then_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,33 +145,6 @@ def test_the_same_streams_deal_the_same_digits_and_people(
     assert set(first[1]) != set(other[1])
 
 
-def test_a_quick_run_deals_fewer_digits_in_the_same_shares(digit_labels: tuple[np.ndarray, np.ndarray]) -> None:
-    train, test = digit_labels
-    partition = partition_digits(
-        train, test, n_participants=2, n_validation=200, rows_limit=(300, 100, 9999), streams=STREAMS
-    )
-    assert [sum(map(len, part)) for part in (partition.train, partition.validation, partition.test)] == [300, 100, 400]
-    assert not set(np.concatenate(partition.train)) & set(np.concatenate(partition.validation))
-    share = np.bincount(train[np.concatenate(partition.train)], minlength=10) / np.bincount(train, minlength=10)
-    assert np.abs(share - 0.25).max() < 0.02
-
-
-def test_a_deal_of_digits_that_cannot_be_is_refused(
-    digit_labels: tuple[np.ndarray, np.ndarray], refused: Refused
-) -> None:
-    def deal(**changes: Any) -> None:
-        partition_digits(*digit_labels, **{"n_participants": 2, "n_validation": 200, "streams": STREAMS, **changes})
-
-    refused(lambda: deal(n_validation=1200), what="n_validation", expected="between 1 and 1199", got="1200")
-    refused(lambda: deal(n_participants=0), what="n_participants", expected="between 1", got="0")
-    refused(
-        lambda: deal(n_participants=5, rows_limit=(100, 4, 100)),
-        what="n_participants",
-        expected="the 4 validation rows",
-        got="5",
-    )
-
-
 # --- faces
 
 
@@ -235,15 +193,6 @@ def test_faces_are_decoded_in_the_order_asked_for(packed: Path) -> None:
     assert fractions[0, :3] == pytest.approx(np.array([248, 7, 7]) / 255)
 
 
-def test_another_file_of_faces_is_noted_and_taken(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = load_faces(packed)
-    assert rows.checksum == hashlib.sha256(packed.read_bytes()).hexdigest()
-    assert rows.checksum in rows.notes[0]
-    assert len(rows.public) == 40
-    monkeypatch.setattr(faces, "REFERENCE_CHECKSUM", rows.checksum)
-    assert load_faces(packed).notes == ()
-
-
 @pytest.mark.parametrize("kept", [0, 100, -8])
 def test_faces_that_end_early_or_are_missing_are_refused(packed: Path, tmp_path: Path, kept: int) -> None:
     path = tmp_path / "half.parquet"
@@ -270,12 +219,6 @@ def test_faces_that_end_early_or_are_missing_are_refused(packed: Path, tmp_path:
 def test_faces_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     with raising(StorageError, reason=reason):
         load_faces(save_faces(tmp_path / "faces.parquet", **changes))
-
-
-def test_faces_need_pillow(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with raising(MissingExtraError, package="Pillow"):
-        load_faces(packed)
 
 
 # --- dealing faces
@@ -422,39 +365,6 @@ def test_a_damaged_official_image_is_named_and_leaves_no_file(official: dict[str
     assert not list(tmp_path.glob("packed*"))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("identity_file", "000001.jpg 3\n000002.jp", "line 2"),
-        ("attributes_file", "12\nMale Young\n", "Smiling"),
-        ("attributes_file", "12\nMale Smiling\n000001.jpg 1 -1\n", "7 images are not in it"),
-        ("attributes_file", "12\nMale Smiling\n000001.jpg 1\n", "line 3"),
-    ],
-)
-def test_official_lists_that_end_early_are_refused(
-    official: dict[str, Path], tmp_path: Path, name: str, text: str, reason: str
-) -> None:
-    official[name].write_text(text)
-    with raising(StorageError, reason=reason) as caught:
-        pack_faces(**official, output=tmp_path / "packed.parquet", n_public=3)
-    assert official[name].name in str(caught.value)
-
-
-def test_lists_without_test_images_are_refused(official: dict[str, Path], tmp_path: Path, refused: Refused) -> None:
-    official["partition_file"].write_text("000001.jpg 0\n000002.jpg 1\n")
-    refused(
-        lambda: pack_faces(**official, output=tmp_path / "packed.parquet"),
-        what="partition_file",
-        expected="training and test images",
-        got="1 public images and 0 for participants",
-    )
-
-
-def test_an_output_that_cannot_be_written_is_a_clear_error(official: dict[str, Path], tmp_path: Path) -> None:
-    with raising(StorageError, reason="cannot be written"):
-        pack_faces(**official, output=tmp_path / "nowhere" / "packed.parquet")
-
-
 # --- the face model
 
 
@@ -505,20 +415,6 @@ def test_a_value_that_is_no_number_is_named_by_file_row_and_column(column: str, 
     path.write_text("\n".join([*lines[:3], ",".join(fields), *lines[4:]]), encoding="utf-8")
     with raising(StorageError, reason=f"row 3 has no number in column '{column}'"):
         tables.load_hospitals(hospitals)
-
-
-def test_a_table_with_other_values_is_noted_however_it_is_written(hospitals: Path) -> None:
-    assert tables.load_hospitals(hospitals).unlike == ()
-    path = hospitals / "processed.va.data"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.removeprefix(HEART).replace("-9", "?").replace("130", "130.0"), encoding="utf-8")
-    assert tables.load_hospitals(hospitals).unlike == ()
-    path.write_text(text.replace("41,", "42,"), encoding="utf-8")
-    found = tables.load_hospitals(hospitals)
-    (note,) = found.unlike
-    assert note.startswith("processed.va.data has other values than the file that mooring's own numbers were made from")
-    assert found.checksums["processed.va.data"] in note
-    assert found.notes[0] == note
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,34 +14,26 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from mooring_studies.comparison.results import decode_rows
-from mooring_studies.data.digits import DigitRows, partition_digits
 from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.faces import partition_faces
-from mooring_studies.images import digit_study, face_study, image_study, leakage
-from mooring_studies.images.deployment import SPLITS, Deployment, Levels, PreparedDeployment, make_sum_rows
-from mooring_studies.images.digit_study import DigitStudy
+from mooring_studies.images import face_study, image_study
+from mooring_studies.images.deployment import SPLITS, Deployment, PreparedDeployment, make_sum_rows
 from mooring_studies.images.face_study import FaceStudy, auditor
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import Attacker
-from mooring_studies.images.picture_rows import pictures_of
-from mooring_studies.images.representations import aligned_draws, aligned_rows, coupled_draws, data_noise
+from mooring_studies.images.representations import aligned_draws, aligned_rows, data_noise
 from mooring_studies.images.row_writer import RowWriter
 from mooring_studies.images.utility import scored
 from mooring_studies.networks import DIGITS
-from mooring_studies.roles import COLLUDER, TARGET
+from mooring_studies.roles import TARGET
 from mooring_studies.settings.sections import SumLine
 from mooring_studies.settings.spec import Spec, noise_draws, spec_from
 from mooring_studies.storage.store import ResultStore
 
-from mooring.attacks import Colluder, CollusionView
-from mooring.attacks.denoising import denoise_by_gaussians
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import reconstruct
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.rotation.kernel import Upload
-from mooring.mechanisms.rotation.methods import METHODS
-from mooring.mechanisms.rotation.projection import no_projection, public_svd_projection
-from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
+from mooring.mechanisms.rotation.projection import public_svd_projection
 from mooring.metrics import build_galleries
 from mooring.randomness import Streams
 from tests.studies.support import Counting, image_deployment, image_evaluator, stand_in_for_moments
@@ -207,15 +197,6 @@ def with_both(world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
-def test_with_both_noises_the_queries_carry_their_draws_noise(with_both: SimpleNamespace) -> None:
-    assert [one["draws"] for one in with_both.attacked] == [[0, 1], [2, 3], [4]]
-    for one in with_both.attacked:
-        np.testing.assert_array_equal(one["levels"].data, with_both.sigma[one["draws"]])
-        for k, draw in enumerate(one["draws"]):
-            expected = with_both.noisy[draw][with_both.deployment.query_places]
-            torch.testing.assert_close(one["queries"][k], expected, rtol=0, atol=1e-12)
-
-
 def test_with_both_noises_the_moments_attack_sees_the_labelled_rows_as_uploaded(with_both: SimpleNamespace) -> None:
     labelled = places_of(with_both.deployment, TARGET, "train", "validation")
     assert len(with_both.moments) == 5
@@ -242,33 +223,7 @@ def test_with_both_noises_networks_learn_from_noisy_rows_and_are_scored_on_those
         assert float((noisy[draw] - clean[draw]).std()) == pytest.approx(with_both.sigma[draw], rel=0.2)
 
 
-def test_with_both_noises_rows_do_not_depend_on_how_many_draws_are_computed_at_once(
-    with_both: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 100)
-    at_once = run(tmp_path / "at once", with_both.spec, with_both.prepared)
-    assert_same(with_both.rows, [row for row in at_once if row["method"] == BOTH])
-
-
 # ------------------------------------------------------------------------------------------------------ rows of a study
-
-
-def test_the_strongest_attacks_are_told_of_exactly_the_draws_they_were_run_on(
-    world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 7)
-    rows = run(tmp_path, spec_of(data=30, anchor=30, both=30), prepared_for(deployment_of()))
-    costly = {
-        "c-gdp-data-noise": "known-secret+denoised",
-        "aa-i-gdp-data-noise": "known-anchor+denoised",
-        ANCHORED: "moments",
-        BOTH: "moments",
-    }
-    for method, attack in costly.items():
-        own = [row for row in rows if row["method"] == method]
-        assert sorted(row["draw"] for row in own) == list(range(30))
-        assert [row["strongest_attacks"] for row in own] == [f"error:{attack}" in row for row in own], method
-        assert sum(row["strongest_attacks"] for row in own) == 12
 
 
 def test_the_first_draws_are_computed_again_where_their_rows_were_lost(
@@ -288,81 +243,7 @@ def test_the_first_draws_are_computed_again_where_their_rows_were_lost(
     assert_same(run(tmp_path, spec, prepared), whole)
 
 
-def test_two_allocations_of_identities_have_rows_of_their_own(world: SimpleNamespace, tmp_path: Path) -> None:
-    spec, prepared = spec_of(anchor=2), prepared_for(deployment_of())
-    for each in (19, 98):
-        rows = run(tmp_path, spec, replace(prepared, identities_each=each), reference_control=False)
-    counts = Counter(row["identities_each"] for row in rows)
-    assert counts == {19: len(rows) / 2, 98: len(rows) / 2}
-    names = [{(row["method"], row["draw"]) for row in rows if row["identities_each"] == each} for each in (19, 98)]
-    assert names[0] == names[1]
-    assert {("i-gdp", 0), ("local-only", 2), (ANCHORED, 1)} <= names[0]
-
-
-def test_alignments_of_so_many_participants_are_not_those_of_fewer(
-    world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    solved: list[tuple[int, list[int]]] = []
-
-    def solve(deployment: Deployment, scales: Any, draws: Any, **options: Any) -> Any:
-        solved.append((deployment.n_participants, list(draws)))
-        return aligned_draws(deployment, scales, draws, **options)
-
-    monkeypatch.setattr(image_study, "aligned_draws", solve)
-    spec, alignments = spec_of(anchor=2), dict[Any, Any]()
-    for p in (3, 2):
-        prepared = prepared_for(deployment_of(p))
-        run(tmp_path, spec, prepared, reference_control=False, alignments=alignments)
-    assert solved == [(3, [0]), (3, [0, 1]), (2, [0]), (2, [0, 1])]
-    for one in world.attacked:
-        assert one["aligned"].orthogonals.shape[1] == one["self"].deployment.n_participants
-
-
 # ---------------------------------------------------------------------------------------------------- attacks and scores
-
-
-@pytest.mark.parametrize(
-    ("method", "attack"), [("c-gdp-data-noise", "known-secret"), ("aa-i-gdp-data-noise", "known-anchor")]
-)
-def test_where_the_map_is_known_rows_are_denoised_by_the_noise_they_carry(
-    method: str, attack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deployment, scales = deployment_of(), np.array([0.3, 1.7])
-    found: dict[int, Any] = {}
-    add = leakage.Findings.add
-
-    def record(self: Any, name: str, rows: Any, draws: Any) -> None:
-        found.update({int(draw): rows[k] for k, draw in enumerate(draws) if name == f"{attack}+denoised"})
-        add(self, name, rows, draws)
-
-    monkeypatch.setattr(leakage.Findings, "add", record)
-    coupled = coupled_draws(deployment, scales, [0, 1])
-    uploads = coupled.target_common if attack == "known-secret" else coupled.target_anchored
-    attacker = Attacker(deployment, prepared_for(deployment).evaluator)
-    attacker.on_known_map(method, uploads, Levels(np.zeros(2), scales, np.array([True, True])))
-    own = places_of(deployment, COLLUDER, *SPLITS)  # a colluder shows all it has
-    known = deployment.rows[own]
-    secrets = [deployment.map_of(i) for i in range(P)]
-    used = secrets[COLLUDER if attack == "known-secret" else TARGET]
-    for k, sigma in enumerate(scales):
-        view = CollusionView(
-            method=METHODS[method],
-            data_noise_scale=float(sigma),
-            anchor_noise_scale=0.0,
-            projection=no_projection(H).moved_to(known),
-            uploads=(Upload(secrets[COLLUDER].apply(known), None), Upload(uploads[k], None)),
-            labels=(deployment.labels[own], deployment.labels[deployment.query_places]),
-            alignment=None,
-            target=TARGET,
-            colluders=(Colluder(COLLUDER, known, known, secrets[COLLUDER]),),
-            anchor=None,
-        )
-        torch.testing.assert_close(
-            found[k],
-            denoise_by_gaussians(reconstruct(view, used), view, rng=np.random.default_rng(0)).rows,
-            rtol=0,
-            atol=1e-9,
-        )
 
 
 def test_networks_are_scored_on_test_rows_and_test_labels() -> None:
@@ -452,26 +333,6 @@ def test_references_of_faces_are_the_reserved_images_and_never_the_queries(faces
     np.testing.assert_array_equal(whom, read.identity[partition.queries[TARGET][galleries.queries]])
 
 
-def test_secure_sums_take_the_pictures_that_each_participant_has_and_features_of_public_ones(faces: FaceStudy) -> None:
-    read = faces.faces
-    partition = partition_faces(read.identity, read.pool, n_participants=2, identities_each=12, streams=STREAMS)
-    make = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12).sum_rows
-    assert make is not None
-    rows, features = make().rows, faces._features
-    assert rows.train_labels is not None
-    for i in range(2):
-        labelled = np.r_[partition.train[i], partition.validation[i]]
-        np.testing.assert_array_equal(rows.train[i], features[labelled])
-        np.testing.assert_array_equal(rows.train_labels[i], read.smiling[labelled])
-        np.testing.assert_array_equal(rows.test[i], features[partition.test[i]])
-        np.testing.assert_allclose(np.linalg.norm(rows.train[i], axis=1), 0.95**0.5)
-    grey = PictureFeatures(64, 64, 3).to_grey(2.0 * read.rows(read.public) - 1)
-    np.testing.assert_allclose(faces._grey(read.public), grey, atol=1e-6)
-    public = fit_to_public(PictureFeatures(64, 64), faces._grey(read.public))
-    own = np.concatenate(partition.test)
-    np.testing.assert_allclose(public.apply(faces._grey(own))[:, :-1], features[own], atol=1e-6)
-
-
 def test_the_projection_of_faces_is_that_of_the_public_images(faces: FaceStudy) -> None:
     read = faces.faces
     rng = Streams.for_experiment(6).named("projection")
@@ -480,83 +341,4 @@ def test_the_projection_of_faces_is_that_of_the_public_images(faces: FaceStudy) 
     np.testing.assert_allclose(faces.projection.matrix, expected.matrix, rtol=0, atol=1e-9)
 
 
-def test_attackers_of_faces_have_the_public_images_of_the_projection(
-    faces: FaceStudy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[CollusionView] = []
-
-    def record(name: str, view: CollusionView, *, rng: Any) -> Any:
-        seen.append(view)
-        return run_attack(name, view, rng=rng)
-
-    run_attack = leakage.run_attack
-    monkeypatch.setattr(leakage, "run_attack", record)
-    prepared = faces.prepare(STREAMS, n_participants=2, most=2, identities_each=12)
-    attacker, queries = Attacker(prepared.deployment, prepared.evaluator), prepared.evaluator.queries[None]
-    attacker.without_anchor()
-    attacker.on_known_map("c-gdp", queries, Levels(np.zeros(1), np.ones(1), np.ones(1, dtype=bool)))
-    own = prepared.deployment.places(COLLUDER, SPLITS)
-    known = np.concatenate(
-        [prepared.deployment.rows[own].numpy(), faces.projection.encode(faces.faces.rows(range(30)))]
-    )
-    assert len(seen) == 2
-    for view in seen:
-        assert view.reference_rows is not None
-        np.testing.assert_allclose(view.reference_rows.numpy(), known, rtol=0, atol=1e-9)
-        labels = np.concatenate([prepared.deployment.labels[own], faces.faces.smiling[:30]])
-        np.testing.assert_array_equal(view.reference_codes(), labels)
-
-
 # ---------------------------------------------------------------------------------------------------- digits and pictures
-
-
-def test_the_attackers_decoder_is_learnt_from_all_images_of_the_colluder(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(6)
-    train_labels, test_labels = np.arange(240) % 10, np.arange(300) % 10
-    digits = DigitRows(
-        rng.integers(0, 256, (240, 784), dtype=np.uint8),
-        train_labels,
-        rng.integers(0, 256, (300, 784), dtype=np.uint8),
-        test_labels,
-        {"digits": "0" * 64},
-    )
-    given: list[Any] = []
-    learn: Callable[..., Any] = digit_study.learn_decoder
-
-    def spy(projection: Any, images: Any, *arguments: Any, **options: Any) -> Any:
-        given.append(images)
-        return learn(projection, images, *arguments, **options)
-
-    monkeypatch.setattr(digit_study, "load_digits", lambda folder: digits)
-    monkeypatch.setattr(digit_study, "find", lambda data_dir, name: Path(name))
-    monkeypatch.setattr(digit_study, "_VALIDATION_ROWS", 60)
-    monkeypatch.setattr(digit_study, "learn_decoder", spy)
-    seeing = SimpleNamespace(embedded=lambda images: images[:, :20], validation_accuracy=0.9)
-    monkeypatch.setattr(DigitStudy, "auditor", seeing)
-    DigitStudy(spec_of(data=1, anchor=1), data_dir=None, device="cpu").prepare(STREAMS, n_participants=P)
-    partition = partition_digits(train_labels, test_labels, n_participants=P, n_validation=60, streams=STREAMS)
-    known = np.concatenate([partition.train[COLLUDER], partition.validation[COLLUDER]])
-    assert len(known) == 80
-    (images,) = given
-    np.testing.assert_array_equal(images, digits.train_images[known] / 255)
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [4, 0, 2, 1, 3]])
-def test_every_picture_is_of_the_draw_whose_noise_stands_above_it(order: list[int]) -> None:
-    """Where an attack was not run on draw 0, too: what was rebuilt of it is NaN."""
-    draws = np.array(order)
-    shades = 0.1 + 0.15 * draws
-    everywhere = np.broadcast_to(shades[:, None, None], (5, 3, H)).astype(np.float32)
-    on_some = np.where(draws[:, None, None] == 0, np.float32(np.nan), everywhere)
-    linked = [{"linkage:procrustes": 0.8 - 0.1 * k, "linkage:moments": 0.9 - 0.1 * k} for k in range(5)]
-    rows: list[Row] = [{"method": "aa-i-gdp", "draw": 0, "linkage:known-anchor": 0.95}]
-    rows += [{"method": ANCHORED, "draw": k, "anchor_noise_scale": 0.01 * (k + 1), **(linked[k])} for k in range(5)]
-    rebuilt = {ANCHORED: {"draws": draws, "procrustes": everywhere, "moments": on_some}}
-    laid = pictures_of(prepared_for(deployment_of()), rows, rebuilt)
-    assert laid["rows"].tolist() == [f"{ANCHORED}|procrustes", f"{ANCHORED}|moments"]
-    for index, first in enumerate((0, 1)):
-        shown = np.arange(first, 5)
-        np.testing.assert_allclose(laid[f"row{index}_noise"], [0, *(0.01 * (shown + 1))])
-        for column, draw in enumerate(shown, start=1):
-            image = laid[f"row{index}_images"][column]
-            np.testing.assert_array_equal(image, np.full((3, 2, 2), round(255 * (0.1 + 0.15 * draw))))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from mooring_studies.data import face_model as module
 from mooring_studies.data.face_model import face_model_on_gpu, open_face_model
-from mooring_studies.images import face_study
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -74,17 +73,6 @@ def test_vectors_are_those_of_onnx_runtime(
     np.testing.assert_allclose(torch.linalg.vector_norm(vectors, dim=1).numpy(), 1, atol=1e-6)
 
 
-def test_nothing_is_held_that_no_later_layer_needs(tmp_path: Path) -> None:
-    path = small_network(tmp_path / "m.onnx")
-    model = face_model_on_gpu(path, like=open_face_model(path), device="cpu")
-    assert model is not None
-    given_up = [name for _, _, _, done in model.steps for name in done]
-    assert sorted(given_up) == ["a", "b", "c", "d", "e", "f", "g", "h", "pixels"]
-    assert [done for _, _, output, done in model.steps if output == "e"] == [
-        ["b", "d"]
-    ]  # the sum is the last to need b
-
-
 def test_a_network_with_other_layers_stays_on_the_cpu(tmp_path: Path) -> None:
     node = onnx.helper.make_node
     nodes = [node("Relu", ["pixels"], ["a"]), node("Flatten", ["a"], ["vector"])]
@@ -106,46 +94,11 @@ def test_settings_that_are_not_known_are_not_guessed_at(layer: str, settings: di
     assert module._LAYERS[layer](four[:given], settings, 1) is None
 
 
-def test_a_default_that_is_written_out_is_known() -> None:
-    given = [torch.ones(2, 2, 1, 1)]
-    assert module._LAYERS["Conv"](given, {"auto_pad": b"NOTSET"}, 1) is not None
-
-
-def test_a_network_that_pytorch_does_not_take_stays_on_the_cpu(tmp_path: Path) -> None:
-    """Slopes along the width of an image: ONNX Runtime broadcasts them, PyTorch has one a channel."""
-    node = onnx.helper.make_node
-    given = {"k": weights(3, 3, 112, 106), "slopes": np.full(7, 0.5, dtype=np.float32)}
-    nodes = [
-        node("Conv", ["pixels", "k"], ["a"]),
-        node("PRelu", ["a", "slopes"], ["b"]),
-        node("Flatten", ["b"], ["vector"]),
-    ]
-    path = saved(tmp_path / "m.onnx", nodes, given, vector="vector", size=21)
-    assert open_face_model(path)(np.zeros((1, 64 * 64 * 3))).shape == (1, 21)
-    assert face_model_on_gpu(path, like=open_face_model(path), device="cpu") is None
-
-
 def test_a_model_that_gives_other_vectors_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_network(tmp_path / "m.onnx")
     right = module._LAYERS["PRelu"]
     monkeypatch.setitem(module._LAYERS, "PRelu", lambda slopes, *rest: right([1.01 * slopes[0]], *rest))
     assert face_model_on_gpu(path, like=open_face_model(path), device="cpu") is None
-
-
-def test_a_study_on_a_gpu_asks_there_and_says_where_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = small_network(tmp_path / "m.onnx")
-    images = torch.as_tensor(RNG.random((5, 64 * 64 * 3), dtype=np.float32))
-    on_cpu, nothing = face_study.auditor(path, "cpu")
-    assert nothing == []
-    there = face_model_on_gpu(path, like=open_face_model(path), device="cpu")
-    monkeypatch.setattr(face_study, "face_model_on_gpu", lambda *arguments, **options: there)
-    assert face_study.auditor(path, "cuda") == (there, [])
-    monkeypatch.setattr(face_study, "face_model_on_gpu", lambda *arguments, **options: None)
-    stayed, notes = face_study.auditor(path, "cuda")
-    assert notes == [
-        "the face model ran on the CPU: it has layers that are not known for the GPU, or gave other vectors there"
-    ]
-    assert torch.equal(stayed(images), on_cpu(images))
 
 
 def test_no_layer_is_rounded_to_fewer_digits_on_a_gpu():

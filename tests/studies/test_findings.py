@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.comparison import findings
 from mooring_studies.comparison.curves import fit
 from mooring_studies.comparison.findings import find, render_findings
 from mooring_studies.comparison.numbers import paper_number
@@ -106,15 +104,6 @@ def test_faces_are_read_where_the_paper_reaches_chance_and_where_our_draws_end()
     assert (found["v_most"], found["strongest_at_most"]) == (near(0.24), near(0.3))
 
 
-def test_the_points_at_which_findings_read_are_not_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = {"celeba.linkage.anchor.crossing.procrustes": {"value": 0.12}}
-    moved |= {"mnist.linkage.anchor.0.20.procrustes": {"args": {"at": 0.25}}}
-    monkeypatch.setattr(findings, "paper_number", lambda id: replace(paper_number(id), **moved.get(id, {})))
-    found = find({"celeba": faces(last=0.24), "mnist": digits()})
-    assert (found["faces"]["v_chance"], found["faces"]["procrustes_at_chance"]) == (0.12, near(0.35))
-    assert (found["digits"]["v"], found["digits"]["procrustes"]) == (0.25, near(0.235))
-
-
 def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
     rows = []
     for each, alone in ((50, 0.7), (700, 0.8)):
@@ -139,40 +128,10 @@ def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
     assert (small["i_gdp"]["rows_each"], small["i_gdp"]["linear"]) == (50, 0.5)
 
 
-def test_a_level_that_is_never_reached_has_no_figure() -> None:
-    assert find({"mnist": digits(worst_anchor=0.85)})["digits"]["anchor"]["falls"] is None
-
-
 def test_studies_that_were_not_run_are_left_out() -> None:
     found = find({"mnist": digits()})
     assert [name for name in ("faces", "participants", "landscape", "tables") if found[name]] == []
     assert not re.search(r"\bnan\b|n/a", render_findings({"mnist": digits()}))
-
-
-@pytest.mark.parametrize("grows", [True, False])
-def test_participants_are_told_one_a_line_each_allocation_as_a_series(grows: bool) -> None:
-    rows = []
-    for each, shift in ((19, 0.0), (98, 0.05)):
-        for p in (2, 10):
-            base = {"deployment": 0, "n_participants": p, "identities_each": each, "strongest_attacks": True}
-            rows.append({**base, "method": "local-only", "draw": 0, "balanced_accuracy": 0.6 + shift})
-            rows.append({**base, "method": "pooled-raw", "draw": 0, "balanced_accuracy": 0.94})
-            rows.append({**base, "method": "i-gdp", "draw": 0, "balanced_accuracy": 0.5 + shift})
-            more = 0.01 * (p == 10) * (1 if grows or each == 98 else -1)
-            for k, v in enumerate(np.linspace(0, 0.1, 50)):
-                links = {"linkage:moments": 0.7, "anchor_noise_scale": v}
-                draw = {"draw": k, "balanced_accuracy": 0.88 + shift + more - 2 * v}
-                rows.append({**base, **draw, **links, "method": "aa-i-gdp-anchor-noise"})
-    found = find({"participants": Results.from_rows(rows)})["participants"]
-    lines = {(one["identities_each"], one["participants"]): one for one in found["lines"]}
-    shares = ("alone", "pooled", "little", "half", "i_gdp", "linked")
-    for place, expected in {
-        (98, 2): (0.65, 0.94, 0.91, 0.83, 0.55, 0.70),
-        (98, 10): (0.65, 0.94, 0.92, 0.84, 0.55, 0.70),
-        (19, 2): (0.60, 0.94, 0.86, 0.78, 0.50, 0.70),
-    }.items():
-        assert [lines[place][name] for name in shares] == pytest.approx(expected)
-    assert found["order"] == [{"identities_each": 19, "grows": grows}, {"identities_each": 98, "grows": True}]
 
 
 def test_a_figure_stands_beside_its_range_over_deployments() -> None:
@@ -204,35 +163,6 @@ def test_a_spline_that_overshoots_is_not_read_as_certainty() -> None:
     assert share_at(curve, over) == pytest.approx(0.999)
     assert share_at(curve, 12.0) == share_at(curve, 10.0)  # never past the last draw
     assert np.isnan(share_at(curve, None))
-
-
-def test_what_i_gdp_leaks_is_told_study_by_study_with_its_spread() -> None:
-    def of(deployment: int, each: int, matched: float) -> dict[str, object]:
-        return {"deployment": deployment, "rows_each": each, "method": "i-gdp", "draw": 0, "match:moments": matched}
-
-    some = {"method": "aa-i-gdp", "draw": 0, "deployment": 0, "auc_own_clean": 0.8}
-    first = of(0, 212, 0.1) | {"match:moments+kernel": 0.1}
-    hospitals = Results.from_rows([first, of(1, 212, 0.3), some | {"rows_each": 212}])
-    census = Results.from_rows([of(0, 50, 0.4), of(0, 694, 0.9), some | {"rows_each": 50}, some | {"rows_each": 694}])
-    studies = {"hospitals": hospitals, "census": census}
-    matched = [one["i_gdp"]["matched"] for one in find(studies)["tables"]]
-    assert matched[0] == {"mean": near(0.2), "low": 0.1, "high": 0.3}
-    assert [one["mean"] for one in matched[1:]] == [0.4, 0.9]
-    assert matched[1]["low"] is None  # one deployment
-    assert [one["by_all_denoisers"] for one in find(studies)["tables"]] == [True, False, False]
-
-
-def test_a_share_between_two_draws_of_one_mind_is_theirs_and_not_a_splines() -> None:
-    """Twenty draws at 100 % and a last one at 60 % bend the spline at the first; nothing was measured there but 100 %."""
-    curve = fit(np.linspace(0, 1, 21), np.array([1.0] * 20 + [0.6]))
-    bent = [float(curve.at(x)) for x in np.linspace(0, 0.9, 50)]
-    assert min(bent) < 1 - 1e-3
-    assert all(share_at(curve, float(x)) == 1.0 for x in np.linspace(0, 0.94, 50))
-    assert share_at(curve, 0.99) < 0.95
-
-
-def test_the_share_of_a_single_draw_is_its_own() -> None:
-    assert share_at(fit(np.array([0.3]), np.array([0.7])), 0.1) == 0.7
 
 
 def test_a_figure_that_some_deployments_lack_says_so() -> None:

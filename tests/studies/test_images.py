@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.images import evaluator as evaluator_module
-from mooring_studies.images import leakage, representations
-from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Levels, strong_draws
+from mooring_studies.images import leakage
+from mooring_studies.images.deployment import LABELLED, SPLITS, Deployment, Levels
 from mooring_studies.images.evaluator import Decoder, ImageEvaluator
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.representations import (
@@ -17,7 +16,6 @@ from mooring_studies.images.representations import (
     aligned_rows,
     coupled_draws,
     data_noise,
-    standard_normals,
 )
 from mooring_studies.roles import COLLUDER, TARGET
 
@@ -27,7 +25,7 @@ from mooring.audit import SimulationSettings, simulate
 from mooring.mechanisms import ArrayNoise, UploadNoise
 from mooring.metrics import Galleries, build_galleries
 from mooring.randomness import Streams
-from tests.studies.support import dealt_images, image_deployment, image_evaluator
+from tests.studies.support import image_deployment, image_evaluator
 
 torch = pytest.importorskip("torch")
 H, R = 16, 40
@@ -95,23 +93,6 @@ def norm(values: Any) -> float:
 # ------------------------------------------------------------------------------------------------------- deployment
 
 
-def test_rows_stand_split_after_split_and_in_each_participant_after_participant() -> None:
-    parts, labels = dealt_images(3, H, SIZES)
-    deployment = deployment_of(3)
-    for split in SPLITS:
-        everybody = np.concatenate(parts[split])
-        np.testing.assert_array_equal(deployment.rows[deployment.span(split)].numpy(), everybody)
-        np.testing.assert_array_equal(deployment.labels[deployment.span(split)], np.concatenate(labels[split]))
-        for i in range(3):
-            own = deployment.own(split, i)
-            np.testing.assert_array_equal(deployment.rows[own].numpy(), parts[split][i])
-            np.testing.assert_array_equal(deployment.labels[own], labels[split][i])
-    ends = [(where.start, where.stop) for _, _, where in deployment.blocks()]
-    assert [start for start, _ in ends] == [0, *(stop for _, stop in ends[:-1])]
-    assert ends[-1][1] == len(deployment.labels) == len(deployment.rows)
-    np.testing.assert_array_equal(deployment.rows[deployment.query_places].numpy(), parts["test"][TARGET])
-
-
 def test_secrets_and_anchor_do_not_depend_on_who_else_takes_part() -> None:
     few, many = deployment_of(3), deployment_of(5)
     assert torch.equal(few.maps.orthogonal, many.maps.orthogonal[:3])
@@ -133,15 +114,6 @@ def test_uploads_are_everybodys_own_map_or_the_colluders_for_all() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ noise
-
-
-@pytest.mark.parametrize("cores", [None, 1, 7])
-def test_noise_does_not_depend_on_threads(cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(representations.os, "cpu_count", lambda: cores)
-    places = {f"piece/{k}": slice(3 * k, 3 * k + 3) for k in range(20)}
-    drawn = standard_normals(STREAMS, (60, 5), places, device="cpu").numpy()
-    for k in (0, 7, 19):
-        np.testing.assert_array_equal(drawn[3 * k : 3 * k + 3], STREAMS.named(f"piece/{k}").standard_normal((3, 5)))
 
 
 def test_noise_on_rows_is_a_participants_own_whoever_else_takes_part() -> None:
@@ -309,85 +281,6 @@ def test_strong_attacks_run_on_strong_draws_and_are_nan_elsewhere() -> None:
     assert found.columns[2]["error:moments"] < found.columns[2]["error:procrustes"]
 
 
-def test_the_auditor_is_asked_when_told_to_and_not_about_what_no_figure_shows() -> None:
-    deployment = deployment_of()
-    attacker = attacker_on(deployment, unaudited=frozenset({"alignment-map", "pseudoinverse"}))
-    found = on_noisy_anchor(attacker, aligned(deployment), strong=[False] * 3)
-    assert not [name for columns in found.columns for name in columns if name.startswith("linkage:")]
-    found.audit()
-    for columns in found.columns:
-        assert [name for name in columns if name.startswith("linkage:")] == ["linkage:procrustes"]
-        for attack in ("procrustes", "pseudoinverse", "alignment-map"):
-            assert {f"match:{attack}", f"error:{attack}"} <= set(columns)
-
-
-def test_what_the_moments_attack_found_with_fewer_participants_is_used_again(
-    monkeypatch: pytest.MonkeyPatch, rebuilt: dict[tuple[str, int], Any]
-) -> None:
-    asked: list[int] = []
-    batch = leakage.run_attack_batch
-
-    def record(name: str, views: Any, *, rng: Any) -> Any:
-        asked.extend([len(views)] if name == "moments" else [])
-        return batch(name, views, rng=rng)
-
-    monkeypatch.setattr(leakage, "run_attack_batch", record)
-    before: dict[int, Any] = {}
-    few, many = deployment_of(3), deployment_of(5)
-    on_noisy_anchor(attacker_on(few, found_before=before), aligned(few), strong=[True, False, True])
-    assert (asked, set(before)) == ([2], {0, 2})
-    on_noisy_anchor(attacker_on(many, found_before=before), aligned(many))
-    assert (asked, set(before)) == ([2, 1], {0, 1, 2})
-    again = {k: rebuilt["moments", k] for k in range(3)}
-    queries = many.uploaded()[many.query_places]
-    for k in range(3):  # each draw by its own map
-        torch.testing.assert_close(again[k], before[k].rigid_map.invert(queries), rtol=0, atol=1e-10)
-    assert norm(again[0] - again[2]) > 1e-4
-    on_noisy_anchor(attacker_on(many), aligned(many))
-    assert asked == [2, 1, 3]
-    for k in range(3):
-        torch.testing.assert_close(again[k], rebuilt["moments", k], rtol=0, atol=1e-6)
-
-
-def test_what_was_found_before_without_an_anchor_is_used_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    before: dict[int, Any] = {}
-    first = attacker_on(deployment_of(3), found_before=before).without_anchor().columns
-    monkeypatch.setattr(leakage, "run_attack", None)
-    assert attacker_on(deployment_of(5), found_before=before).without_anchor().columns == first
-    assert first[0]["error:moments"] < 1
-
-
-def test_rows_with_noise_of_their_own_are_attacked_draw_by_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    deployment = deployment_of()
-    own = deployment.uploaded()
-    noisy = [own + 0.5 * data_noise(deployment, 10 + k) for k in range(3)]
-    labelled = deployment.places(TARGET, LABELLED)
-    seen: list[Any] = []
-    run = leakage.run_attack
-
-    def record(name: str, view: CollusionView, *, rng: Any) -> Any:
-        seen.append((name, view))
-        return run(name, view, rng=rng)
-
-    monkeypatch.setattr(leakage, "run_attack", record)
-    attacker = attacker_on(deployment, found_before={2: "of other rows"})
-    found = on_noisy_anchor(
-        attacker,
-        aligned(deployment),
-        strong=[False, False, True],
-        method="aa-i-gdp-both-noise",
-        queries=torch.stack([rows[deployment.query_places] for rows in noisy]),
-        uploaded_rows=lambda k: noisy[k][labelled],
-        sigma=0.5,
-    )
-    assert sorted(name for name, _ in seen) == ["moments", "procrustes"]
-    for _, view in seen:
-        assert torch.equal(view.target_upload.representation, noisy[2][labelled])
-        assert (view.data_noise_scale, view.anchor_noise_scale) == (0.5, SCALES[2])
-    assert attacker.found_before == {2: "of other rows"}
-    assert found.columns[2]["error:moments+denoised"] < found.columns[2]["error:moments"]
-
-
 # --------------------------------------------------------------------------------------------------------- evaluator
 
 
@@ -420,68 +313,4 @@ def test_exact_queries_are_always_linked_and_swapped_ones_never() -> None:
     assert evaluator.linkage(stacked).dtype == np.float64
 
 
-def test_a_match_takes_the_better_of_distance_and_angle() -> None:
-    evaluator = hand_made()
-    # Far too long: query 2 is at the angle of itself, but nearer to (1, 0) by distance.
-    by_angle = torch.tensor([[9.0, 0.0], [0.0, 9.0], [9.0, 8.0]], dtype=torch.float64)
-    assert evaluator.match(by_angle[None]).tolist() == [1]
-    # Nearest by distance, and on the wrong side by angle: (0.3, 0) is nearer to (0.5, 0.5) than to (1, 0).
-    by_distance = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.3, 0.0]], dtype=torch.float64)
-    assert evaluator.match(by_distance[None]).tolist() == [1]
-    # In one gallery the angle is wrong, in another the distance: neither way alone is right in both.
-    each_once = torch.stack([by_angle[2], by_distance[2]])
-    two = Galleries(np.array([0, 1]), np.array([[2, 0], [2, 0]]), np.array([0, 0]), 0)
-    assert hand_made(match_galleries=two).match(each_once[None]).tolist() == [0.5]
-
-
-def test_the_auditor_sees_pixels_between_black_and_white() -> None:
-    seen = []
-
-    def embed(images: Any) -> Any:
-        seen.append(images.clone())
-        return images
-
-    evaluator = hand_made(embed=embed, decoder=Decoder(torch.tensor([[2.0, 0.0, 1.0], [0.0, -1.0, 0.25]])))
-    evaluator.embedded(evaluator.queries)
-    torch.testing.assert_close(seen[0], torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.25], [1.0, 0.0, 0.625]]))
-
-
-def test_the_error_is_relative_to_the_length_of_all_queries() -> None:
-    evaluator = hand_made()
-    stacked = torch.stack([evaluator.queries, torch.zeros_like(evaluator.queries), evaluator.queries + 1])
-    np.testing.assert_allclose(evaluator.error(stacked), [0, 1, np.sqrt(6) / np.sqrt(2.5)], atol=1e-15)
-
-
-def test_the_auditor_is_shown_few_images_at_a_time_and_fewer_where_memory_runs_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rows = torch.rand(11, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    expected = hand_made().embedded(rows)
-    shown: list[int] = []
-
-    def embed(images: Any) -> Any:
-        shown.append(len(images))
-        if len(images) > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return torch.nn.functional.normalize(images, dim=1)
-
-    monkeypatch.setattr(evaluator_module, "_NUMBERS_AT_ONCE", 12)
-    assert torch.equal(hand_made(embed=embed).embedded(rows), expected)
-    assert shown == [6, 3, 3, 3, 2]
-
-
 # ------------------------------------------------------------------------------------------------------ strong draws
-
-
-@pytest.mark.parametrize(("n", "every", "chosen"), [(5, 8, 5), (12, 8, 12), (24, 4, 12), (100, 8, 13), (200, 8, 25)])
-def test_strong_draws_are_a_dozen_at_least_and_spread_over_the_noise(n: int, every: int, chosen: int) -> None:
-    scales = np.random.default_rng(n).uniform(0, 0.5, n)
-    strong = strong_draws(scales, every)
-    assert strong.sum() == chosen
-    assert strong[scales.argmin()]
-    assert strong[scales.argmax()]
-    if n >= 24:
-        widest_possible = np.diff(np.sort(scales)).max()
-        assert np.diff(np.sort(scales[strong])).max() < 2 * (np.ptp(scales) / (chosen - 1)) + widest_possible
-    order = np.random.default_rng(1).permutation(n)
-    np.testing.assert_array_equal(strong_draws(scales[order], every), strong[order])

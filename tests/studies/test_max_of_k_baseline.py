@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mooring_studies.comparison import max_of_k_baseline as baseline
-from mooring_studies.comparison.claims_page import as_dicts
-from mooring_studies.comparison.findings import find
 from mooring_studies.comparison.max_of_k_baseline import (
     count_galleries,
     count_rivals,
-    estimate_max_of_k,
     expect_best_guess,
 )
-from mooring_studies.comparison.numbers import compare, paper_number
-from mooring_studies.comparison.quantities import NOT_RECORDED, NoAnswer, expected_max_of_k
-from mooring_studies.comparison.reading import Study
 from mooring_studies.comparison.results import Results
 
 ANCHOR = "aa-i-gdp-anchor-noise"
@@ -69,30 +62,3 @@ def test_rivals_are_those_of_one_draw_on_which_every_attack_was_run() -> None:
 def test_galleries_are_those_that_the_study_noted(facts: dict, linkage: object, match: object) -> None:
     assert count_galleries(facts, "linkage") == linkage
     assert count_galleries(facts, "match") == match
-
-
-def test_the_baseline_has_two_ends_where_galleries_share_a_record() -> None:
-    found = estimate_max_of_k(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "linkage")
-    assert found == (expect_best_guess(3, 980), expect_best_guess(3, 98))
-    matched = estimate_max_of_k(drawn_rows(), {"n_queries": 98, "n_galleries": 980}, "match")
-    assert matched == (expect_best_guess(2, 98), expect_best_guess(2, 98))  # by distance and by angle
-    assert estimate_max_of_k(drawn_rows(), {}, "linkage") is None
-    assert estimate_max_of_k(drawn_rows(), {"n_queries": 98}, "error") is None
-
-
-def test_ten_candidates_are_what_galleries_have() -> None:
-    assert paper_number("celeba.setting.gallery").value == baseline.N_CANDIDATES
-
-
-def test_pages_say_what_chance_gives_where_it_is_known() -> None:
-    facts = {"n_queries": 98, "n_galleries": 980}
-    most = 100 * expect_best_guess(3, 98)
-    assert expected_max_of_k(Study(drawn_rows(), facts), method=ANCHOR, kind="linkage") == pytest.approx(most / 100)
-    with pytest.raises(NoAnswer) as caught:
-        expected_max_of_k(Study(drawn_rows(), {}), method=ANCHOR, kind="linkage")
-    assert caught.value.args == (NOT_RECORDED,)
-    comparisons = compare({"celeba": (drawn_rows(), facts)})
-    shown = {row["id"]: row["ours_text"] for row in as_dicts(comparisons)}
-    assert shown["celeba.beside.chance.linkage"] == f"{most:.1f} %"
-    assert find({}, comparisons)["by_chance"]["faces"] == pytest.approx(most / 100)
-    assert find({}, compare({"celeba": (drawn_rows(), {})}))["by_chance"]["faces"] is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,8 @@ import pytest
 from mooring_studies.networks import DIGITS, FACES, Architecture, Ensemble, Schedule, train_ensemble
 from mooring_studies.networks import ensemble as ensembles
 from mooring_studies.networks.convolution import PooledConvolution, initial_parameters
-from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks.training import module, one_at_a_time, predicted
-from mooring.learners import balanced_accuracy
 from mooring.randomness import Streams
 
 torch = pytest.importorskip("torch")
@@ -111,17 +108,6 @@ def test_a_layer_and_its_gradients_are_those_of_torch_also_where_values_tie(
 
 
 @BOTH
-def test_the_comparison_is_not_about_networks_that_learned_nothing(architecture: Architecture) -> None:
-    found = train_ensemble(
-        *problem(architecture, members=1, spread=0.5),
-        architecture=architecture,
-        streams=STREAMS,
-        schedule=Schedule(12, 16),
-    )
-    assert found.validation_balanced_accuracy.min() > 0.9
-
-
-@BOTH
 def test_a_member_alone_learns_what_it_learns_among_others(architecture: Architecture) -> None:
     rows, labels, validation, truth = problem(architecture)
     settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "schedule": Schedule(2, 64)}
@@ -160,55 +146,6 @@ def test_the_best_checkpoint_is_the_earliest_on_ties() -> None:
         assert before.validation_balanced_accuracy[member] < 1
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
-        MemoryError(),
-    ],
-    ids=["cuda", "windows", "linux", "python"],
-)
-def test_without_enough_memory_halves_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    data = problem(DIGITS, members=5, n=100, m=40)
-    settings: dict[str, Any] = {"architecture": DIGITS, "streams": STREAMS, "schedule": Schedule(2, 32)}
-    whole = train_ensemble(*data, **settings)
-    inner, sizes = ensembles._trained, []
-
-    def scarce(rows: Any, *others: Any, **keywords: Any) -> Ensemble:
-        sizes.append(rows.shape[0])
-        if rows.shape[0] > 2:
-            raise error
-        return inner(rows, *others, **keywords)
-
-    monkeypatch.setattr(ensembles, "_trained", scarce)
-    halves = train_ensemble(*data, **settings)
-    assert sizes == [5, 2, 3, 1, 2]
-    assert same(whole, halves)
-
-
-def raising(error: Exception) -> Any:
-    def fail(*_: Any, **__: Any) -> Ensemble:
-        raise error
-
-    return fail
-
-
-def test_one_member_too_many_for_memory_is_said(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
-    monkeypatch.setattr(ensembles, "_trained", raising(MemoryError()))
-    call = partial(train_ensemble, *problem(DIGITS), architecture=DIGITS, streams=STREAMS)
-    refused(call, "batch_size", "fit into memory", "256")
-
-
-def test_other_errors_are_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = RuntimeError("an illegal memory access was encountered")
-    monkeypatch.setattr(ensembles, "_trained", raising(error))
-    with pytest.raises(RuntimeError) as caught:
-        train_ensemble(*problem(DIGITS), architecture=DIGITS, streams=STREAMS)
-    assert caught.value is error
-
-
 @BOTH
 def test_first_weights_follow_torch_default_scheme(architecture: Architecture) -> None:
     drawn = initial_parameters(architecture, STREAMS.named("initialisation"))
@@ -240,21 +177,6 @@ def test_prediction_goes_in_parts_and_shares_rows() -> None:
         found[3]
 
 
-@pytest.mark.parametrize(("logit", "label"), [(0.01, 1), (-0.01, 0)])
-def test_with_two_classes_the_sign_of_the_logit_decides(logit: float, label: int) -> None:
-    nothing = {name: torch.zeros(2, *shape) for name, shape in FACES.shapes().items()}
-    found = Ensemble(FACES, {**nothing, "output.bias": torch.full((2, 1), logit)}, np.ones(2, int), np.ones(2))
-    assert found.predict(torch.zeros(3, 400)).tolist() == [[label] * 3] * 2
-
-
-def test_balanced_accuracy_is_that_of_scikit_learn() -> None:
-    rng = np.random.default_rng(3)
-    labels = rng.choice([0, 1, 4], size=300, p=[0.1, 0.2, 0.7])
-    predictions = np.where(rng.random((6, 300)) < 0.6, labels, rng.choice([0, 1, 4], size=(6, 300)))
-    theirs = [balanced_accuracy_score(labels, row) for row in predictions]
-    np.testing.assert_allclose(balanced_accuracy(predictions, labels), theirs, rtol=1e-14)
-
-
 GOOD = problem(DIGITS, n=20, m=10)
 
 
@@ -280,18 +202,6 @@ def test_what_cannot_be_trained_on_is_refused(
 ) -> None:
     data = [*GOOD[:place], bad, *GOOD[place + 1 :]]
     refused(lambda: train_ensemble(*data, architecture=DIGITS, streams=STREAMS), what, expected, got)
-
-
-@pytest.mark.parametrize(("what", "value"), [("epochs", 0), ("batch_size", 0), ("learning_rate", 0.0)])
-def test_settings_must_make_sense(what: str, value: Any, refused: Refused) -> None:
-    refused(lambda: Schedule(**{what: value}), what, "", "0")
-
-
-def test_rows_to_predict_and_labels_to_score_must_fit(refused: Refused) -> None:
-    found = train_ensemble(*GOOD, architecture=DIGITS, streams=STREAMS, schedule=Schedule(1))
-    refused(lambda: found.predict(GOOD[2][:2]), "rows", "a float tensor of shape (3, rows, 100)", "")
-    refused(lambda: found.predict(torch.zeros(5, 99, dtype=torch.float64)), "rows", "", "(1, 5, 99)")
-    refused(lambda: balanced_accuracy(np.zeros(4), np.zeros(4)), "predictions", "of shape (members, rows)", "")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -1,29 +1,12 @@
 """The progress of a long study gives a sign of life, also while one step takes long."""
 
 import threading
-import time
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from mooring_studies.cli import progress as study_progress
 from mooring_studies.cli.progress import StudyProgress
 from mooring_studies.storage.progress import StageClock
-
-
-def test_a_long_step_is_told_again_with_the_time_so_far(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(study_progress, "_LINE_EVERY", 0.05)
-    monkeypatch.setattr(study_progress, "_LOOK_EVERY", 0.01)
-    with StudyProgress(StageClock(), takes="a day on two cores") as progress:
-        progress.stage("training", 1)
-        time.sleep(0.4)
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training: 0/1")]
-    assert len(lines) > 2
-    assert "so far" not in lines[0]
-    assert "0 s so far" in lines[1]
-    assert all("the whole takes a day on two cores" in line for line in lines)
 
 
 def test_seconds_of_a_stage_that_comes_again_are_summed() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -30,13 +27,11 @@ from mooring.attacks.reconstruction import reconstruct
 from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
 from mooring.randomness import Streams
-from tests.raising import raising
 from tests.studies.support import Counting, stand_in_for_moments
 
 torch = pytest.importorskip("torch")
 P, H, R, SEED = 3, 100, 110, 4
 DRAWS = {"data": 3, "anchor": 3, "both": 2}
-CONTROLS = ("c-gdp", "aa-i-gdp", "i-gdp")
 IDENTITY = {"deployment", "n_participants", "method", "draw", "anchor_noise_scale", "data_noise_scale"}
 UTILITY = {"balanced_accuracy", "balanced_accuracy_clean", "accuracy", "validation_balanced_accuracy", "best_epoch"}
 SOLVER = {"iterations", "converged", "residual", "step", "solver_seconds"}
@@ -220,107 +215,6 @@ def test_numbers_are_what_theory_says(whole: SimpleNamespace) -> None:
     assert any(row["balanced_accuracy_clean"] != row["balanced_accuracy"] for row in noisy)
 
 
-def test_facts_tell_sizes_and_seeds(whole: SimpleNamespace) -> None:
-    facts = whole.facts
-    assert (facts["n_train"], facts["n_validation"], facts["n_test"]) == (300, 60, 300)
-    assert facts["rows_each"] == [220] * P
-    assert (facts["n_queries"], facts["n_galleries"], facts["seeds"]) == (100, 100, [1000 * SEED])
-    assert facts["phase_transition"].keys() == {str(P)}
-    assert facts["data"] == {"digits": "0" * 64}
-    assert "deployment 0, 3 participants: anchor noise" in facts["seconds"]
-
-
-def test_seconds_tell_computing_from_waiting_for_the_auditor_and_notes_of_the_data_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    audit, made = leakage.Findings.audit, DigitStudy.__init__
-
-    def slow(self: Any) -> Any:
-        time.sleep(0.4)
-        return audit(self)
-
-    def noted(self: DigitStudy, *arguments: Any, **options: Any) -> None:
-        made(self, *arguments, **options)
-        self.notes = ["they are other digits"]
-
-    monkeypatch.setattr(leakage.Findings, "audit", slow)
-    monkeypatch.setattr(DigitStudy, "__init__", noted)
-    began = time.perf_counter()
-    found = run(tmp_path, small_spec(draws={"data": 1, "anchor": 3}))
-    took, seconds = time.perf_counter() - began, found.facts["seconds"]
-    assert seconds[f"deployment 0, {P} participants: waiting for the auditor"] > 1.5  # of seven audits
-    assert sum(seconds.values()) < took + 0.1  # nothing is counted twice
-    assert found.facts["notes"] == found.told.notes == ["they are other digits"]
-
-
-def test_facts_of_a_run_that_was_ended_count_in_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds, notes and another machine's name; all of them were lost with the run that was ended."""
-    spec = small_spec(draws={"data": 1, "anchor": 2})
-    with monkeypatch.context() as patch:
-        patch.setattr(ImageStudy, "anchor_noise", lambda self: [][0])
-        with pytest.raises(IndexError):
-            run(tmp_path, spec)
-    with ResultStore(tmp_path, "key", {}) as store:
-        ended = store.kept("facts") or {}
-        assert ended["seconds"][f"deployment 0, {P} participants: alone"] > 0
-        more = {name: value + 100 for name, value in ended["seconds"].items()}
-        machine = ended["machine"] | {"processor": "an abacus"}
-        store.keep("facts", ended | {"seconds": more, "notes": ["beads were missing"], "machine": machine})
-    facts = run(tmp_path, spec).facts
-    for name, value in more.items():
-        assert value <= facts["seconds"][name] < value + 60
-    assert facts["notes"][0] == "beads were missing"
-    assert "computed in part on another machine: an abacus" in facts["notes"][1]
-    assert facts["machine"]["gpu"] is None  # none was used, whatever there is
-
-
-def test_pictures_begin_with_the_projection_alone_and_linkage_falls(whole: SimpleNamespace) -> None:
-    pictures = whole.pictures
-    assert pictures["sources"].shape == pictures["projected"].shape == (10, 28, 28)
-    assert pictures["labels"].tolist() == list(range(10))
-    assert pictures["rows"].tolist() == [
-        "c-gdp-data-noise|known-secret",
-        "c-gdp-data-noise|known-secret+denoised",
-        "c-gdp-data-noise|known-secret+denoised+learned",
-        "aa-i-gdp-data-noise|known-anchor",
-        "aa-i-gdp-anchor-noise|pseudoinverse",
-        "aa-i-gdp-anchor-noise|procrustes",
-        "aa-i-gdp-anchor-noise|alignment-map",
-        "aa-i-gdp-anchor-noise|moments",
-        "aa-i-gdp-anchor-noise|procrustes+learned",
-        "aa-i-gdp-anchor-noise|moments+learned",
-        "i-gdp|moments",
-        "i-gdp|moments+learned",
-    ]
-    rows = by_name(whole.rows)
-    for index, name in enumerate(pictures["rows"].tolist()):
-        images, noise, linkage = (pictures[f"row{index}_{what}"] for what in ("images", "noise", "linkage"))
-        assert images.dtype == np.uint8
-        assert images.shape == (len(noise), 10, 28, 28)
-        assert len(noise) == len(linkage) == (1 if name.startswith("i-gdp") else 4)
-        assert noise[0] == 0
-        method, attack = name.split("|")
-        if method == "i-gdp":
-            continue
-        if attack.endswith("+learned"):  # the attacker's own decoder shows more than the projection itself does
-            sources = pictures["sources"].astype(float)
-            assert np.abs(images[0] - sources).mean() < 0.7 * np.abs(pictures["projected"] - sources).mean()
-            assert linkage[0] == whole.facts["linkage_floor_learned"] > whole.facts["linkage_floor"]
-        else:
-            np.testing.assert_array_equal(images[0], pictures["projected"])
-            assert linkage[0] == whole.facts["linkage_floor"]
-        scale = "data_noise_scale" if "data" in method else "anchor_noise_scale"
-        found = {rows[0, P, method, draw][scale]: rows[0, P, method, draw][f"linkage:{attack}"] for draw in range(3)}
-        assert dict(zip(noise[1:], linkage[1:], strict=True)) == found
-        if attack != "moments+learned":  # its noise is chosen by what Procrustes links
-            assert (np.diff(linkage[1:]) <= 0).all()
-        distance = [np.abs(one.astype(float) - images[0]).mean() for one in images]
-        assert distance[0] == 0 < min(distance[1:])
-    assert whole.facts["pictures"]["highest_anchor_noise"] == max(
-        row["anchor_noise_scale"] for row in only(whole.rows, "aa-i-gdp-anchor-noise")
-    )
-
-
 def test_results_do_not_depend_on_how_many_draws_are_computed_at_once(
     whole: SimpleNamespace, by_twos: SimpleNamespace
 ) -> None:
@@ -330,28 +224,6 @@ def test_results_do_not_depend_on_how_many_draws_are_computed_at_once(
             assert np.abs(by_twos.pictures[name].astype(int) - array).max() <= 1, name
         else:
             np.testing.assert_array_equal(by_twos.pictures[name], array, name)
-
-
-def test_every_step_is_told_in_its_own_stage(tmp_path: Path) -> None:
-    spec = small_spec(draws={"data": 1, "anchor": 2, "both": 1}, deployments=2)
-    first = run(tmp_path, spec)
-    assert next(iter(first.told.totals)) == "reading the data"
-    assert len(first.told.totals) > 10
-    assert first.told.steps == first.told.totals
-    resumed = run(tmp_path, spec)
-    assert resumed.told.totals == first.told.totals
-    assert resumed.told.steps == first.told.totals
-    assert_same(resumed.rows, first.rows)
-    # Another deployment has other rows, secrets, noise; and an auditor is asked about what figures show of it.
-    assert first.facts["seeds"] == [1000 * SEED, 1000 * SEED + 1]
-    rows = by_name(first.rows)
-    one, other = (rows[deployment, P, "aa-i-gdp-anchor-noise", 0] for deployment in (0, 1))
-    assert one["anchor_noise_scale"] != other["anchor_noise_scale"]
-    assert {name for name in one if name not in other} == {
-        f"linkage:{attack}{decoder}" for attack in ("pseudoinverse", "alignment-map") for decoder in ("", "+learned")
-    }
-    assert (1, P, "aa-i-gdp-anchor-noise", 1) not in rows
-    assert (1, P, "aa-i-gdp-both-noise", 0) not in rows
 
 
 # -------------------------------------------------------------------------------------------------- ended and resumed
@@ -401,67 +273,7 @@ def test_a_run_that_was_ended_keeps_finished_chunks_and_goes_on_with_the_rest(
         np.testing.assert_array_equal(resumed.pictures[name], array, name)
 
 
-def test_what_the_auditor_fails_at_ends_the_run_and_is_done_again(
-    by_twos: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where memory is what it lacked: no chunk may go missing because the next one was computed meanwhile."""
-    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 2)
-    with monkeypatch.context() as patch:
-        calls = itertools.count(1)
-        audit = leakage.Findings.audit
-
-        def failing(self: Any) -> Any:
-            if next(calls) == 8:  # three controls, twice two methods with noise on rows, the first with anchor noise
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-            return audit(self)
-
-        patch.setattr(leakage.Findings, "audit", failing)
-        with pytest.raises(torch.OutOfMemoryError):
-            run(tmp_path)
-    with ResultStore(tmp_path, "key", {}) as store:
-        assert store.done(method="aa-i-gdp-data-noise") == {0, 1, 2}
-        assert store.done(method="aa-i-gdp-anchor-noise") == set()
-    assert_same(run(tmp_path).rows, by_twos.rows)
-
-
-def test_rows_are_added_by_one_thread_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two at once could write two chunks under one name."""
-    added, together = threading.Event(), list[int]()
-    append, audit = ResultStore.append, leakage.Findings.audit
-
-    def slow(self: Any) -> Any:
-        added.clear()
-        if added.wait(0.2):  # longer than these networks train for
-            together.append(1)
-        return audit(self)
-
-    def watched(self: Any, rows: Any) -> None:
-        append(self, rows)
-        added.set()
-
-    monkeypatch.setattr(leakage.Findings, "audit", slow)
-    monkeypatch.setattr(ResultStore, "append", watched)
-    found = run(tmp_path, small_spec(draws={"data": 1, "anchor": 1}))
-    assert not together
-    assert found.told.steps == found.told.totals
-
-
 # ---------------------------------------------------------------------------------------------------- short of memory
-
-
-def test_a_study_short_of_memory_in_training_finds_the_same(
-    whole: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, train = itertools.count(), ensembles._trained
-
-    def short(rows: Any, *options: Any, **named: Any) -> Any:
-        if next(calls) in (0, 5):
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return train(rows, *options, **named)
-
-    monkeypatch.setattr(ensembles, "_trained", short)
-    assert_same(run(tmp_path).rows, whole.rows, flips=0.02)
-    assert next(calls) > 6
 
 
 def out_of_memory() -> Exception:
@@ -519,50 +331,7 @@ def test_a_chunk_that_does_not_fit_is_computed_in_halves(
     assert found.pictures["rows"].tolist() == whole.pictures["rows"].tolist()
 
 
-def test_a_draw_that_never_fits_ends_the_run_with_what_is_finished_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*arguments: Any, **options: Any) -> Any:
-        raise out_of_memory()
-
-    monkeypatch.setattr(image_study, "aligned_draws", never)
-    with raising(InputError, "memory"):
-        run(tmp_path, small_spec(draws={"data": 1, "anchor": 2}))
-    with ResultStore(tmp_path, "key", {}) as store:
-        assert store.done(method="c-gdp-data-noise") == {0}
-
-
 # ------------------------------------------------------------------------------------- faces, and many participants
-
-
-def test_as_for_faces_noise_on_rows_is_one_methods_and_alignments_are_used_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = small_spec(draws={"data": 1, "anchor": 2})
-    prepared = DigitStudy(spec, data_dir=None, device="cpu").prepare(Streams.for_experiment(3), n_participants=P)
-    alignments: dict[Any, Any] = {}
-    calls: list[Any] = []
-    counted(monkeypatch, "aligned_draws", calls)
-    found = []
-    for folder in ("first", "second"):
-        with ResultStore(tmp_path / folder, "key", {}) as store:
-            study = ImageStudy(
-                spec,
-                prepared,
-                RowWriter(prepared, store, Counting(), 0),
-                reference_control=False,
-                alignments=alignments,
-            )
-            study.run()
-            found.append(store.rows())
-    assert calls == [[0], [0, 1]]
-    assert_same(found[1], found[0])
-    assert not only(found[0], "aa-i-gdp-data-noise")
-    assert len(only(found[0], "c-gdp-data-noise")) == 1
-    (control,) = only(found[0], "aa-i-gdp")
-    assert control.keys() >= SOLVER
-    assert "discrepancy" not in control
-    assert control["converged"]
 
 
 def test_what_is_shared_between_numbers_of_participants_is_not_between_deployments(

@@ -20,7 +20,7 @@ from mooring_studies.settings import spec as spec_module
 from mooring_studies.settings.spec import STUDIES, code_digest, digest, noise_draws, read_spec, spec_from
 from mooring_studies.storage.store import ResultStore
 
-from mooring.errors import InputError, StorageError
+from mooring.errors import StorageError
 from mooring.randomness import Streams
 from tests.raising import raising
 
@@ -54,10 +54,6 @@ def test_every_shipped_study_can_be_read(name: str, quick: bool) -> None:
     assert json.loads(json.dumps(spec.as_dict())) == spec.as_dict()
 
 
-def test_every_file_of_settings_is_a_study_that_can_be_named() -> None:
-    assert {path.stem for path in SPECS.glob("*.toml")} == set(STUDIES)
-
-
 def test_the_settings_are_the_papers() -> None:
     mnist, celeba, many = read_spec("mnist"), read_spec("celeba"), read_spec("participants")
     assert (mnist.data.n_participants, mnist.data.n_components, mnist.data.n_anchor_rows) == ((10,), 100, 400)
@@ -79,16 +75,6 @@ def test_quick_settings_go_over_the_others_table_by_table() -> None:
     assert [sum(one.count for one in getattr(quick.noise, kind)) for kind in ("data", "anchor", "both")] == [24, 24, 16]
     assert quick.network.batch_size == full.network.batch_size  # what [quick] does not name stays
     assert quick.data.n_components == full.data.n_components
-
-
-def test_options_are_free_and_quick_ones_go_over_them() -> None:
-    plain = {
-        "study": {"name": "x", "title": "x", "kind": "tables"},
-        "options": {"grid": [1, 2], "deep": {"a": 1, "b": 2}},
-        "quick": {"options": {"grid": [1], "deep": {"b": 3}}},
-    }
-    assert spec_from(plain).options == {"grid": [1, 2], "deep": {"a": 1, "b": 2}}
-    assert spec_from(plain, quick=True).options == {"grid": [1], "deep": {"a": 1, "b": 3}}
 
 
 @pytest.mark.parametrize(
@@ -121,37 +107,6 @@ def test_a_mistake_in_a_file_is_named(
     path: str, value: Any, what: str, expected: str, got: str, refused: Refused
 ) -> None:
     refused(lambda: spec_from(with_change(path, value)), what=what, expected=expected, got=got)
-
-
-def test_the_nearest_known_name_is_offered() -> None:
-    for path, value, near in (("network.epoch", 3, "epochs"), ("attacks.evry", 3, "every")):
-        with raising(InputError, cure=f"'{near}'"):
-            spec_from(with_change(path, value))
-
-
-@pytest.mark.parametrize("value", [1, [[10, 99]], [[50]], "many", [[50, 19.0]]])
-def test_allocations_must_reach_all_participants(value: Any) -> None:
-    with pytest.raises(InputError) as caught:
-        spec_from(with_change("data.identities_each", value, "participants"))
-    assert caught.value.what.startswith("data")
-
-
-@pytest.mark.parametrize(("study", "key"), [("celeba", "identities_each"), ("mnist", "n_components")])
-def test_an_image_study_says_all_of_its_sizes(study: str, key: str, refused: Refused) -> None:
-    plain = plain_spec(study)
-    del plain["data"][key]
-    refused(lambda: spec_from(plain), what=f"data.{key}", expected="given", got="nothing")
-
-
-def test_files_that_are_no_settings_are_refused(tmp_path: Path, refused: Refused) -> None:
-    refused(
-        lambda: read_spec(tmp_path / "none.toml"), what="the study's file", expected="can be read", got="No such file"
-    )
-    (tmp_path / "bad.toml").write_text("[study\n")
-    refused(lambda: read_spec(tmp_path / "bad.toml"), what="the study's file", expected="TOML", got="line 1")
-    refused(lambda: read_spec("mnits"), what="study", expected="mnist", got="'mnits'")
-    with raising(InputError, "study", cure="'mnist'"):
-        read_spec("mnits")
 
 
 # Noise levels and draws
@@ -202,25 +157,6 @@ def test_fewer_draws_of_a_range_are_its_first_ones(kind: Any) -> None:
             [noise_many[start : start + count] for start, count in zip(starts, counts, strict=True)]
         )
         assert np.array_equal(noise_few, expected)
-
-
-def test_draws_are_shared_out_in_proportion_and_add_up() -> None:
-    spec = read_spec("mnist")
-    for n in (1, 2, 3, 7, 24, 199, 1000):
-        changed = spec.with_draws(n)
-        for kind in ("data", "anchor", "both"):
-            counts = [one.count for one in getattr(changed.noise, kind)]
-            assert sum(counts) == n
-            assert max(counts) - min(counts) <= 1  # the file's ranges are of one size
-    assert spec.with_draws(7).in_deployment(1).extra_draws == 7  # later deployments do not have more
-    assert sum(one.count for one in spec.in_deployment(3).noise.data) == 50
-    assert spec.in_deployment(0) is spec
-
-
-@pytest.mark.parametrize("call", ["with_draws", "with_deployments"])
-def test_nothing_at_all_cannot_be_drawn(call: str, refused: Refused) -> None:
-    what = call.removeprefix("with_")
-    refused(lambda: getattr(read_spec("mnist"), call)(0), what=what, expected="at least 1", got="0")
 
 
 # The key
@@ -304,15 +240,6 @@ def test_done_tells_the_draws_of_one_identity(tmp_path: Path) -> None:
         assert store.done(method="i-gdp") == {0, 2, 5, 6}
 
 
-def test_a_column_of_two_kinds_is_refused_and_nothing_is_kept(tmp_path: Path, refused: Refused) -> None:
-    with opened(tmp_path) as store:
-        rows = [ROW, ROW | {"draw": 1, "balanced_accuracy": "high"}]
-        refused(lambda: store.append(rows), what="column 'balanced_accuracy'", expected="float", got="float and str")
-        assert store.rows() == []
-    with opened(tmp_path) as store:
-        assert store.rows() == []
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -374,57 +301,6 @@ def test_a_chunk_that_cannot_be_read_is_set_aside_and_its_rows_are_to_do_again(h
     assert path.with_name(path.name + ".unreadable").read_bytes() == broken
 
 
-def test_the_last_chunk_set_aside_is_not_overwritten_by_the_next(tmp_path: Path) -> None:
-    for _ in range(2):  # spoil the only chunk twice
-        with opened(tmp_path) as store:
-            store.append([ROW])
-        for path in (tmp_path / "store" / "k1").glob("rows-*.parquet"):
-            path.write_bytes(b"broken")
-    with opened(tmp_path) as store:
-        assert store.rows() == []
-    assert len(list((tmp_path / "store" / "k1").glob("*.unreadable*"))) == 2
-
-
-def test_artefacts_are_kept_by_name_and_replaced(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.keep("facts", {"n": np.int64(3), "share": np.float32(0.5), "bad": float("nan"), "list": (1, 2)})
-        store.keep("pictures", {"images": np.arange(6, dtype=np.uint8).reshape(2, 3), "rows": np.array(["a", "bc"])})
-        store.keep("both", {"n": 1})
-        store.keep("both", {"n": np.ones(2)})
-    with opened(tmp_path) as store:
-        assert store.kept("facts") == {"n": 3, "share": 0.5, "bad": None, "list": [1, 2]}
-        pictures = store.kept("pictures")
-        assert pictures is not None
-        assert pictures["images"].dtype == np.uint8
-        assert pictures["rows"].tolist() == ["a", "bc"]
-        assert store.kept("both")["n"].tolist() == [1.0, 1.0]  # type: ignore[index]
-        assert store.kept("nothing") is None
-        assert store.rows() == []
-
-
-def test_artefacts_that_cannot_be_kept_are_refused(tmp_path: Path, refused: Refused) -> None:
-    with opened(tmp_path) as store:
-        refused(
-            lambda: store.keep("x", {"a": 1, "b": np.ones(1)}), what="what is kept as 'x'", expected="all", got="some"
-        )
-        objects = {"a": np.array([None])}
-        refused(lambda: store.keep("x", objects), what="what is kept as 'x'", expected="numbers", got="objects")
-        refused(lambda: store.keep("../x", {}), what="name", expected="lower-case", got="'../x'")
-
-
-@pytest.mark.parametrize("name", ["facts", "pictures"])
-def test_an_artefact_that_cannot_be_read_counts_as_not_there(name: str, tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.keep("facts", {"n": 3})
-        store.keep("pictures", {"n": np.ones(1000)})
-    (path,) = (tmp_path / "store" / "k1" / "kept").glob(f"{name}.*")
-    path.write_bytes(path.read_bytes()[:-8])
-    with opened(tmp_path) as store:
-        assert store.kept(name) is None
-        assert len(store.notes) == 1
-        assert path.with_name(path.name + ".unreadable").exists()
-
-
 @pytest.mark.parametrize(
     ("name", "before", "now", "what"),
     [
@@ -442,34 +318,6 @@ def test_rows_of_two_inputs_do_not_mix(
         store.bind(name, before)
         refused(lambda: store.bind(name, now), what=what, expected=before[:16], got=now[:16])
         refused(lambda: store.bind("model.onnx", "d" * 64), what="model.onnx", expected="cccc", got="dddd")
-
-
-def test_another_specs_results_are_kept_and_told_of(tmp_path: Path) -> None:
-    with opened(tmp_path, "k1") as store:
-        store.append([ROW])
-    with ResultStore(tmp_path, "k2", {"mooring": "1.0", "date": "2026-02-03"}) as store:
-        assert store.rows() == []
-        (words,) = store.others()
-        assert all(told in words for told in ("mooring 0.9", "2026-01-02", str(tmp_path / "store" / "k1")))
-    with opened(tmp_path, "k1") as store:
-        assert store.done(method="i-gdp") == {0}
-        assert store.others() == []  # one without a row is not told of
-
-
-@pytest.mark.parametrize("stray", ["rows-abc.parquet", "rows-000001 (1).parquet", "rows-1.parquet", "rows-.parquet"])
-def test_files_beside_the_chunks_are_no_chunks(stray: str, tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.append([ROW])
-        place = store.place
-    (place / stray).write_bytes((place / "rows-000001.parquet").read_bytes())
-    with opened(tmp_path) as store:
-        assert store.rows() == [ROW]
-        assert store.notes == []
-        store.append([ROW | {"draw": 1}])
-    with opened(tmp_path) as store:
-        assert store.done(method="i-gdp") == {0, 1}
-    assert (place / "rows-000002.parquet").exists()
-    assert (place / stray).exists()
 
 
 def test_two_processes_do_not_work_on_one_store(tmp_path: Path) -> None:
@@ -509,16 +357,6 @@ def test_a_full_disk_is_said_and_costs_no_finished_row(tmp_path: Path, monkeypat
         assert store.notes == []
 
 
-def test_a_folder_that_cannot_be_made_or_written_is_said(tmp_path: Path, monkeypatch: Any) -> None:
-    (tmp_path / "file").write_text("")
-    with raising(StorageError, "the folder of results"):
-        opened(tmp_path / "file")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
-        with raising(StorageError, "the folder of results", reason="read-only"):
-            opened(tmp_path)
-
-
 def test_final_outputs_are_the_table_the_facts_and_the_pictures(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.append([ROW, ROW | {"draw": 1, "linkage:moments": 0.4}])
@@ -533,8 +371,3 @@ def test_final_outputs_are_the_table_the_facts_and_the_pictures(tmp_path: Path) 
         store.append([ROW])
         store.finish({"study": "mnist"})
     assert not (tmp_path / "pictures.npz").exists()  # another run's pictures do not stay beside these results
-
-
-def test_a_grid_has_no_draws_to_ask_for() -> None:
-    with raising(InputError, "draws"):
-        read_spec("hospitals", draws=3)

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from mooring_studies.cli.output import print_summary
 from mooring_studies.comparison.results import Results
-from mooring_studies.page import describe_study, render_study
-from mooring_studies.settings.spec import STUDIES, read_spec
+from mooring_studies.page import render_study
+from mooring_studies.settings.spec import read_spec
 from mooring_studies.storage.store import Finished
-from mooring_studies.summary import between, control_columns, joining_pays, noisy_columns, summarised
+from mooring_studies.summary import joining_pays, summarised
 from rich.console import Console
 
 from tests.record import check_snapshot
@@ -108,48 +108,3 @@ def test_what_is_matched_directly_stands_beside_what_is_linked() -> None:
     assert (noisy["linked_least"], noisy["linked_most"]) == (pytest.approx(18), pytest.approx(85))
     assert (noisy["matched_least"], noisy["matched_most"]) == (pytest.approx(99.8), pytest.approx(100))
     assert (noisy["draws"], noisy["attacked_fully"]) == (3, 2)
-
-
-def test_columns_without_a_number_are_left_out_and_missing_numbers_are_dashes() -> None:
-    rows = [control("c-gdp", 0.9), control("i-gdp", 0.5, n_participants=20), control("c-gdp", 0.1, deployment=1)]
-    sizes = summarised(Results.from_rows(rows))  # of the first deployment
-    assert control_columns(sizes) == {"C-GDP": ["90.0 %", "–"], "I-GDP": ["–", "50.0 %"]}
-    plain = [{name: value for name, value in row.items() if ":" not in name} for row in table_rows()]
-    (size,) = summarised(Results.from_rows(plain))
-    assert list(noisy_columns(size["noisy"])) == ["noise", "draws", "as deployed"]
-
-
-def test_a_range_is_written_only_where_its_ends_differ_as_printed() -> None:
-    assert (between(99.4, 99.6), between(99.6, 100.0)) == ("99 to 100 %", "100 %")
-
-
-def test_in_a_narrow_terminal_no_word_of_several_sizes_is_cut() -> None:
-    rows = [row | {"n_participants": p, "identities_each": 98} for p in (10, 20) for row in face_rows()]
-    for width in (80, 100, 200):
-        assert "…" not in terminal_of("participants", rows, width=width)
-
-
-def test_settings_are_those_that_the_kind_of_study_uses() -> None:
-    shown = {study: describe_study(finished(study, face_rows()), [], [])["details"]["settings"] for study in STUDIES}
-    sections = {study: {name.partition(".")[0] for name in found if "." in name} for study, found in shown.items()}
-    images = {"data", "network", "noise", "attacks", "solver"}
-    assert sections == {
-        "mnist": images | {"auditor", "sums"},
-        "celeba": images | {"sums"},
-        **dict.fromkeys(("participants", "uneven"), images),
-        **{key: {"options", "sums"} for key in ("hospitals", "census", "landscape")},
-        **{key: {"options"} for key in ("sums", "alternatives")},
-    }
-
-
-def test_facts_without_settings_are_shown() -> None:
-    facts: Mapping[str, Any] = {"spec": None, "n_train": 5}
-    shown = describe_study(finished("hospitals", table_rows(), **facts), [], [])
-    assert shown["facts"] == {"study": "hospitals", "n_train": "5"}
-
-
-def test_the_page_needs_no_script_and_what_a_file_says_is_text() -> None:
-    page = render_study(finished("celeba", face_rows(), notes=["<script>alert(1)</script>"]), [], [])
-    assert "<script" not in page
-    assert "script-src" not in page
-    assert "&lt;script&gt;" in page

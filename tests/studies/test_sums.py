@@ -95,12 +95,6 @@ def test_rows_of_the_colluders_own_hospital_are_no_candidates(p: int, left_out: 
     assert [len(part) for part in found.test[1:]] == [len(part) for part in rows.test[1:]]
 
 
-def test_diagnoses_are_grouped_by_chapter_and_ages_are_numbers(diabetes: Path) -> None:
-    found = tabular_data.load_diabetes(diabetes, early=False)
-    assert set(found.columns["diag_1"].to_pylist()) == {"diabetes", "circulatory", "other", None}
-    assert set(found.columns["age"].to_pylist()) == {0.0, 60.0, 90.0}
-
-
 def sum_rows() -> list[dict[str, Any]]:
     """Two deployments of a case; its noisy models are better than training alone, but for the last."""
     base = {"case": "credit default", "n_participants": 50, "rows_each": 50}

@@ -16,14 +16,13 @@ import pytest
 from mooring_studies.comparison.results import Results
 from mooring_studies.data import tables as tabular_data
 from mooring_studies.data.tables import TableRows, load_census, load_hospitals
-from mooring_studies.settings.sections import SumLine, convert
-from mooring_studies.settings.spec import Spec, read_spec
+from mooring_studies.settings.sections import convert
+from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.tabular import jobs, landscape
 from mooring_studies.tabular.deployment import Deployment, Point, leakage, make_deployment
 from mooring_studies.tabular.landscape import LandscapeOptions, run_landscape
-from mooring_studies.tabular.scores import ranked, scored, utility
-from mooring_studies.tabular.skipped_attacks import notes_of, skipped_columns
+from mooring_studies.tabular.scores import scored, utility
 from mooring_studies.tabular.study import TableOptions, partition_tables, run_tables
 
 from mooring.attacks import ATTACKS
@@ -128,31 +127,6 @@ def test_what_nobody_measured_is_missing_and_not_zero(heart: Path) -> None:
     assert "X12: missing" in names  # ? among numbers
 
 
-def test_rows_are_read_in_the_units_of_the_file_with_gaps(heart: Path) -> None:
-    tables = load_hospitals(heart)
-    lines = (heart / "heart_disease" / "processed.cleveland.data").read_text(encoding="utf-8").splitlines()[1:]
-    written = [line.split(",") for line in lines]
-    for name in ("X1", "X10", "X12"):
-        own = [fields[int(name[1:]) - 1] for fields in written]
-        expected = [None if word == "?" else float(word) for word in own]
-        assert tables.columns[name].to_pylist()[: len(written)] == expected
-
-
-def test_packed_files_and_bare_folders_are_read_alike(heart: Path, tmp_path: Path) -> None:
-    plain = load_hospitals(heart)
-    for path in (heart / "heart_disease").iterdir():
-        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    packed = load_hospitals(tmp_path)
-    np.testing.assert_array_equal(plain.records.rows, packed.records.rows)
-    assert plain.checksums == packed.checksums
-
-
-def test_a_file_that_is_not_there_is_named_with_where_to_get_it(heart: Path) -> None:
-    (heart / "heart_disease" / "processed.va.data").unlink()
-    with raising(StorageError, "heart_disease/processed.va.data", cure="--data-dir"):
-        load_hospitals(heart)
-
-
 @pytest.mark.parametrize("damage", ["fewer lines", "half a line", "words", "half a gz"])
 def test_half_a_file_is_refused_with_the_cure(heart: Path, damage: str) -> None:
     path = heart / "heart_disease" / "processed.cleveland.data"
@@ -186,15 +160,6 @@ def test_the_census_is_one_table_of_both_files(tmp_path: Path, monkeypatch: pyte
     assert records.labels.tolist() == [0, 1, 0, 1]
     assert {"age", "years of education", "sex=missing", "loss"} <= set(records.feature_names)
     assert not [name for name in records.feature_names if name.startswith(("weight", "education"))]
-
-
-def test_a_label_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabular_data, "CENSUS_FILES", {"adult.data": 3})
-    who = "{}, Private, 1, HS-grad, 9, Divorced, Sales, Wife, White, Male, 0, 0, 40, Peru, {}\n"
-    lines = [who.format(age, income) for age, income in ((30, "<=50K"), (40, ">50K"), (50, "?"))]
-    (tmp_path / "adult.data").write_text("".join(lines))
-    with raising(InputError, "the rows", got="1 without"):
-        load_census(tmp_path)
 
 
 # --- scaling ---------------------------------------------------------------------------------------------------------
@@ -339,13 +304,6 @@ def test_every_attack_has_a_result_or_a_reason(deployment: Deployment, method: s
     assert ("did not run: " in str(reasons.get("procrustes"))) == (method == "aa-i-gdp")
 
 
-def test_where_all_attacks_ran_nothing_is_said(deployment: Deployment) -> None:
-    simulation = played(deployment, "aa-i-gdp-both-noise", v=0.2, sigma=0.5)
-    columns = leakage(deployment, simulation, attacks=["procrustes", "moments"], seed=0)
-    assert without_result(columns, ["procrustes", "moments"]) == set()
-    assert not {"attacks_not_run", "attacks_not_run_because"} & columns.keys()
-
-
 def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,32 +330,6 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
     assert "error:procrustes" in columns
 
 
-def test_any_other_error_ends_the_study(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    slip = LookupError()
-
-    def wrong(view: Any, *, rng: Any) -> Any:
-        raise slip
-
-    monkeypatch.setitem(ATTACKS, "moments", replace(ATTACKS["moments"], function=wrong))
-    with pytest.raises(LookupError) as caught:
-        leakage(deployment, played(deployment, "i-gdp"), attacks=["moments"], seed=0)
-    assert caught.value is slip
-
-
-def test_notes_count_points_and_name_attacks_of_one_reason_together() -> None:
-    rows: list[dict[str, Any]] = [{"error:guessing": 1.0} for _ in range(6)] + [{"method": "local-only"}]
-    for k, row in enumerate(rows[:5]):
-        reasons = dict.fromkeys(("moments", "lattice"), "did not run: No need.") if k < 2 else {}
-        reasons["procrustes"] = f"did not apply: Reason {max(k, 1)}." if k else "failed: Singular matrix"
-        row |= skipped_columns(reasons)
-    assert notes_of(rows) == [
-        "moments and lattice did not run at 2 of 6 points: No need",
-        "procrustes did not apply at 4 of 6 points: Reason 1 (1); Reason 2 (1); Reason 3 (1); for other reasons (1)",
-        "procrustes failed at 1 of 6 points: Singular matrix",
-    ]
-    assert notes_of(rows[-2:]) == []
-
-
 def test_only_the_paper_s_score_has_noise_on_test_rows(deployment: Deployment) -> None:
     quiet = utility(deployment.rows, played(deployment, "aa-i-gdp"), learners=["linear"], seed=0)
     loud = utility(deployment.rows, played(deployment, "aa-i-gdp-data-noise", sigma=3.0), learners=["linear"], seed=0)
@@ -417,80 +349,7 @@ def test_each_one_s_own_score_is_over_its_own_test_rows() -> None:
     assert "own:0" not in scored([np.array([0, 1])] * 11, clean=np.zeros(22), noisy=np.zeros(22))
 
 
-def test_ranking_does_not_depend_on_how_many_rows_are_called_positive() -> None:
-    truth = [np.array([0, 1, 0, 1]), np.array([1, 0]), np.array([1, 1])]
-    leans = np.array([-2.0, 1.0, 0.5, 0.4, 3.0, -1.0, 2.0, -0.5])
-    columns = ranked(truth, leans)
-    assert columns == ranked(truth, leans - 100)
-    assert columns["auc_own:0"] == 0.75
-    assert columns["auc_own:1"] == 1.0
-    assert "auc_own:2" not in columns  # one class only: nothing to rank
-    assert columns["auc_own_clean"] == pytest.approx(0.875)
-    assert columns["auc_clean"] == pytest.approx(13 / 15)
-    assert ranked([np.arange(3)], np.zeros(3)) == {}
-
-
 # --- the studies -----------------------------------------------------------------------------------------------------
-
-
-def test_a_study_of_tables_has_every_row_and_tells_what_it_is(heart: Path, tmp_path: Path) -> None:
-    progress = Counting()
-    spec = table_spec(attacks=["known-secret", "known-anchor", "procrustes"])
-    spec = replace(spec, sums=SumLine(epsilons=("none", 1.0), n_hats=0, alone="own rows"))
-    rows, facts = run(spec, heart, tmp_path / "out", progress)
-    assert progress.steps == progress.totals
-    results = Results.from_rows(rows)
-    for deployment in (0, 1):
-        part = results.where(deployment=deployment)
-        counts = {method: len(part.where(method=method)) for method in part.values("method")}
-        assert counts == {
-            "c-gdp": 1,
-            "aa-i-gdp": 1,
-            "i-gdp": 1,
-            "local-only": 4,
-            "local-own": 1,
-            "local-own-features": 1,
-            "pooled-raw": 1,
-            "secure-sum": 2,
-            "aa-i-gdp-anchor-noise": 4,
-            "aa-i-gdp-data-noise": 4,
-            "aa-i-gdp-both-noise": 2,
-        }
-        assert part.where(method="aa-i-gdp-anchor-noise")["draw"].tolist() == [0, 1, 2, 3]
-        assert part.where(method="aa-i-gdp-anchor-noise")["anchor_noise_scale"].tolist() == [0.05, 0.05, 0.4, 0.4]
-        alone = part.where(method="local-only")
-        own = part.where(method="local-own")
-        assert [own[f"own:{i}"][0] for i in range(4)] == [alone.where(draw=i)[f"own:{i}"][0] for i in range(4)]
-        assert np.isnan(own["auc_clean"]).all()  # of several models
-        assert np.isfinite(own["auc_own_clean"]).all()
-        control = part.where(method=["c-gdp", "aa-i-gdp"])
-        assert np.ptp(control["balanced_accuracy"]) < 0.02  # Prop.: the same output, but for rounding
-        levels = part.where(method="aa-i-gdp-data-noise")["data_noise_scale"]
-        np.testing.assert_allclose(levels, np.repeat([0.3, 2.0], 2) * facts["parts"][deployment]["rms"])
-        error = part.where(method="aa-i-gdp-data-noise").envelope("error")
-        assert error[:2].max() < error[2:].min()
-    assert results.envelope("match")[results["method"] == "aa-i-gdp"].tolist() == [1.0, 1.0]
-    assert np.isfinite(results["own:3"]).all()
-    sums = results.where(method="secure-sum")
-    assert sums["n_rows"].tolist() == [facts["n_train"]] * 4
-    assert np.isnan(sums.numbers("epsilon")).tolist() == [True, False] * 2
-    assert np.isfinite(results.only(results["method"] != "secure-sum")["balanced_accuracy_clean:svm"]).all()
-    assert facts["participants"] == list(SIZES)
-    assert set(facts["data"]) == {f"processed.{hospital}.data" for hospital in SIZES}
-    assert facts["parts"][0]["match_ceiling"] == 1.0
-    assert facts["parts"][0]["rms"] != facts["parts"][1]["rms"]  # two deployments are two splits
-    assert len(set(results.where(method="c-gdp")["error:guessing"])) == 2
-    attacked = results.where(method=["c-gdp", "aa-i-gdp", "i-gdp", *NOISY])
-    assert facts["n_attacked"] == len(attacked) == 26
-    noisy_anchor = len(results.where(method=[NOISY[0], NOISY[2]]))
-    carries = "did not apply: The anchor representation carries noise; see pseudoinverse, procrustes and moments."
-    assert facts["attacks_not_run"]["known-anchor"][carries] == noisy_anchor == 12
-    assert sum(facts["attacks_not_run"]["known-secret"].values()) == 24
-    assert [note for note in facts["notes"] if note.startswith("known-anchor did not apply at 16 of 26 points: ")]
-    assert [note for note in facts["notes"] if note.startswith("procrustes did not run at 10 of 26 points: ")]
-    names = results.where(method="c-gdp")["attacks_not_run"].tolist()
-    assert names == ["known-secret+denoised,known-secret+kernel,known-secret+grid,known-anchor,procrustes"] * 2
-    assert set(results.where(method="local-only")["attacks_not_run"]) == {None}
 
 
 QUICK = {"anchor_noise": [0.2], "data_noise": [0.5], "both_anchor": [], "learners": ["linear"]}
@@ -553,15 +412,6 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
         assert run(spec, hospitals, tmp_path)[0] == whole
 
 
-def test_rows_of_other_files_do_not_mix(heart: Path, tmp_path: Path) -> None:
-    run(table_spec(**QUICK), heart, tmp_path / "out", Counting(until=1))
-    path = heart / "heart_disease" / "processed.va.data"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([lines[0], *reversed(lines[1:])]), encoding="utf-8")
-    with raising(InputError, "processed.va.data", got="another"):
-        run(table_spec(**QUICK), heart, tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     ("change", "what", "fields"),
     [
@@ -577,22 +427,6 @@ def test_options_that_cannot_be_are_refused(
 ) -> None:
     with raising(InputError, what, **fields):
         run(table_spec(**change), heart, tmp_path / "out")
-
-
-def test_an_option_that_is_missing_is_named() -> None:
-    with raising(InputError, "the study's file", expected="draws"):
-        convert({name: value for name, value in OPTIONS.items() if name != "draws"}, TableOptions)
-
-
-@pytest.mark.parametrize("quick", [False, True])
-def test_the_options_of_the_shipped_studies_are_in_order(quick: bool) -> None:
-    for study in ("hospitals", "census"):
-        points = list(convert(read_spec(study, quick=quick).options, TableOptions).points(1.0))
-        assert len({(point.method, point.draw) for point in points}) == len(points)
-    landscape = convert(read_spec("landscape", quick=quick).options, LandscapeOptions)
-    sizes = landscape.sizes(0, 55_000)
-    assert all(n * p <= landscape.most_rows for n, p in sizes)
-    assert set(landscape.sizes(1, 55_000)) <= set(sizes)
 
 
 # --- the landscape ---------------------------------------------------------------------------------------------------
@@ -612,36 +446,6 @@ def small_landscape(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace
     folder, progress = tmp_path_factory.mktemp("landscape"), Counting()
     rows, facts = run(LANDSCAPE, folder / "nothing", folder / "out", progress)
     return SimpleNamespace(rows=rows, facts=facts, progress=progress, folder=folder)
-
-
-def test_without_mnist_the_landscape_is_of_small_digits_and_says_so(small_landscape: SimpleNamespace) -> None:
-    rows, facts, progress = small_landscape.rows, small_landscape.facts, small_landscape.progress
-    assert progress.steps == progress.totals
-    assert "scikit-learn" in progress.notes[0]
-    assert "scikit-learn" in facts["notes"][0]
-    results = Results.from_rows(rows)
-    cells = {(int(n), int(p)) for n, p in zip(results["rows_each"], results["n_participants"], strict=True)}
-    assert cells == {(20, 2), (20, 10), (60, 2), (60, 10)}
-    assert set(results.where(deployment=1)["rows_each"].tolist()) == {20.0}  # only the smallest is repeated
-    assert set(results.where(deployment=1)["n_participants"].tolist()) == {2.0}
-    for n, p in cells:
-        cell = results.where(rows_each=n, n_participants=p, deployment=0)
-        assert len(cell.where(method="local-only")) == min(4, p)
-        assert len(cell.where(method="aa-i-gdp-anchor-noise")) == 2
-        alone = cell.where(method="local-only")["balanced_accuracy"].mean()
-        together = cell.where(method="aa-i-gdp")["balanced_accuracy_clean"][0]
-        if p == 10:
-            assert together > alone + 0.05
-        sigma = cell.where(method="aa-i-gdp-data-noise")["data_noise_scale"][0]
-        spread = next(one["standard_deviation"] for one in facts["cells"] if one["rows_each"] == n)
-        assert sigma == pytest.approx(0.5 * spread, rel=0.1)
-    assert not [name for name in rows[0] if name.startswith("own:")]
-    assert np.isfinite(results.where(method="aa-i-gdp-data-noise")["error:known-anchor+kernel"]).all()
-    noisy_anchor = len(results.where(method="aa-i-gdp-anchor-noise"))
-    assert sum(facts["attacks_not_run"]["known-anchor"].values()) == noisy_anchor
-    assert facts["n_attacked"] == len(results) - len(results.where(method=["local-only", "pooled-raw"]))
-    words = f"known-anchor did not apply at {noisy_anchor} of {facts['n_attacked']} points: The anchor"
-    assert [note for note in facts["notes"] if note.startswith(words)]
 
 
 def test_every_cell_of_the_landscape_has_pooled_raw_beside_local_only(small_landscape: SimpleNamespace) -> None:
@@ -689,15 +493,6 @@ def test_rows_that_a_landscape_lacks_are_added_and_no_other_is_computed(
     assert [row["method"] for row in rows[-5:]] == ["pooled-raw"] * 5  # four cells, one of them in two deployments
     assert len(rows) == len(small_landscape.rows)
     assert all(row in small_landscape.rows for row in rows)
-
-
-def test_rows_of_two_data_sets_are_not_mixed_in_one_folder(
-    small_landscape: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = landscape._load(small_landscape.folder / "nothing")
-    monkeypatch.setattr(landscape, "_load", lambda folder: replace(found, name="MNIST"))
-    with raising(InputError, expected="were made from"):
-        run(LANDSCAPE, small_landscape.folder / "nothing", small_landscape.folder / "out")
 
 
 def test_half_of_mnist_is_an_error_and_no_reason_for_other_digits(tmp_path: Path) -> None:

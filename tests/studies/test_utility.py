@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.images import digit_study, execution, utility
+from mooring_studies.images import utility
 from mooring_studies.images.deployment import SPLITS, Deployment, deployed
-from mooring_studies.images.digit_study import DigitStudy
 from mooring_studies.images.execution import BackgroundTask, pieces_that_fit
 from mooring_studies.images.utility import scored, trained, without_protection
 from mooring_studies.networks import DIGITS, Schedule
 
-from mooring.errors import InputError
 from mooring.randomness import Streams
-from tests.raising import raising
 
 torch = pytest.importorskip("torch")
 H = 100
@@ -126,19 +122,6 @@ def test_who_trains_alone_takes_as_many_steps_as_the_joint_model(
             assert call.epochs == TRAINING.epochs
 
 
-@pytest.mark.parametrize("train", [[40, 40, 40], [30, 41, 30]])
-def test_many_who_train_alone_are_what_each_is(train: list[int]) -> None:
-    """Side by side where they have equally many rows, and in the order asked for."""
-    deployment = deployment_of(train)
-    groups = [[0], [1], [2], [0, 1, 2]]
-    together = without_protection(deployment, groups, architecture=DIGITS, schedule=TRAINING)
-    for group, found in zip(groups, together, strict=True):
-        (alone,) = without_protection(deployment, [group], architecture=DIGITS, schedule=TRAINING)
-        assert found == pytest.approx(alone, abs=0.02)  # rounding may move an answer or two
-    assert together[3]["balanced_accuracy"] > 0.25
-    assert len({tuple(found.values()) for found in together}) > 1
-
-
 def test_a_draw_is_scored_on_noisy_rows_as_in_the_paper_and_on_clean_ones_as_deployed() -> None:
     deployment = deployment_of([20, 20, 20])
     truth = torch.as_tensor(deployment.labels)
@@ -173,46 +156,7 @@ def test_networks_learn_from_training_rows_and_are_chosen_on_validation_rows(mon
     assert call.schedule == TRAINING
 
 
-def test_the_auditor_learns_from_as_many_clean_images_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    images, labels = np.arange(50, dtype=np.uint8)[:, None] * np.ones(784, dtype=np.uint8), np.arange(50) % 10
-    digits = SimpleNamespace(train_images=images, train_labels=labels)
-    monkeypatch.setattr(digit_study, "load_digits", lambda folder: digits)
-    monkeypatch.setattr(digit_study, "find", lambda data_dir, name: None)
-    monkeypatch.setattr(digit_study, "train_digit_auditor", lambda rows, classes, **options: (rows, classes, options))
-    for n_rows, expected in ((0, 50), (20, 20)):
-        spec: Any = SimpleNamespace(seed=1, auditor=SimpleNamespace(rows=n_rows, epochs=7))
-        study = DigitStudy(spec, data_dir=None, device="cpu")
-        rows, classes, options = study.auditor
-        assert study.auditor[0] is rows  # trained once
-        assert rows.shape == (expected, 784)
-        which = np.round(255 * rows[:, 0]).astype(int)
-        assert len(set(which)) == expected
-        np.testing.assert_array_equal(classes, which % 10)
-        assert (options["epochs"], options["device"]) == (7, "cpu")
-
-
 # ------------------------------------------------------------------------------------------------- behind the main thread
-
-
-def test_functions_run_in_order_one_at_a_time_behind_the_main_thread() -> None:
-    begun, done, go = list[int](), list[int](), threading.Event()
-
-    def work(k: int) -> None:
-        begun.append(k)
-        assert go.wait(5)
-        assert threading.current_thread() is not threading.main_thread()
-        done.append(k)
-
-    with BackgroundTask() as background:
-        background.run(lambda: work(0))
-        assert done == []  # it was not waited for
-        go.set()
-        for k in (1, 2, 3):
-            background.run(lambda k=k: work(k))  # type: ignore[misc]
-            assert done[:k] == list(range(k))
-        background.wait()
-        assert done == [0, 1, 2, 3]
-    assert begun == done
 
 
 def test_what_fails_behind_fails_where_the_next_is_given_and_that_does_not_run() -> None:
@@ -224,38 +168,6 @@ def test_what_fails_behind_fails_where_the_next_is_given_and_that_does_not_run()
             background.run(lambda: done.append(2))
         background.run(lambda: done.append(3))  # told once: it goes on where somebody goes on
     assert done == [1, 3]
-
-
-def test_what_fails_last_fails_at_the_end() -> None:
-    done = list[int]()
-
-    def use() -> None:
-        with BackgroundTask() as background:
-            background.run(lambda: done.append(1))
-            background.run(lambda: [][0])
-
-    with pytest.raises(IndexError):
-        use()
-    assert done == [1]
-
-
-def test_what_was_begun_is_finished_when_the_main_thread_fails_or_is_interrupted() -> None:
-    for problem in (ValueError, KeyboardInterrupt):
-        done, go = list[int](), threading.Event()
-
-        def slow(done: list[int] = done, go: threading.Event = go) -> None:
-            assert go.wait(5)
-            done.append(1)
-
-        def use(slow: Any = slow, go: threading.Event = go, problem: Any = problem) -> None:
-            with BackgroundTask() as background:
-                background.run(slow)
-                go.set()
-                raise problem
-
-        with pytest.raises(problem):
-            use()
-        assert done == [1]
 
 
 # -------------------------------------------------------------------------------------------------------- in pieces
@@ -276,80 +188,3 @@ def test_pieces_halve_when_memory_runs_out_and_stay_small() -> None:
     np.testing.assert_array_equal(np.concatenate([piece for piece, _ in found]), np.arange(20))
     assert [total for _, total in found] == [int(piece.sum()) for piece, _ in found]
     assert list(pieces_that_fit(work, np.arange(0), 8)) == []
-
-
-def test_pieces_are_given_as_soon_as_they_are_found() -> None:
-    problem = LookupError()
-
-    def work(piece: Any) -> int:
-        if 3 in piece:
-            raise problem
-        return len(piece)
-
-    given = []
-
-    def use() -> None:
-        for piece, _ in pieces_that_fit(work, [0, 1, 2, 3], 2):
-            given.append(piece)
-
-    with pytest.raises(LookupError) as caught:
-        use()
-    assert caught.value is problem
-    assert given == [[0, 1]]
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
-    ],
-)
-def test_a_single_item_is_tried_again_once_there_is_room(problem: Exception) -> None:
-    full = [True]
-
-    def work(piece: list[int]) -> int:
-        if full:
-            raise problem
-        return piece[0]
-
-    assert list(pieces_that_fit(work, [7], 1, make_room=full.clear)) == [([7], 7)]
-    full.append(True)
-    with raising(InputError, "memory"):
-        list(pieces_that_fit(work, [7], 1))
-
-
-def test_an_error_that_is_not_about_memory_is_no_reason_to_try_again() -> None:
-    tried = []
-
-    def work(piece: list[int]) -> None:
-        tried.append(len(piece))
-        raise InputError("rows", expected="finite", got="NaN", cure="Check them.")
-
-    with pytest.raises(InputError):
-        list(pieces_that_fit(work, [1, 2, 3], 3))
-    assert tried == [3]
-
-
-def test_waiting_for_what_runs_behind_is_counted_and_work_of_ones_own_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, go = [0.0], threading.Event()
-
-    def work() -> None:
-        assert go.wait(5)
-        now[0] += 7
-
-    def clock() -> float:
-        read = now[0]
-        go.set()  # the work goes on only once somebody has begun to wait
-        return read
-
-    monkeypatch.setattr(execution.time, "perf_counter", clock)
-    with BackgroundTask() as background:
-        background.run(work)
-        now[0] += 100  # work of one's own
-        background.wait()
-        assert background.waited == 7
-        background.wait()  # nothing runs
-        assert background.waited == 7
