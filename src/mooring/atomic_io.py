@@ -107,6 +107,13 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[object] = ()) ->
         )
 
 
+def require_absent(output: Path, *, force: bool) -> None:
+    """Refuse to overwrite a file, unless that was asked for."""
+    if output.exists() and not force:
+        cure = "Overwrite it (--force), or write to another file (--output)."
+        raise InputError("output", problem=f"{output.name} already exists.", cure=cure)
+
+
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, what: str = "a file") -> None:
     """Replace the content of `path`; `what` names the file in errors."""
     with open_atomically(path, mode=mode, what=what) as file:

@@ -10,7 +10,8 @@ import pytest
 from mooring.desk.app import make_desk
 from mooring.desk.workspace import find_page, receive
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.step import BUNDLES, Outcome, Place
+from mooring.protocol.place import Outcome, Place
+from mooring.protocol.step import BUNDLES
 from mooring.report.step_pages import StepPages
 from tests import commands
 from tests.desk.serving import Running, serving

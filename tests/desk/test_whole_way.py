@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mooring.protocol.step import Outcome
+from mooring.protocol.place import Outcome
 from mooring.protocol.steps import steps_of
 from tests import commands
 from tests.desk.chromium import Tab, open_chromium

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mooring.cli.app import app
 from mooring.errors import InputError
-from mooring.protocol.step import Choice, Place, Question, Step
+from mooring.protocol.place import Place
+from mooring.protocol.step import Choice, Question, Step
 from mooring.protocol.steps import list_steps
 from mooring.report.step_pages import StepPages
 from tests.raising import raising
@@ -115,7 +116,7 @@ def test_answers_are_checked_before_a_step_runs(place: Place) -> None:
         Question("noise", "Noise", "number").read(["much"], place)
     for pair in (["horse", "house"], ["horse", ""]):
         with raising(InputError, "Passphrase"):
-            Question("passphrase", "Passphrase", "password", is_optional=True, is_new=True).read(pair, place)
+            Question("passphrase", "Passphrase", "password", is_optional=True).read(pair, place)
 
 
 def test_a_folder_shows_paths_as_somebody_in_it_writes_them(place: Place) -> None:

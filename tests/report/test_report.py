@@ -347,6 +347,16 @@ def test_a_folder_that_is_not_there_and_one_without_records(tmp_path: Path) -> N
     assert not (tmp_path / "report.html").exists()
 
 
+def test_of_two_mechanisms_records_the_studys_is_read(study: Study, sum_study: Study, tmp_path: Path) -> None:
+    aligned, closed = analyst_records().gathered, sum_records(NAMES).gathered
+    for gathered in (aligned, closed):
+        write_records(tmp_path, StudyRecords(gathered=gathered))
+    assert collect_records(tmp_path, study).gathered == aligned
+    assert collect_records(tmp_path, sum_study).gathered == closed
+    with raising(InputError, "the records"):
+        collect_records(tmp_path)
+
+
 def test_a_check_of_other_rows_than_those_shared_is_left_out(study: Study, tmp_path: Path) -> None:
     records = participant_records(None)
     records = replace(records, share=replace(records.share, rows_digest="other"))

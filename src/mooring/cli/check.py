@@ -14,7 +14,7 @@ from mooring.errors import InputError
 from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
-    from mooring.protocol.step import Outcome, Place
+    from mooring.protocol.place import Outcome, Place
     from mooring.tables import TableFit
     from mooring.tables.problems import Problem
 

@@ -25,7 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mooring.errors import MooringError, RefusedError, StorageError, UnforeseenError, explain_error
-from mooring.protocol.step import Outcome, Place
+from mooring.protocol.place import Outcome, Place
 from mooring.protocol.steps import explain_command, find_step
 from mooring.report.step_pages import StepPages
 from mooring.serialization import Rows

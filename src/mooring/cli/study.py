@@ -35,7 +35,6 @@ from mooring.cli.options import (
 )
 from mooring.cli.study_header import header, merge
 from mooring.errors import InputError
-from mooring.protocol.step import require_absent
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -154,7 +153,7 @@ def init(
 
     Example: mooring study init patients.csv --from-plan plan-report/plan.json --label ill --classes no,yes
     """
-    from mooring.atomic_io import write_atomically
+    from mooring.atomic_io import require_absent, write_atomically
     from mooring.protocol.designer import draft
     from mooring.protocol.messages.study import Study
     from mooring.protocol.messages.study_file import parse_study

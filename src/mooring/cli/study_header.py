@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command
-from mooring.protocol.step import require_absent
 
 OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="File for the header.")]
 
@@ -63,7 +62,7 @@ def merge(
 
     Example: mooring study merge north.header.toml south.header.toml --label ill --name ward
     """
-    from mooring.atomic_io import write_atomically
+    from mooring.atomic_io import require_absent, write_atomically
     from mooring.protocol.designer.draft import count_open_entries
     from mooring.protocol.designer.header import draft_merged, merge_headers, read_header
 

@@ -24,7 +24,8 @@ from mooring.desk.session import DOCUMENT_POLICY, Guard, Session
 from mooring.desk.workspace import PAGES, find_page, receive
 from mooring.errors import InputError, MooringError, explain_error
 from mooring.protocol.messages.study import Study
-from mooring.protocol.step import Identity, Outcome, Place, Question, Step
+from mooring.protocol.place import Identity, Outcome, Place
+from mooring.protocol.step import Question, Step
 from mooring.protocol.steps import StepState, state_of
 from mooring.protocol.storage.vault import Vault
 from mooring.report import render_page

@@ -15,7 +15,8 @@ from typing import BinaryIO
 
 from mooring.atomic_io import hash_file, make_folder, open_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.step import CARDS, TABLES, Place, is_plain
+from mooring.protocol.place import CARDS, Place, is_plain
+from mooring.protocol.step import TABLES
 from mooring.protocol.steps import list_steps
 
 PAGES = ("check.html", "report.html")

@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal
 
-from mooring.errors import InputError, MooringError, require_choice
-from mooring.serialization import Rows
-
-if TYPE_CHECKING:
-    from mooring.protocol.inspection import Inspection
-    from mooring.protocol.messages.study import Study
-    from mooring.protocol.storage.vault import Vault
-    from mooring.tables.schema import Schema
+from mooring.errors import InputError, require_choice
+from mooring.protocol.place import Outcome, Place, has_file
 
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-CARDS = (".card.toml",)
 AGREE = "Agree on a study"
 SHARE_ONCE = "Participants: look, then upload once"
 ANALYSE = "The analyst: gather, train, hand back"
@@ -31,136 +23,6 @@ AFTERWARDS = "At any time"
 """Headings under which steps and their commands are listed."""
 Value = str | float | bool | Path | tuple[str, ...] | tuple[Path, ...] | None
 """What somebody answered to a question: text, a number, a tick, one file or one word of a list, or several."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who the owner of a vault is in a study."""
-
-    role: str = ""
-    """'participant' or 'analyst'; empty while it is not known."""
-    name: str = ""
-    is_enrolled: bool = False
-    """Whether the study's roster has this member."""
-
-
-@dataclass
-class Place:
-    """The folder that a member works in, and what it holds: study, vault, inbox, the analyst's work."""
-
-    root: Path
-    study_file: Path
-    vault_folder: Path
-    analysis: Path
-    """The analyst's work folder."""
-    pages: Pages = field(repr=False)
-    """Who writes the pages of steps."""
-    engine: Any = field(default=None, repr=False)
-    """Who does the analyst's long steps; None for this process."""
-    ask_passphrase: Callable[[Path], str | None] = field(default=lambda vault: None, repr=False)
-    """Asks a person for the passphrase of a vault."""
-    opened: Vault | None = field(default=None, repr=False)
-    """The vault, once it is open: a passphrase is asked once."""
-    fitted: Schema | None = None
-    """The columns that a table was last found to fit."""
-    _read: tuple[tuple[int, ...], Study] | None = field(default=None, repr=False)
-    """The study as it was last read, with the version of its file."""
-
-    @classmethod
-    def at(cls, root: Path, pages: Pages) -> Place:
-        """A folder in which everything has its usual name."""
-        return cls(root, root / "study.toml", root / "vault", root / "analysis", pages)
-
-    @property
-    def is_locked(self) -> bool:
-        """Whether there is a vault whose passphrase was not given yet."""
-        from mooring.protocol.storage.vault import is_encrypted
-
-        return self.opened is None and is_encrypted(self.vault_folder)
-
-    @property
-    def vault(self) -> Vault:
-        """The vault; an error where there is none, or where its passphrase was not given."""
-        from mooring.protocol.storage.vault import Vault
-
-        if self.opened is None:
-            self.opened = Vault.open(self.vault_folder, passphrase=self.ask_passphrase(self.vault_folder))
-        return self.opened
-
-    @property
-    def study(self) -> Study:
-        """The study; it is read again when its file has changed."""
-        from mooring.protocol.messages.study import Study
-
-        if not self.has_study:
-            return Study.read(self.study_file)  # which says what is missing
-        facts = self.study_file.stat()
-        version = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
-        if self._read is None or self._read[0] != version:
-            self._read = version, Study.read(self.study_file)
-        return self._read[1]
-
-    @property
-    def has_study(self) -> bool:
-        """Whether the folder has a study's file."""
-        return self.study_file.is_file()
-
-    @property
-    def records(self) -> Path:
-        """Where the records of this member's steps lie: the work folder, or the vault's folder of the study."""
-        if self.identify().role == "analyst":
-            return self.analysis
-        return self.vault.study_path(self.study.folder_name)
-
-    def identify(self) -> Identity:
-        """Who the vault's owner is, by the roster, or by a card that was written here."""
-        from mooring.protocol.messages.card import read_card
-        from mooring.protocol.storage.vault import has_vault
-
-        if self.is_locked or not has_vault(self.vault_folder):
-            return Identity()
-        key, study = self.vault.signing_key.public, self.study if self.has_study else None
-        if study is not None and study.analyst is not None and study.analyst.signing_key == key:
-            return Identity("analyst", study.analyst.name, is_enrolled=True)
-        member = None if study is None else study.member_with_key(key)
-        if member is not None:
-            return Identity("participant", member.name, is_enrolled=True)
-        for name in self.list_files(CARDS):
-            try:
-                role, card = read_card(self.root / name)
-            except MooringError:
-                continue
-            if card.signing_key == key:
-                return Identity(role, card.name)
-        return Identity()
-
-    def list_files(self, endings: tuple[str, ...], *, folder: str = "") -> list[str]:
-        """Names of plain files with one of the endings; hidden files and links are left out."""
-        inside = self.root / folder
-        if not inside.is_dir() or inside.is_symlink():
-            return []
-        return sorted(path.name for path in inside.iterdir() if path.name.endswith(endings) and is_plain(path))
-
-    def show(self, path: str | Path) -> str:
-        """A path as somebody in the folder writes it."""
-        return str(path.relative_to(self.root) if isinstance(path, Path) and path.is_relative_to(self.root) else path)
-
-
-def is_plain(path: Path) -> bool:
-    """Whether a path is a file that is neither hidden nor a link."""
-    return path.is_file() and not path.is_symlink() and not path.name.startswith(".")
-
-
-class Pages(Protocol):
-    """Who writes the pages that steps end in: `mooring.report`."""
-
-    def write_check(self, study: Study, inspection: Inspection, output: Path) -> None:
-        """Write the page of a check."""
-
-    def write_report(
-        self, study: Study | None, records: Path, output: Path, *, audit: Path | None = None, examples: bool = True
-    ) -> Outcome:
-        """Write the page of everything that a member knows of a study, and of an audit."""
 
 
 @dataclass(frozen=True)
@@ -184,40 +46,12 @@ class Item:
         return f"{self.what} ({', '.join(self.files)})" if self.files else self.what
 
 
-def has_file(place: Place, pattern: str) -> bool:
-    """Whether a folder has a plain file of a pattern, as `Item` writes patterns; links are not followed."""
-    folder, _, name = pattern.rpartition("/")
-    base = place.records if folder == "RECORDS" else place.root / folder
-    if "STUDY" in name or "NAME" in name:
-        name = name.replace("STUDY", place.study.name).replace("NAME", place.identify().name)
-    if not base.is_dir() or base.is_symlink():
-        return False
-    return any(fnmatchcase(path.name, name) and is_plain(path) for path in base.iterdir())
-
-
-def has_record(name: str) -> Callable[[Place], bool]:
-    """Whether a member's records include the record of a step."""
-    return lambda place: place.identify().is_enrolled and has_file(place, f"RECORDS/{name}.json")
-
-
-def has_label(place: Place) -> bool:
-    """Whether the study of a folder has a label, so that there is something to train and to predict."""
-    return place.study.label.kind != "none"
-
-
 def _has_agreed(place: Place) -> bool:
     return place.has_study and place.study.is_complete and place.identify().is_enrolled
 
 
 AGREED = Item("the complete study with your card", ("study.toml",), _has_agreed)
 BUNDLES = Item("participants' bundles", ("inbox/*.bundle",))
-
-
-def require_absent(output: Path, *, force: bool) -> None:
-    """Refuse to overwrite a file, unless that was asked for."""
-    if output.exists() and not force:
-        cure = "Overwrite it (--force), or write to another file (--output)."
-        raise InputError("output", problem=f"{output.name} already exists.", cure=cure)
 
 
 @dataclass(frozen=True)
@@ -243,8 +77,8 @@ class Question:
     label: str
     """What a page asks; fields of the study may stand in it, as in `str.format`."""
     kind: Literal["text", "number", "password", "tick", "choice", "many", "usual"] = "text"
-    """`many` takes several answers, chosen from a list or separated by commas. `usual` is not asked; its answer is the
-    file or folder that `default` names."""
+    """`many` takes several answers, chosen from a list or separated by commas. A password is set, and asked for twice.
+    `usual` is not asked; its answer is the file or folder that `default` names."""
     option: str = ""
     """The command's option; empty for its argument."""
     choices: Choices = ()
@@ -255,8 +89,6 @@ class Question:
     is_optional: bool = False
     is_rare: bool = False
     """Whether a page folds it away."""
-    is_new: bool = False
-    """Whether a password is set, and therefore asked twice."""
     hint: str = ""
     when: Callable[[Place], bool] | None = None
     """Whether it is asked in a folder; None for always."""
@@ -339,28 +171,7 @@ def _spell(part: Any) -> str:
     return str(part).removesuffix(".0") if isinstance(part, float) else str(part)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a step did, for a person, for a program, and for the step after it."""
-
-    result: Any
-    """The typed result of the step."""
-    record: Mapping[str, Any]
-    """The same for programs: values that JSON holds."""
-    lines: tuple[str, ...]
-    """What it did, in sentences."""
-    details: tuple[str, ...] = ()
-    """What it found, in sentences that a page folds away."""
-    notes: tuple[str, ...] = ()
-    """What somebody should look at."""
-    tables: tuple[tuple[str, Rows], ...] = ()
-    """A title, which may be empty, and lines of text, headings first."""
-    decision: str = ""
-    """The sentence that matters most; empty if no sentence does."""
-    page: Path | None = None
-    """The page that it wrote."""
-    standing: Literal["whole", "in part", "refused"] = "whole"
-    """Whether all went in, some was set aside or is advised against, or a limit of the study is not kept."""
+ASK_BUNDLES = Question("bundles", "Bundles", "usual", "--bundles", default="inbox")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mooring.atomic_io import require_writable, write_atomically
 from mooring.errors import InputError
-from mooring.protocol.step import Outcome
+from mooring.protocol.place import Outcome
 
 if TYPE_CHECKING:
     from mooring.protocol.inspection import Inspection

@@ -12,18 +12,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mooring import Analyst, Participant
+from mooring import Analyst, Participant, Study
+from mooring.atomic_io import LockHeldError, hold_lock
 from mooring.cli.execution import REFUSED
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import Gain, Score
+from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import Release
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.prediction import PredictionRecord, Predictions, predict_rows
 from mooring.protocol.participant.steps import advise_sharing, share
+from mooring.protocol.place import Place
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import ShareResult
-from mooring.protocol.step import Place
 from mooring.protocol.sums.contribution import scale_labels
 from mooring.report import StudyRecords, collect_records, render_check, summarise
 from mooring.report.step_pages import StepPages
@@ -103,6 +105,25 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
         assert not list(tmp_path.glob("mooring-result-*"))
     finally:
         fsspec.filesystem("memory").rm("/mooring-participant", recursive=True)
+
+
+def test_a_check_decides_while_it_holds_the_lock_of_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = make_sum_study(tmp_path, p=3, epsilon=2.0, upload_limits=("epsilon at most 1",))
+    exchange, is_held = exchange_of(given.study), []
+    conclude = exchange.conclude
+
+    def watch(study: Study, inspection: Inspection) -> Inspection:
+        try:
+            with hold_lock(given.vaults[0].folder / "lock", what="the vault"):
+                is_held.append(False)
+        except LockHeldError:
+            is_held.append(True)
+        return conclude(study, inspection)
+
+    monkeypatch.setattr(type(exchange), "conclude", staticmethod(watch))
+    kept = Participant(given.study, given.vaults[0]).check(given.table(0, 12))
+    assert is_held == [True]
+    assert kept.exceeded_by_rows == {kept.rows_digest: kept.exceeded}
 
 
 def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_only(

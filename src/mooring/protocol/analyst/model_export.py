@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mooring.atomic_io import write_atomically
-from mooring.errors import InputError
+from mooring.atomic_io import require_absent, write_atomically
 from mooring.mechanisms.onnx_export import to_onnx
 from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.messages.result import read_delivered_model
@@ -19,9 +18,7 @@ def export_model(
 ) -> Path:
     """Write the model in the work folder, or in a delivered result, as ONNX; mooring never reads ONNX."""
     path = Path(path)
-    if path.exists() and not force:
-        expected, cure = "a file that is not there", "Pass --force to overwrite."
-        raise InputError("output", expected=expected, got="one that is", cure=cure)
+    require_absent(path, force=force)
     spec = exchange_of(study).specify_model(study)
     if result is not None:
         model = read_delivered_model(result, study, spec).model

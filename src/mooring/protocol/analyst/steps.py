@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mooring.protocol.step import Outcome, Place
+from mooring.protocol.place import Outcome, Place
 from mooring.serialization import count_noun
 from mooring.typing import Progress
 

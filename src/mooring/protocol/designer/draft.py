@@ -134,15 +134,7 @@ def render_draft(
     ids: Sequence[str],
     settings: DraftSettings,
 ) -> str:
-    """The text of a draft.
-
-    Parameters
-    ----------
-    columns : sequence of mappings
-        Entries of each column; an open one is an empty list.
-    label : mapping
-        Entries of the label.
-    """
+    """Return the text of a draft; an open entry of a column or of the label is an empty list."""
     require_name("name of the study", name)
     rows: dict[str, Any] = {"missing_words": list(settings.missing_words), "smallest_class": settings.smallest_class}
     if ids:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from mooring.protocol.step import Outcome, Place
+from mooring.protocol.place import Outcome, Place
 from mooring.typing import Progress
 
 

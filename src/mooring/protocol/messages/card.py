@@ -104,15 +104,7 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningK
     """Write a member's card; it holds no secret.
 
     The proof is a signature over the rest of the card by its own signing key, and the sealing key is the other form of that
-    key: nobody can enter a key of either kind without holding it.
-
-    Parameters
-    ----------
-    role : {"participant", "analyst"}
-    member : Member
-        A participant has a sealing key, the analyst has none.
-    signer : SigningKey
-        The private half of `member.signing_key`.
+    key: nobody can enter a key of either kind without holding it. `signer` is the private half of `member.signing_key`.
     """
     _require_role(role, member)
     _require_own_sealing_key(member)

@@ -64,12 +64,7 @@ def sign_model(path: Path, model: Model, fields: Fields, signer: SigningKey) -> 
 def read_signed_model(path: Path, study: Study, spec: ModelSpec, *, fields: tuple[str, ...]) -> SignedModel:
     """Read a model that the study's analyst signed, or refuse it with a reason.
 
-    Parameters
-    ----------
-    spec : ModelSpec
-        What the study's models take and predict.
-    fields : tuple of str
-        What the manifest must say besides what the arrays are.
+    `fields` are what the manifest must say besides what the arrays are.
     """
     signed = read_signed(
         path,

@@ -98,12 +98,7 @@ def write_delivered_model(
 ) -> str:
     """Write a model, signed by the analyst, and return the SHA-256 of its file.
 
-    Parameters
-    ----------
-    source : str
-        Digest of what it was trained on.
-    release : Release, optional
-        Where the study limits what a model may tell.
+    `source` is the digest of what it was trained on; `release` is given where the study limits what a model may disclose.
     """
     fields = {"study": study.digest, "source": source, **({} if release is None else release.as_fields())}
     return sign_model(path, model, fields, signer)
@@ -112,18 +107,10 @@ def write_delivered_model(
 def read_delivered_model(
     folder: str | Path, study: Study, spec: ModelSpec, *, source: str | None = None, risk: float | None = None
 ) -> DeliveredModel:
-    """Read the model in a result, or refuse it with a reason.
+    """Read the model in a result folder, or refuse it with a reason.
 
-    Parameters
-    ----------
-    folder : path
-        With model.safetensors.
-    spec : ModelSpec
-        What the study's models take and predict.
-    source : str, optional
-        Digest of what it must have been trained on: for a combiner, the closing list that it answered.
-    risk : float, optional
-        The share of rows that may be recognised, where the study alone determines it.
+    `source` is the digest of what it must have been trained on: for a combiner, the closing list that it answered. `risk` is
+    the proportion of rows that may be recognised, where the study alone determines it.
     """
     fields = (*_MODEL_FIELDS, *(_RELEASE_FIELDS if study.model_limit else ()))
     found: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, spec, fields=fields)

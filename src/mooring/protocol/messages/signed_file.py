@@ -92,14 +92,7 @@ def encode_header(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
 
 
 def encode_file(arrays: Mapping[str, npt.NDArray[Any]], tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
-    """A whole small file.
-
-    Parameters
-    ----------
-    arrays : mapping of arrays
-    tensors : mapping of TensorSpec
-        Type and shape of each, in the order of the file.
-    """
+    """Return a whole small file; `tensors` are type and shape of each array, in the order of the file."""
     return encode_header(tensors, metadata) + b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
 
 
@@ -122,13 +115,7 @@ def read_header(file: BinaryIO, *, what: str) -> Header:
 
 
 def require_header(header: Header, tensors: Tensors, *, what: str) -> None:
-    """Refuse a file that is not, byte for byte, one that holds exactly these arrays.
-
-    Parameters
-    ----------
-    what : str
-        What an error calls the file.
-    """
+    """Refuse a file that is not, byte for byte, one that holds exactly these arrays; `what` names it in errors."""
     if any(side < 0 for spec in tensors.values() for side in spec.shape):
         raise _refuse(what, "it states a negative size")
     if header.raw != encode_header(tensors, header.metadata):
@@ -138,32 +125,14 @@ def require_header(header: Header, tensors: Tensors, *, what: str) -> None:
 
 
 def encode_signed_header(kind: str, fields: Fields, tensors: Tensors, data_digest: str, signer: SigningKey) -> bytes:
-    """The header of a signed file.
-
-    Parameters
-    ----------
-    kind, fields, signer
-        As for `write_signed`.
-    data_digest : str
-        SHA-256 of the arrays' bytes.
-    """
+    """Return the header of a signed file; `data_digest` is the SHA-256 of the arrays' bytes."""
     manifest = _encode_manifest(kind, {**fields, "signer": signer.public, "data": data_digest})
     signature = signer.sign(_signed_message(kind, manifest)).hex()
     return encode_header(tensors, {"manifest": manifest, "signature": signature})
 
 
 def measure_signed_header(kind: str, fields: Fields, tensors: Tensors) -> int:
-    """The length of a signed file's header, before digest and signature are known; see `encode_signed_header`.
-
-    Parameters
-    ----------
-    kind : str
-        Of the file.
-    fields : Fields
-        Of the manifest, without signer and digest.
-    tensors : Tensors
-        Names, types and shapes.
-    """
+    """Return the length of a signed file's header, before digest and signature are known."""
     manifest = _encode_manifest(kind, {**fields, "signer": "0" * 64, "data": "0" * 64})
     return len(encode_header(tensors, {"manifest": manifest, "signature": "0" * 2 * _SIGNATURE_BYTES}))
 
@@ -177,16 +146,10 @@ def write_signed(
     signer: SigningKey,
     mode: int = 0o644,
 ) -> str:
-    """Write a small signed file, and return the SHA-256 of the whole of it.
+    """Write a small signed file, and return its SHA-256.
 
-    Parameters
-    ----------
-    kind : str
-        What the file is; a signature for one kind is none for another.
-    fields : mapping
-        What the manifest says besides.
-    arrays : mapping of arrays
-        float32, float64, int32 or uint8.
+    A signature for one `kind` is not valid for another. `fields` are what the manifest says besides. Arrays are of
+    float32, float64, int32 or uint8.
     """
     tensors = {name: _describe_array(array) for name, array in arrays.items()}
     data = b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
@@ -201,15 +164,8 @@ def read_signed(
 ) -> SignedFile:
     """Read a small signed file, or refuse it with a reason.
 
-    Parameters
-    ----------
-    signed_by : set of str
-        The only public keys whose signatures count.
-    fields : collection of str
-        Exactly what the manifest must say.
-    tensors : callable
-        From the (verified) fields, exactly which arrays there must be. Memory is taken only after the file's length has
-        been found to match.
+    Only signatures by the public keys `signed_by` count, and the manifest must say exactly `fields`. From the verified
+    fields, `tensors` tells which arrays there must be. Memory is taken only after the file's length was found to match.
     """
     what = f"the {kind} file"
     with open_plain_file(path, what=what) as file:
@@ -226,15 +182,7 @@ def read_signed(
 
 
 def decode_arrays(data: bytes, tensors: Tensors, *, what: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file whose header was required to be theirs; numbers that are not finite are refused.
-
-    Parameters
-    ----------
-    data : bytes
-        What follows the header.
-    what : str
-        What an error calls the file.
-    """
+    """Return the arrays of a file, of which `data` follows the header; numbers that are not finite are refused."""
     arrays, position, view = {}, 0, memoryview(data)
     for name, spec in tensors.items():
         arrays[name] = spec.decode(view[position : position + spec.n_bytes])
@@ -247,14 +195,9 @@ def decode_arrays(data: bytes, tensors: Tensors, *, what: str) -> dict[str, npt.
 def read_signed_header(
     file: BinaryIO, *, kind: str, fields: Collection[str], what: str
 ) -> tuple[Header, dict[str, str | int]]:
-    """Read a header, check its manifest's form and that whoever it names did sign it; arrays are not touched.
+    """Read a header, and check the form of its manifest and its signature, from the beginning of a file.
 
-    Parameters
-    ----------
-    file : binary file
-        At its beginning.
-    fields : collection of str
-        Exactly what the manifest must say.
+    The manifest must say exactly `fields`. Arrays are not read.
     """
     header = read_header(file, what=what)
     if list(header.metadata) != ["manifest", "signature"]:  # in this order: else one signature would have two files

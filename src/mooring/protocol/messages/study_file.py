@@ -98,14 +98,10 @@ def require_size(text: str) -> None:
 
 
 def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") -> str:
-    """What `Study.as_dict` gave, as commented TOML that `Study.read` reads as the same study.
+    """Return what `Study.as_dict` gave as commented TOML that `Study.read` reads as the same study.
 
-    Parameters
-    ----------
-    plain : mapping
-        Of a draft, a range, categories or classes that are still open are an empty list.
-    above, below : str
-        Comments around the entries of [mechanism].
+    In a draft, a range, categories or classes that are still open are an empty list. `above` and `below` are comments around
+    the entries of [mechanism].
     """
     mechanism = MechanismSettings.get_kind(plain["mechanism"]["name"])
     parts = [

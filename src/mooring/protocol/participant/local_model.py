@@ -17,13 +17,7 @@ _MOST_ROWS_ALONE = 5000
 
 
 def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
-    """Score a model of the rows as they are, by five-fold cross-validation; None where there is too little to learn from.
-
-    Parameters
-    ----------
-    rows : array of shape (n, m)
-    labels : array of shape (n,) or None
-    """
+    """Score a model of the rows as they are, by five-fold cross-validation; None if there is too little to learn from."""
     if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
         return None
     if np.unique(labels).size < 2:

@@ -24,13 +24,7 @@ CHECK_FILE, SHARE_FILE = "check.json", "share.json"
 
 
 def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
-    """A participant, by the public halves of its vault's keys.
-
-    Parameters
-    ----------
-    combines : bool, default False
-        Whether to draw a combining key, for one study of secure sums.
-    """
+    """Return a participant, by the public halves of its vault's keys; `combines` draws a combining key for one study."""
     combining = vault.draw_combining_key() if combines else ""
     proof = vault.signing_key.sign(combining_text(combining)).hex() if combines else ""
     return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, combining, proof)
@@ -95,13 +89,6 @@ def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) 
 
     Returns the override and the limits that it is for, both empty where limits are kept. The ledger keeps those of the first
     time for a bundle that is issued again.
-
-    Parameters
-    ----------
-    vault, study, override
-        As for `Participant.share`.
-    rows_digest : str
-        Of the rows to be shared.
     """
     if not study.upload_limits:
         return "", ()
@@ -123,14 +110,9 @@ def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) 
 
 
 def hand_out(shared: ShareResult, kept: Path, output: Path, command: str) -> ShareResult:
-    """Copy a bundle out of the vault; before it can leave, the record beside it says what was shared, by whose override.
+    """Copy a bundle out of the vault, from `kept` to `output`.
 
-    Parameters
-    ----------
-    kept, output : Path
-        The bundle in the vault, and where it goes.
-    command : str
-        As in `Consent`.
+    Before it can leave, the record beside it says what was shared, and by whose override.
     """
     shared = replace(shared, command=command)
     write_atomically(kept.with_name(SHARE_FILE), shared.to_json().encode(), mode=0o600, what="the vault")

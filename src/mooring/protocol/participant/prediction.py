@@ -234,16 +234,9 @@ def predict_rows(
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Predictions:
-    """Score new rows with the joint model.
+    """Score new rows, with or without their label, by what the analyst delivered in the folder `result`.
 
-    Parameters
-    ----------
-    data : path or data frame
-        New rows, with or without the label.
-    result : Path
-        The folder that the analyst delivered.
-    own_rows : path or data frame, optional
-        The rows that were shared: a model is trained on them alone, for comparison.
+    If `own_rows`, the rows that were shared, are given, a model is trained on them alone for comparison.
     """
     if study.label.kind == "none":
         raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")

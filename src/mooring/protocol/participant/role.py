@@ -83,7 +83,13 @@ class Participant:
         return exchange.take_step(step, self.vault, self.study, output=output, files=files, progress=progress)
 
     def check(
-        self, data: TableSource, *, ignore: Collection[str] = (), seed: int = 0, progress: Progress | None = None
+        self,
+        data: TableSource,
+        *,
+        ignore: Collection[str] = (),
+        seed: int = 0,
+        command: str = "",
+        progress: Progress | None = None,
     ) -> Inspection:
         """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
 
@@ -96,6 +102,8 @@ class Participant:
             The rows to be shared.
         seed : int
             Of the sample and the self-attack.
+        command : str
+            How the step was asked for, for the record.
         """
         exchange = exchange_of(self.study)
         exchange.require_floors(self.study, self.vault.floors)
@@ -110,20 +118,15 @@ class Participant:
             rows_digest=collector.finish()[0].digest,
             hazards=(*map(str, refusals), *inspection.hazards),
             refused=tuple(str(refusal).removesuffix(f". {refusal.cure}") for refusal in refusals),
+            command=command,
         )
-        inspection = replace(inspection, exceeded=self._list_exceeded(inspection))
-        return self.keep_check(exchange.conclude(self.study, inspection))
-
-    def keep_check(self, inspection: Inspection, *, command: str = "") -> Inspection:
-        """Keep what a check found in the vault, for `share` and the report; returns what is kept.
-
-        Limits that an earlier check of the same rows found exceeded are added. `command` is how the step was asked for.
-        """
         with self.vault.lock():
-            earlier, exceeded = read_check(self.vault, self.study), self._list_exceeded(inspection)
+            earlier = read_check(self.vault, self.study)
             by_rows = {} if earlier is None else earlier.exceeded_by_rows
+            before = by_rows.get(inspection.rows_digest, ())
+            exceeded = tuple(dict.fromkeys([*before, *inspection.exceeded]))
             by_rows = by_rows | {inspection.rows_digest: exceeded}
-            kept = replace(inspection, exceeded=exceeded, exceeded_by_rows=by_rows, command=command)
+            kept = exchange.conclude(self.study, replace(inspection, exceeded=exceeded, exceeded_by_rows=by_rows))
             self._write_record(CHECK_FILE, kept)
         return kept
 
@@ -142,12 +145,6 @@ class Participant:
                 kept = replace(earlier, release=kept.release)
             self._write_record(PREDICT_FILE, kept)
         return kept
-
-    def _list_exceeded(self, inspection: Inspection) -> tuple[str, ...]:
-        """Limits exceeded in this check, or in an earlier one of the same rows."""
-        earlier = read_check(self.vault, self.study)
-        before = () if earlier is None else earlier.exceeded_by_rows.get(inspection.rows_digest, ())
-        return tuple(dict.fromkeys([*before, *inspection.exceeded]))
 
     def _write_record(self, name: str, record: Record) -> None:
         path = self.vault.study_folder(self.study.folder_name) / name

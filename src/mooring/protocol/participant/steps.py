@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mooring.protocol.step import Outcome, Place, require_absent
+from mooring.protocol.place import Outcome, Place
 from mooring.serialization import count_noun, drop_empty_columns
 from mooring.typing import Progress
 
@@ -128,8 +128,7 @@ def check(
     person = open_participant(place)
     if anchor is not None:
         exchange_of(person.study).require_anchor(person.vault, person.study, anchor)
-    result = person.check(data, ignore=ignore, seed=seed, progress=progress)
-    result = person.keep_check(result, command=command)
+    result = person.check(data, ignore=ignore, seed=seed, command=command, progress=progress)
     page = output or person.vault.study_folder(person.study.folder_name) / "check.html"
     place.pages.write_check(person.study, result, page)
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {person.study.name!r}"
@@ -226,7 +225,7 @@ def predict(
     progress: Progress | None = None,
 ) -> Outcome:
     """Score new rows with what the analyst delivered."""
-    from mooring.atomic_io import require_writable
+    from mooring.atomic_io import require_absent, require_writable
     from mooring.protocol.participant.prediction import Scoring
 
     path = output or place.root / "predictions.csv"

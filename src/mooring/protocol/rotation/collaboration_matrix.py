@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mooring.atomic_io import explain_os_errors, hash_file, open_atomically
-from mooring.errors import InputError, RefusedError, StorageError
+from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, require_absent
+from mooring.errors import RefusedError, StorageError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import STATE_FILE, AlignmentState, decode_record
 from mooring.protocol.rotation.bundle import RowBundle
@@ -268,9 +268,7 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
         raise StorageError(
             WHAT, reason="there is none in this folder", cure="Run 'mooring align' first; secure sums have none."
         )
-    if path.exists() and not force:
-        expected, cure = "a file that is not there", "Pass --force to overwrite."
-        raise InputError("output", expected=expected, got="one that is", cure=cure)
+    require_absent(path, force=force)
     space = _read_any_space(folder)
     metadata = {_MAPS_KEY: _encode_maps(space, space.names)}
     writer = None

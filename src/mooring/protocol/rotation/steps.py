@@ -5,18 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mooring.protocol.participant.steps import take_own_step
-from mooring.protocol.step import (
-    AGREE,
-    AGREED,
-    Addition,
-    Choice,
-    Item,
-    Outcome,
-    Place,
-    Question,
-    Step,
-    has_label,
-)
+from mooring.protocol.place import Outcome, Place, has_label
+from mooring.protocol.step import AGREE, AGREED, Addition, Choice, Item, Question, Step
 from mooring.typing import Progress
 
 ANCHOR = Item("the sealed anchor", ("*.anchor",))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mooring.protocol.participant.steps import open_participant, take_own_step
-from mooring.protocol.step import AGREED, BUNDLES, SHARE_ONCE, Addition, Item, Outcome, Place, Question, Step
+from mooring.protocol.place import Outcome, Place
+from mooring.protocol.step import AGREED, ASK_BUNDLES, BUNDLES, SHARE_ONCE, Addition, Item, Question, Step
 from mooring.typing import Progress
 
 CONFIRMATION = Item("your confirmation", ("NAME.confirmation",))
@@ -42,7 +43,6 @@ def combine(
     return take_own_step("combine", place, path, progress, bundles=bundles, list=closing_list)
 
 
-_BUNDLES = Question("bundles", "Bundles", "usual", "--bundles", default="inbox")
 STEPS = (
     Step(
         name="confirm",
@@ -56,7 +56,7 @@ STEPS = (
             BUNDLES,
         ),
         makes=(CONFIRMATION,),
-        asks=(_BUNDLES,),
+        asks=(ASK_BUNDLES,),
         run=confirm,
         after="send",
     ),
@@ -70,7 +70,7 @@ STEPS = (
         phase=SHARE_ONCE,
         needs=(AGREED, BUNDLES, LIST),
         makes=(SHARE,),
-        asks=(_BUNDLES, Question("closing_list", "Closing list", "usual", "--list", default="closing.list")),
+        asks=(ASK_BUNDLES, Question("closing_list", "Closing list", "usual", "--list", default="closing.list")),
         run=combine,
         after="align",
     ),

@@ -1,0 +1,395 @@
+"""The steps that every study has, whatever its mechanism, in the order in which they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mooring.protocol.analyst import steps as analyst
+from mooring.protocol.designer import steps as designer
+from mooring.protocol.participant import steps as participant
+from mooring.protocol.place import CARDS, Outcome, Place, has_file, has_label, has_record
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.step import (
+    AFTERWARDS,
+    AGREE,
+    AGREED,
+    ANALYSE,
+    ASK_BUNDLES,
+    BUNDLES,
+    SHARE_ONCE,
+    TABLES,
+    USE,
+    Choice,
+    Item,
+    Question,
+    Step,
+)
+from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    pass
+
+
+def _is_fitted(place: Place) -> bool:
+    is_checked = any(has_record(name)(place) for name in ("check", "share"))
+    return is_checked or (place.has_study and place.fitted == place.study.schema)
+
+
+def _is_complete(place: Place) -> bool:
+    return place.has_study and place.study.is_complete
+
+
+def _has_gathered(place: Place) -> bool:
+    return has_file(place, f"analysis/{exchange_of(place.study).gather_record}.json")
+
+
+def _has_records(place: Place) -> bool:
+    return place.identify().is_enrolled and any(place.records.glob("*.json"))
+
+
+STUDY = Item("the study's file", ("study.toml",))
+COMPLETE = Item("the study with its roster", ("study.toml",), _is_complete)
+TABLE = Item("your table", holds=lambda place: bool(place.list_files(TABLES)))
+HEADERS = Item("descriptions of tables", ("*.header.toml",))
+MEMBERSHIP = Item("your vault and your card", ("vault", "NAME.card.toml"), lambda place: bool(place.identify().role))
+MEMBERS_CARDS = Item("members' cards", ("*.card.toml",))
+BUNDLE = Item("your bundle", ("NAME.bundle",), has_record("share"))
+INTAKE = Item("a record of bundles", ("analysis/intake.json",))
+GATHERED = Item("the gathered contributions", ("analysis/*.json",), _has_gathered)
+MODEL = Item("the model", ("analysis/training.json",))
+RESULTS = Item("everybody's result", ("results",), lambda place: has_file(place, "analysis/delivery.json"))
+RESULT = Item("the delivered model", ("result/model.safetensors",))
+DELIVERABLE = Item(
+    "the model, where the study has a label", MODEL.files, lambda place: not has_label(place) or MODEL.is_there(place)
+)
+
+_TABLE = Question("data", "Your table", "choice", endings=TABLES)
+_IGNORE = Question("ignore", "Columns to leave out", "many", "--ignore", is_optional=True, hint="names between commas")
+_REASON = "who decides, and why: NAME: REASON"
+
+
+def _ask_overwriting(name: str) -> Question:
+    label = f"Overwrite {name}"
+    return Question("force", label, "tick", "--force", is_optional=True, when=lambda place: has_file(place, name))
+
+
+def _ask_floor(name: str, label: str) -> Question:
+    return Question(name, label, "number", f"--{name.replace('_', '-')}", is_optional=True, is_rare=True)
+
+
+def write_report(
+    place: Place,
+    *,
+    folder: Path | None = None,
+    audit: Path | None = None,
+    examples: bool = True,
+    force: bool = False,
+    output: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Write the page of everything that a member knows of a study."""
+    from mooring.atomic_io import require_absent
+
+    path = output or place.root / "report.html"
+    require_absent(path, force=force)
+    study = place.study if place.has_study else None
+    return place.pages.write_report(study, folder or place.records, path, audit=audit, examples=examples)
+
+
+COMMON: Sequence[Step] = (
+    Step(
+        name="init",
+        role="designer",
+        title="Draft the study",
+        explanation="Draft a study from the names of columns and what they mean; no value of a row is in the draft.",
+        command="study init",
+        phase=AGREE,
+        makes=(STUDY,),
+    ),
+    Step(
+        name="header",
+        role="participant",
+        title="Describe your table",
+        explanation="Describe your table for whoever drafts the study: kinds, ranges rounded outward, and categories.",
+        command="study header",
+        phase=AGREE,
+        needs=(TABLE,),
+        makes=(Item("a description of your table", ("NAME.header.toml",)),),
+        is_optional=True,
+    ),
+    Step(
+        name="merge",
+        role="designer",
+        title="Merge descriptions",
+        explanation="Draft one study from several sites' descriptions, and show side by side what they do not agree on.",
+        command="study merge",
+        phase=AGREE,
+        needs=(HEADERS,),
+        makes=(STUDY,),
+        is_optional=True,
+    ),
+    Step(
+        name="project",
+        role="designer",
+        title="Make a public projection",
+        explanation="Make a projection from public rows, never a participant's, and write its digest into the study.",
+        command="study project",
+        phase=AGREE,
+        needs=(STUDY,),
+        is_optional=True,
+    ),
+    Step(
+        name="fit",
+        role="participant",
+        title="Fit your table",
+        explanation="Read your table and list everything that does not fit the study; nothing is kept, and nothing "
+        "leaves.",
+        command="check --fit-only",
+        phase=AGREE,
+        needs=(STUDY, TABLE),
+        makes=(Item("a table that fits", holds=_is_fitted),),
+        asks=(_TABLE, _IGNORE),
+        run=participant.fit,
+        when=lambda place: place.has_study and place.identify().role != "analyst",
+    ),
+    Step(
+        name="join",
+        role="everybody",
+        title="Join",
+        explanation="Make keys and secrets in a vault, which stays with you, and a public card for the study's roster.",
+        command="join",
+        phase=AGREE,
+        makes=(MEMBERSHIP,),
+        asks=(
+            Question(
+                "name", "Your name in the study", option="--name", hint="lower-case letters, digits, hyphens: st-mary"
+            ),
+            Question("role", "You are", "choice", choices=(Choice("participant"), Choice("analyst", flag="--analyst"))),
+            Question(
+                "passphrase",
+                "Passphrase of the vault",
+                "password",
+                "--passphrase",
+                is_optional=True,
+                hint="the vault is not encrypted if this is empty",
+            ),
+            _ask_floor("least_anchor_noise", "Refuse studies with less anchor noise than"),
+            _ask_floor("least_data_noise", "Refuse studies with less private-data noise than"),
+            _ask_floor("most_epsilon", "Refuse secure sums beyond this epsilon, over all studies of the same rows"),
+            _ask_floor(
+                "most_pooled_epsilon", "Refuse secure sums in which combiners who pool keys see more epsilon than"
+            ),
+            _ask_floor(
+                "least_threshold", "Refuse secure sums in which fewer combiners could open your contribution than"
+            ),
+            _ask_floor("least_colluders", "Refuse secure sums that assume fewer colluders than"),
+            Question(
+                "accept_no_noise",
+                "Accept methods without any noise",
+                "tick",
+                "--accept-no-noise",
+                is_optional=True,
+                is_rare=True,
+            ),
+        ),
+        run=participant.join,
+        when=lambda place: not place.identify().is_enrolled,
+    ),
+    Step(
+        name="enrol",
+        role="designer",
+        title="Enrol members",
+        explanation="Enter members' cards in the study's roster; the study's fingerprint changes with each.",
+        command="study enrol",
+        phase=AGREE,
+        needs=(STUDY, MEMBERS_CARDS),
+        makes=(COMPLETE,),
+        asks=(Question("cards", "Cards", "many", endings=CARDS),),
+        run=designer.enrol,
+        when=lambda place: place.has_study and not place.study.is_complete,
+    ),
+    Step(
+        name="show",
+        role="everybody",
+        title="Show the study",
+        explanation="Say in words what a study declares, who takes part, and its fingerprint.",
+        command="study show",
+        phase=AGREE,
+        needs=(STUDY,),
+        is_optional=True,
+    ),
+    Step(
+        name="invite",
+        role="analyst",
+        title="Invite participants",
+        explanation="Make an address for each participant, to which it can upload its bundle without credentials.",
+        command="invite",
+        phase=AGREE,
+        needs=(COMPLETE,),
+        is_optional=True,
+    ),
+    Step(
+        name="check",
+        role="participant",
+        title="See what would be given away",
+        explanation="See what others could recover of your rows at the study's noise, and whether to share them; nothing "
+        "leaves.",
+        command="check",
+        phase=SHARE_ONCE,
+        needs=(AGREED, TABLE),
+        makes=(Item("a page and a record of the check", ("check.html",), has_record("check")),),
+        asks=(_TABLE, _IGNORE, Question("output", "Page", "usual", "--output", default="check.html")),
+        run=participant.check,
+    ),
+    Step(
+        name="share",
+        role="participant",
+        title="Share",
+        explanation="Write the one bundle that you upload; the same rows give the same file again. Nothing is sent.",
+        command="share",
+        phase=SHARE_ONCE,
+        needs=(AGREED, TABLE),
+        makes=(BUNDLE,),
+        asks=(
+            _TABLE,
+            _IGNORE,
+            Question(
+                "override",
+                "Share although the check does not show that limits are kept",
+                option="--override",
+                is_optional=True,
+                is_rare=True,
+                hint=_REASON,
+                when=lambda place: bool(place.study.upload_limits),
+            ),
+        ),
+        run=participant.share,
+        advise=participant.advise_sharing,
+    ),
+    Step(
+        name="send",
+        role="participant",
+        title="Send",
+        explanation="Send a bundle or an anchor file to a folder, an object store or a presigned address.",
+        command="send",
+        phase=SHARE_ONCE,
+        needs=(BUNDLE,),
+        is_optional=True,
+    ),
+    Step(
+        name="collect",
+        role="analyst",
+        title="Look at the inbox",
+        explanation="Check every bundle in the inbox, and list which are accepted, which are missing, and which are "
+        "set aside and why.",
+        command="collect",
+        phase=ANALYSE,
+        needs=(AGREED, BUNDLES),
+        makes=(INTAKE,),
+        asks=(ASK_BUNDLES,),
+        run=analyst.collect,
+        is_optional=True,
+    ),
+    Step(
+        name="align",
+        role="analyst",
+        title="Gather contributions",
+        explanation="Gather the contributions in all bundles that pass their checks, ready for training.",
+        command="align",
+        phase=ANALYSE,
+        needs=(AGREED, BUNDLES),
+        makes=(GATHERED,),
+        asks=(ASK_BUNDLES,),
+        run=analyst.align,
+    ),
+    Step(
+        name="train",
+        role="analyst",
+        title="Train",
+        explanation="Train the joint model, and say how well it predicts, as far as an analyst can know.",
+        command="train",
+        phase=ANALYSE,
+        needs=(AGREED, GATHERED),
+        makes=(MODEL,),
+        asks=(Question("learner", "Learner", "choice", "--learner", choices=analyst.list_learners, default="auto"),),
+        run=analyst.train,
+        when=has_label,
+    ),
+    Step(
+        name="export",
+        role="analyst",
+        title="Export",
+        explanation="Copy the collaboration matrix, or the model as ONNX, to a file that other tools read.",
+        command="export",
+        phase=ANALYSE,
+        needs=(AGREED, GATHERED),
+        is_optional=True,
+    ),
+    Step(
+        name="deliver",
+        role="analyst",
+        title="Deliver",
+        explanation="Write and sign each participant's result; each participant gets only its own.",
+        command="deliver",
+        phase=ANALYSE,
+        needs=(AGREED, GATHERED, DELIVERABLE),
+        makes=(RESULTS,),
+        asks=(
+            Question("output", "Results", "usual", "--output", default="results"),
+            Question(
+                "override",
+                "Deliver above the study's limit",
+                option="--override",
+                is_optional=True,
+                hint=_REASON,
+                when=lambda place: bool(place.study.model_limit),
+            ),
+        ),
+        run=analyst.deliver,
+    ),
+    Step(
+        name="predict",
+        role="participant",
+        title="Predict",
+        explanation="Predict new rows with the joint model, on this machine; if they have labels, score the model.",
+        command="predict",
+        phase=USE,
+        needs=(AGREED, TABLE, RESULT),
+        makes=(Item("predictions", ("predictions.csv",), has_record("predict")),),
+        asks=(
+            Question("data", "New rows", "choice", endings=TABLES),
+            Question("result", "Result", "usual", "--result", default="result"),
+            Question(
+                "beside",
+                "Rows that you shared",
+                "choice",
+                "--beside",
+                endings=TABLES,
+                is_optional=True,
+                hint="to compare with a model of them alone",
+            ),
+            Question("importance", "Measure column importance", "tick", "--importance", is_optional=True, is_rare=True),
+            _ask_overwriting("predictions.csv"),
+            _IGNORE,
+        ),
+        run=participant.predict,
+        when=has_label,
+    ),
+    Step(
+        name="report",
+        role="everybody",
+        title="Make the report",
+        explanation="Write one page to read, print and sign: who took part, what joining gives, and what it gives away.",
+        command="report",
+        phase=AFTERWARDS,
+        needs=(AGREED, Item("records of earlier steps", holds=_has_records)),
+        makes=(Item("a page", ("report.html",)),),
+        asks=(_ask_overwriting("report.html"),),
+        run=write_report,
+        when=AGREED.is_there,
+        is_optional=True,
+    ),
+)
