@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
+SOURCES = HERE.parent / "src" / "mooring"
 READERS = {
     "bundle": "a participant",
     "map": "the analyst",
@@ -75,6 +76,7 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
         killed=by_outcome["killed"],
         survivors=by_outcome["survived"],
         equivalent=by_outcome["equivalent"],
+        removed={one["module"] for one in by_outcome["survived"] if not (SOURCES / one["module"]).exists()},
     )
 
 

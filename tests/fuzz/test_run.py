@@ -22,12 +22,15 @@ def test_results_are_kept_target_by_target_and_a_later_run_replaces_its_own(tmp_
 def test_the_page_counts_findings_and_mutants() -> None:
     assert tuple(READERS) == NAMES
     targets = {"bundle": {"inputs": 1000, "edges": 2, "seconds": 3, "finding": "KeyError"}}
-    changes = [{"module": "a.py", "line": 1, "change": "a | b", "outcome": "killed"} for _ in range(3)]
+    changes = [{"module": "theory.py", "line": 1, "change": "a | b", "outcome": "killed"} for _ in range(3)]
     changes += [changes[0] | {"outcome": "survived"}, changes[0] | {"outcome": "equivalent", "why": "of no effect"}]
     page = render({"date": "today", "targets": targets}, {"date": "today", "seed": 5, "mutants": changes})
     assert "1 open finding " in page
     assert "75 % of those with one" in page
-    assert page.count(r"`a \| b`") == 1
+    assert page.count(r"`a \| b`") == 1  # a survivor; one of a module that no longer exists is not listed
+    changes[3] |= {"module": "gone.py"}
+    page = render({"date": "today", "targets": targets}, {"date": "today", "seed": 5, "mutants": changes})
+    assert page.count(r"`a \| b`") == 0
 
 
 def test_the_corpus_is_small_and_chosen_by_what_it_reaches() -> None:
