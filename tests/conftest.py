@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partialmethod
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +15,7 @@ import pytest
 from hypothesis import settings
 
 from mooring import InputError, RigidMap, make_anchor
-from mooring.attacks import CollusionView, Effort
-from mooring.audit import AuditSettings, EvaluationSpec
+from mooring.attacks import Effort, set_effort
 from mooring.protocol.crypto.keys import unlock_with_passphrase
 from tests.raising import raising
 
@@ -34,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
 
 
-SHORT = Effort(
+LITTLE_EFFORT = Effort(
     first_iterations=8,
     stage_iterations=10,
     last_iterations=20,
@@ -47,25 +46,14 @@ SHORT = Effort(
     refit_sweeps=4,
     known_shares=(0.0, 0.65),
     other_shares=(0.0, 0.8),
+    most_targets=1,
+    n_resamples=100,
+    data_levels=(0.5,),
+    anchor_scales=(0.3,),
+    both_noises=((0.05, 0.4), (0.1, 0.4)),
+    halvings=0,
 )
-_N_FOURIER = 200
-
-
-def shorten_audits(patch: pytest.MonkeyPatch) -> None:
-    """Give audits less effort, fewer resamples and one target, and kernels fewer features, unless a test asks for others.
-
-    Audits of a few rows are most of the tests' time.
-    """
-    for kind, defaults in (
-        (CollusionView, {"effort": SHORT}),
-        (AuditSettings, {"effort": SHORT, "most_targets": 1}),
-        (EvaluationSpec, {"n_resamples": 100}),
-    ):
-        patch.setattr(kind, "__init__", partialmethod(kind.__init__, **defaults))
-    patch.setattr("mooring.learners.registry._N_FOURIER", _N_FOURIER)
-
-
-_AS_SHIPPED = (
+_FULL_EFFORT = (
     "tests.attacks.",
     "tests.architecture.",
     "tests.audit.test_record",
@@ -75,12 +63,11 @@ _AS_SHIPPED = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shorter_audits(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Shorten audits; the tests of attacks and of learners have them as they are shipped."""
-    with pytest.MonkeyPatch.context() as patch:
-        if not request.module.__name__.startswith(_AS_SHIPPED):
-            shorten_audits(patch)
-        yield
+def effort(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Use little effort in audits, which are most of the tests' time; tests of attacks and records use the default."""
+    previous = set_effort(Effort() if request.module.__name__.startswith(_FULL_EFFORT) else LITTLE_EFFORT)
+    yield
+    set_effort(previous)
 
 
 unlock_once = cache(unlock_with_passphrase)

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits
 
+from mooring.attacks import current_effort, set_effort
 from mooring.errors import MooringError
 from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.typing import Progress
@@ -133,7 +134,9 @@ def _command_processes() -> Iterator[ProcessPoolExecutor]:
     context.set_forkserver_preload(_PRELOADED)
     os.environ |= threads  # libraries in the processes read it when they are loaded
     try:
-        with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as pool:
+        with ProcessPoolExecutor(
+            os.cpu_count(), context, initializer=set_effort, initargs=(current_effort(),), max_tasks_per_child=1
+        ) as pool:
             yield pool
     finally:
         for name, value in before.items():

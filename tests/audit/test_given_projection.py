@@ -78,11 +78,7 @@ def test_finished_points_of_another_projection_are_not_taken(tmp_path: object) -
     assert one != other
 
 
-def test_a_plan_keeps_to_a_given_projection_and_given_anchor_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.audit.planning.search._DATA_LEVELS", (0.5,))
-    monkeypatch.setattr("mooring.audit.planning.search._ANCHOR_SCALES", (0.3,))
-    monkeypatch.setattr("mooring.audit.planning.search._BOTH", ((0.05, 0.4), (0.1, 0.4)))
-    monkeypatch.setattr("mooring.audit.planning.search._HALVINGS", 0)
+def test_a_plan_keeps_to_a_given_projection_and_given_anchor_rows() -> None:
     plan = planned(parts(), projection=F, n_anchor_rows=7, limit="mean error at least 0.1")
     assert {(one.point.n_components, one.point.n_anchor_rows) for one in (*plan.tried.points, *plan.audit.points)} == {
         (2, 7)

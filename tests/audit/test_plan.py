@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mooring import Plan
-from mooring.attacks import CollusionView, attacks_on
+from mooring.attacks import CollusionView, Effort, attacks_on, set_effort
 from mooring.audit import AuditSettings, LeakageLimit, PointResult, utility
 from mooring.audit.planning import planner
 from mooring.audit.planning import search as searching
@@ -23,13 +23,15 @@ from mooring.report import draw_audit
 from mooring.report.charts import tabulate_errors
 from mooring.tables import Partition
 from tests.auditing import planned, scores_of_audit
+from tests.conftest import LITTLE_EFFORT
 from tests.record import check_record
 
 ON_ROWS = [attack.name for attack in attacks_on(CollusionView)]
 
 Refused = Callable[..., None]
 Found = tuple[Plan, Path, list[Any]]
-GRID = (searching._DATA_LEVELS, searching._ANCHOR_SCALES)  # before they are made fewer
+GRID = (Effort().data_levels, Effort().anchor_scales)
+SEARCH = {"data_levels": (0.3, 0.6), "anchor_scales": (0.3,), "both_noises": ((0.05, 0.3), (0.1, 0.4)), "halvings": 1}
 AT_ONE: dict[str, Any] = {"learner": "linear", "targets": [1]}
 BY_ONE_ATTACK: dict[str, Any] = {"targets": [1], "attacks": ["procrustes"]}
 
@@ -50,13 +52,9 @@ def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_cla
 @pytest.fixture(scope="module", autouse=True)
 def small_search() -> Any:
     """The same search over fewer noises, so that it takes seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mooring.audit.planning.search._DATA_LEVELS", (0.3, 0.6))
-        patch.setattr("mooring.audit.planning.search._ANCHOR_SCALES", (0.3,))
-        patch.setattr("mooring.audit.planning.search._BOTH", ((0.05, 0.3), (0.1, 0.4)))
-        patch.setattr("mooring.audit.planning.search._MOST_NOISE", 1.5)
-        patch.setattr("mooring.audit.planning.search._HALVINGS", 1)
-        yield
+    previous = set_effort(replace(LITTLE_EFFORT, **SEARCH))
+    yield
+    set_effort(previous)
 
 
 @pytest.fixture(scope="module")
@@ -206,14 +204,14 @@ def test_the_gain_of_the_point_that_noise_chose_is_none(monkeypatch: pytest.Monk
     error = Figure("error", 0.9, Interval.unknown(), None, 1.0, None, 9, higher_is_worse=False)
     outcomes = (AttackOutcome("moments", {"centred_error": error}),)
     monkeypatch.setattr("mooring.audit.auditor.measure_leakage", lambda *given: Leakage(outcomes=outcomes))
-    for name, values in {"_DATA_LEVELS": (0.5, 1, 2, 4, 8), "_ANCHOR_SCALES": (), "_BOTH": (), "_HALVINGS": 0}.items():
-        monkeypatch.setattr(searching, name, values)
+    levels = {"data_levels": (0.5, 1, 2, 4, 8), "anchor_scales": (), "both_noises": (), "halvings": 0}
+    options: dict[str, Any] = {"n_components": 3, "learner": "linear", "effort": replace(LITTLE_EFFORT, **levels)}
     gains = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         (rows, test), (labels, test_labels) = rng.standard_normal((2, 2, 8, 3)), rng.integers(0, 2, (2, 2, 8))
         parts = Partition.from_parts(rows, labels, test=[*test], test_labels=[*test_labels], rng=rng)
-        found = planned(parts, limit="mean error at least 0.5", n_components=3, learner="linear", seed=seed)
+        found = planned(parts, limit="mean error at least 0.5", **options, seed=seed)
         gains.append(found.audit.headline_point.gain.value)
     assert abs(np.mean(gains)) < 2 * np.std(gains, ddof=1) / np.sqrt(len(gains))
 
@@ -254,9 +252,9 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
 
 def test_a_search_without_a_grid_ends() -> None:
     tried: list[float] = []
-    search: Any = SimpleNamespace(_keeps=lambda noise: tried.append(noise) or noise >= 3.0)
+    search: Any = SimpleNamespace(_keeps=lambda noise: tried.append(noise) or noise >= 3.0, effort=Effort(halvings=1))
     searching.PointSearch._bisect(search, lambda noise: noise, [])  # type: ignore[arg-type,return-value]
-    assert tried == [5.0, 2.5]  # with one halving, as this module has it
+    assert tried == [5.0, 2.5]
 
 
 def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -41,18 +40,6 @@ def write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_csv(tmp_path_factory.mktemp("data") / "patients.csv", columns())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_search() -> Iterator[None]:
-    """The same search over fewer noises."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mooring.audit.planning.search._DATA_LEVELS", (0.5,))
-        patch.setattr("mooring.audit.planning.search._ANCHOR_SCALES", (0.3,))
-        patch.setattr("mooring.audit.planning.search._BOTH", ((0.05, 0.4), (0.1, 0.4)))
-        patch.setattr("mooring.audit.planning.search._MOST_NOISE", 1.0)
-        patch.setattr("mooring.audit.planning.search._HALVINGS", 0)
-        yield
 
 
 @pytest.fixture(scope="module")

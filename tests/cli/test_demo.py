@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mooring import AuditResult, __version__
-from mooring.demo import _PRELOADED
 from mooring.protocol.messages.study import Study
 from tests.commands import flat, run
 
@@ -17,12 +16,9 @@ N_PARTICIPANTS = 3
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What one run printed, and the folder it wrote; fewer participants and shorter audits than a user's, to be quick."""
+    """What one run printed, and the folder it wrote; fewer participants than a user has, to be quick."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "report"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mooring.demo._PRELOADED", [*_PRELOADED, "tests.shortened"])
-        patch.setenv("SHORTER_AUDITS", "1")
-        return flat(run("demo", "--output", folder, "--participants", N_PARTICIPANTS).output), folder
+    return flat(run("demo", "--output", folder, "--participants", N_PARTICIPANTS).output), folder
 
 
 def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_recovered(

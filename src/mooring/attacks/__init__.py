@@ -2,7 +2,7 @@
 
 from mooring.attacks.decoding import LearnedDecoder, learn_decoder
 from mooring.attacks.denoising import DENOISERS, denoise_by_gaussians
-from mooring.attacks.effort import Effort
+from mooring.attacks.effort import Effort, current_effort, set_effort
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct, reconstruct_rows
 from mooring.attacks.registry import (
     ATTACKS,
@@ -33,6 +33,7 @@ __all__ = [
     "Reconstruction",
     "SumView",
     "attacks_on",
+    "current_effort",
     "denoise_by_gaussians",
     "learn_decoder",
     "reconstruct",
@@ -41,4 +42,5 @@ __all__ = [
     "resolve_attack",
     "run",
     "run_batch",
+    "set_effort",
 ]

@@ -1,4 +1,4 @@
-"""How long the searches of attacks go on."""
+"""How much work attacks, audits and plans do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effort:
-    """Iterations and candidates that attacks try; the defaults are what audits and studies use.
+    """Iterations and candidates that attacks try, what an audit measures, and what a plan tries.
 
-    Less effort makes an attack faster and weaker: what it recovers is still a lower bound, and a lower one.
+    The defaults are what audits and studies use. Less effort makes an attack faster and weaker: what it recovers is still a
+    lower bound, and a lower one.
     """
 
     first_iterations: int = 25
@@ -37,3 +38,36 @@ class Effort:
     `kernel`)."""
     other_shares: tuple[float, ...] = (0.0, 0.5, 0.8, 0.95)
     """c² of the kernels around other participants' denoised rows."""
+    most_targets: int = 3
+    """Participants that an audit attacks at most, where each has few rows."""
+    n_resamples: int = 400
+    """Bootstrap resamples behind the intervals of errors and attributes."""
+    data_levels: tuple[float, ...] = (0.15, 0.3, 0.5, 0.8, 1.2)
+    """Private-data noise that a plan tries, in units of the rows' root mean square."""
+    anchor_scales: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)
+    """Anchor noise that a plan tries."""
+    both_noises: tuple[tuple[float, float], ...] = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
+    """Pairs of anchor noise and private-data noise that a plan tries."""
+    halvings: int = 3
+    """How often a plan halves the distance to the smallest noise that meets the limit."""
+
+
+_current = Effort()
+
+
+def current_effort() -> Effort:
+    """Return the effort of views and audits that are not given one."""
+    return _current
+
+
+def set_effort(effort: Effort) -> Effort:
+    """Change the effort of views and audits that are not given one, in this process; return the previous one.
+
+    Parameters
+    ----------
+    effort : Effort
+        Tests and first looks may use little of it. Whoever decides by an audit should use the default, `Effort()`.
+    """
+    global _current
+    previous, _current = _current, effort
+    return previous

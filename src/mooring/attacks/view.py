@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.alignment import Alignment
-from mooring.attacks.effort import Effort
+from mooring.attacks.effort import Effort, current_effort
 from mooring.errors import InputError
 from mooring.geometry.backend import namespace_of, to_numpy
 from mooring.geometry.rigid import RigidMap
@@ -107,7 +107,7 @@ class CollusionView:
     anchor_mean: Array | None = None
     """b, the mean row of the target's anchor representation, of shape (h,), if alignment has computed it. Batched attacks
     then use exactly the same numbers, however many draws are aligned at once."""
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort = field(default_factory=current_effort)
     """How long the attacker searches."""
 
     def __post_init__(self) -> None:

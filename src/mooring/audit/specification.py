@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mooring.attacks import ATTACKS, Effort, resolve_attack
+from mooring.attacks import ATTACKS, Effort, current_effort, resolve_attack
 from mooring.attacks.registry import Attack
 from mooring.audit.deployment import Deployment, ProjectionKind
 from mooring.audit.operating_points import NoiseUnit
@@ -89,7 +89,7 @@ class EvaluationSpec:
     """Centre and spread of each column: value × spread + centre is in the units of the table. As they are, if empty."""
     pixel_range: tuple[float, float] = (0.0, 1.0)
     """Black and white, where rows are images."""
-    n_resamples: int = 400
+    n_resamples: int = field(default_factory=lambda: current_effort().n_resamples)
     """Bootstrap resamples behind the intervals of errors and attributes."""
     others: tuple[Matrix, npt.NDArray[Any] | None] | None = None
     """Of shape (n, n_features) and (n,): rows that nobody uploads, and their labels or None: non-members besides the
@@ -139,7 +139,7 @@ class AuditSettings:
     colluders: Sequence[int] = (0,)
     targets: Sequence[int] | None = None
     """Attacked one after the other; their rows are measured together. By default the first others: one, or up to
-    `most_targets` where each has few rows."""
+    `effort.most_targets` where each has few rows."""
     n_known_rows: int = 0
     n_repeated_uploads: int = 0
     """Extra knowledge of the attacker, as for `Simulation.view`."""
@@ -160,9 +160,8 @@ class AuditSettings:
     """Such as "cuda": uploads, alignment and attacks run there."""
     folder: str | Path | None = None
     """Where finished points are kept; an audit that was interrupted goes on from there."""
-    effort: Effort = field(default_factory=Effort)
-    """How long attacks search."""
-    most_targets: int = 3
+    effort: Effort = field(default_factory=current_effort)
+    """How long attacks search, and how many targets they have."""
     noise_unit: NoiseUnit = NoiseUnit.GIVEN
     """What the rows' numbers are, and so what σ is measured in; for the reader alone."""
 
@@ -215,7 +214,7 @@ class AuditSettings:
             raise InputError("colluders", expected=f"0 to {p - 1} each", got=str(colluders), cure="Count from zero.")
         others = [i for i in range(p) if i not in colluders]
         n_rows = max(1, min((partition.train[i].shape[0] for i in others), default=1))
-        first = others[: max(1, min(self.most_targets, -(-_ROWS_TO_ATTACK // n_rows)))]
+        first = others[: max(1, min(self.effort.most_targets, -(-_ROWS_TO_ATTACK // n_rows)))]
         targets = first if self.targets is None else list(self.targets)
         if not targets or set(targets) & set(colluders):
             raise InputError(

@@ -41,7 +41,7 @@ from mooring.attacks.denoising.mixtures import (
     mix_atoms,
     mix_neighbourhoods,
 )
-from mooring.attacks.effort import Effort
+from mooring.attacks.effort import Effort, current_effort
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
 from mooring.geometry.backend import identity_like, indices_beside, namespace_of, solve
@@ -110,7 +110,7 @@ class KernelPrior:
     populations: Mapping[int, Population]
     """Populations by fold of participants, fitted to all rows except the target's and those of the fold. Fold −1 leaves out
     only the target."""
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort = field(default_factory=current_effort)
     """Holds the shares that are tried."""
     _near: dict[int, dict[int, Neighbourhoods]] = field(default_factory=dict, repr=False)
     """Neighbourhoods by class and number of neighbours."""

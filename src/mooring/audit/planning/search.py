@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from mooring.attacks import Effort
 from mooring.audit.auditor import Auditor
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.point_result import PointResult
@@ -17,11 +18,7 @@ from mooring.learners import Score
 from mooring.metrics.membership import state_alarms
 from mooring.typing import Progress
 
-_DATA_LEVELS = (0.15, 0.3, 0.5, 0.8, 1.2)
-_ANCHOR_SCALES = (0.05, 0.1, 0.2, 0.4)
-_BOTH = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
 _MOST_NOISE = 5.0
-_HALVINGS = 3
 _ROOM = (
     2.0  # required distance from the limit while searching, in intervals; with 1, half of the points fail on other rows
 )
@@ -40,6 +37,11 @@ class PointSearch:
         self.auditor, self.limit, self.progress, self.n_anchor_rows = auditor, limit, progress, n_anchor_rows
         self.tried: dict[RotationPoint, PointResult] = {}
         self.expected = 0
+
+    @property
+    def effort(self) -> Effort:
+        """The noise scales to try."""
+        return self.auditor.settings.effort
 
     def say(self, words: str) -> None:
         """Report to `progress` what comes next."""
@@ -74,14 +76,15 @@ class PointSearch:
     def over_noise(self, h: int) -> None:
         """Try a grid of noise scales, then bisect each scale to the smallest one that meets the limit."""
         r = self.n_anchor_rows or 4 * h
-        fixed = [(0.0, level) for level in _DATA_LEVELS] + [(v, 0.0) for v in _ANCHOR_SCALES] + list(_BOTH)
-        self.expected += len(fixed) + 4 * _HALVINGS + 6
+        levels, scales, both = self.effort.data_levels, self.effort.anchor_scales, self.effort.both_noises
+        fixed = [(0.0, level) for level in levels] + [(v, 0.0) for v in scales] + list(both)
+        self.expected += len(fixed) + 4 * self.effort.halvings + 6
         for v, level in fixed:
             self.at(v, level, h, r)
-        self._bisect(lambda level: self.at(0.0, level, h, r), _DATA_LEVELS)
-        self._bisect(lambda v: self.at(v, 0.0, h, r), _ANCHOR_SCALES, most=2.0)
+        self._bisect(lambda level: self.at(0.0, level, h, r), levels)
+        self._bisect(lambda v: self.at(v, 0.0, h, r), scales, most=2.0)
         for v in (0.05, 0.1):
-            self._bisect(partial(self.at, v, h=h, r=r), [level for w, level in _BOTH if w == v])
+            self._bisect(partial(self.at, v, h=h, r=r), [level for w, level in both if w == v])
 
     def over_shape(self, *, widen: bool) -> None:
         """Try other numbers of components and anchor rows at the best point so far."""
@@ -208,7 +211,7 @@ class PointSearch:
                 low = noise
         if high is None:
             return
-        for _ in range(_HALVINGS):
+        for _ in range(self.effort.halvings):
             middle = round((low + high) / 2, 4)
             if self._keeps(at(middle)):
                 high = middle
