@@ -19,7 +19,7 @@ from mooring.protocol.rotation.scheme import study_projection
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches
 from tests.permissions import has_mode
-from tests.protocol.conftest import SmallStudy
+from tests.protocol.conftest import N_ROWS, SmallStudy
 from tests.raising import raising
 
 N_PARTICIPANTS = 3
@@ -109,6 +109,21 @@ def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sen
         ):
             W = stream.normals(0, values.size).reshape(values.shape)
             np.testing.assert_allclose(found, values @ O + psi + scale * W, rtol=0, atol=2e-6)
+
+
+def test_every_row_of_a_bundle_has_the_label_that_the_file_gives_it(small_study: SmallStudy) -> None:
+    """Rows are shuffled, and their labels with them: here the map is undone, and each row is found in the file again."""
+    given = small_study.another(**STUDIES["no noise"])
+    sent = send(given, 1)
+    records = given.records[N_ROWS : 2 * N_ROWS]
+    low, high = np.array([(column.low, column.high) for column in given.study.columns]).T
+    encoded = 2 * (np.array([record[:-1] for record in records]) - low) / (high - low) - 1
+    rows = sent.secret.invert(sent.bundle.representation().astype(float))
+    distances = np.linalg.norm(rows[:, None] - encoded[None], axis=2)
+    places = distances.argmin(axis=1)
+    assert distances.min(axis=1).max() < 1e-4
+    assert sorted(places) == list(range(N_ROWS))
+    assert [given.study.label.classes[code] for code in sent.bundle.labels()] == [records[k][-1] for k in places]
 
 
 def test_a_bundle_is_readable_by_its_owner_only_and_rests_of_a_killed_run_go(small_study: SmallStudy) -> None:
