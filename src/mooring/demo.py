@@ -19,7 +19,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from sklearn.datasets import load_digits
 from mooring.attacks import current_effort, set_effort
 from mooring.errors import MooringError
 from mooring.mechanisms.sums.settings import SECURE_SUM
+from mooring.metrics.intervals import mean_ratio, student_interval
 from mooring.typing import Progress
 
 ROWS_EACH = 40
@@ -49,37 +50,33 @@ _PRELOADED = [
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The results of the commands, as they print them with --format json.
-
-    Attributes
-    ----------
-    tables : Tables
-    fingerprint : str
-    predictions : tuple of dict
-        One per participant.
-    audit : dict
-    """
+    """The results of the commands, as they print them with --format json."""
 
     tables: Tables
     fingerprint: str
     predictions: tuple[dict[str, Any], ...]
+    """The result of `mooring predict` for each participant."""
     audit: dict[str, Any]
+
+    def mean_score(self, name: Literal["score", "local_only"]) -> float:
+        """Return the mean over participants of the score of the joint model, or of a model trained alone."""
+        scores = [record[name]["value"] for record in self.predictions if record[name]]
+        return float(np.mean([value for value in scores if value is not None]))
+
+    def state_gain(self) -> str:
+        """State the gain of the joint model over models trained alone, with its interval over participants."""
+        gains = np.array([[record["gain"]["value"]] for record in self.predictions if record["gain"]])
+        value, error, n = mean_ratio(gains, np.ones_like(gains))
+        interval = student_interval(value, error, n=n)
+        side = "pays" if interval.low > 0 else "does not pay" if interval.high <= 0 else "is not shown to pay"
+        return (
+            f"Joining {side}: {100 * value:+z.1f} points [{100 * interval.low:+z.1f}, {100 * interval.high:+z.1f}] over "
+            f"training alone, on the same rows, over {n} participants."
+        )
 
 
 def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
-    """Run the demonstration in an empty or new folder.
-
-    Parameters
-    ----------
-    folder : Path
-        It is created if needed.
-    n_participants : int
-        Number of participants.
-    seed : int
-        Random seed of the split of digits among participants.
-    progress : Progress
-        Called after each step.
-    """
+    """Run the demonstration in an empty or new folder; `seed` is the random seed of the split among participants."""
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
     (folder / "post").mkdir()
     (folder / "analyst" / "inbox").mkdir(parents=True)
@@ -198,21 +195,13 @@ class _Stage:
 
 @dataclass(frozen=True)
 class Tables:
-    """The folders of the demonstration, and their tables.
-
-    Attributes
-    ----------
-    folder : Path
-        Folder of the whole demonstration.
-    participants : tuple of Path
-        One folder per participant, with rows.csv (to share) and new-rows.csv (to predict later).
-    everything : Path
-        File of all participants' rows for the audit, which no real study has in one place.
-    """
+    """The folders of the demonstration, and their tables."""
 
     folder: Path
     participants: tuple[Path, ...]
+    """One folder per participant, with rows.csv (to share) and new-rows.csv (to predict later)."""
     everything: Path
+    """All participants' rows for the audit, which no real study has in one place."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -221,17 +210,7 @@ class Tables:
 
 
 def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
-    """Split the digits among participants: forty rows each to share, and about as many to predict later.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder in which each participant gets a folder of its own.
-    n_participants : int
-        Number of participants.
-    seed : int
-        Random seed of the split of digits among participants.
-    """
+    """Split the digits among participants, each with a folder: forty rows to share, and about as many to predict later."""
     images, digits = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(digits))
     order = order[np.argsort(digits[order], kind="stable")]  # class by class, so that every participant has every digit

@@ -26,7 +26,7 @@ def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_re
 ) -> None:
     printed, _ = output
     alone, together, pooled = (
-        float(re.search(rf"{words} +([0-9.]+)%", printed)[1])  # type: ignore[index]
+        float(re.search(rf"{words} [^0-9%]*([0-9.]+)%", printed)[1])  # type: ignore[index]
         for words in ("alone", "together", "pooled raw")
     )
     assert 70 < alone < 95

@@ -17,9 +17,7 @@ from mooring.errors import InputError
 def align(
     console: execution.Output,
     engine: EngineOptions,
-    bundles: Annotated[
-        str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or its URL: s3://…, https://…")
-    ],
+    bundles: execution.BundleFolder,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     late: Annotated[
@@ -50,7 +48,7 @@ def align(
     confirmations: Annotated[
         Path | None, typer.Option(help="Folder of the combiners' *.confirmation files.", rich_help_panel="Secure sums")
     ] = None,
-) -> int | None:
+) -> int:
     """Take the step 'align'.
 
     Every bundle is verified first, and set aside if it fails. Once results have been delivered, add new participants with
@@ -85,10 +83,9 @@ def align(
             )
             console.say(*(escape(f"Set aside {entry.file}: {entry.reason}.") for entry in intake.set_aside))
             raise console.fail(problem, execution.BAD_INPUT, intake=intake.as_dict()) from None
-    console.show_outcome(outcome)
-    return execution.STANDINGS[outcome.standing]
+    return console.show_outcome(outcome)
 
 
 def _find_version(path: Path) -> int | None:
-    """When a file was last written; None if there is none."""
+    """Return when a file was last written; None if there is none."""
     return path.stat().st_mtime_ns if path.is_file() else None

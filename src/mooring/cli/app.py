@@ -18,7 +18,7 @@ from mooring.cli.deal import deal
 from mooring.cli.deliver import deliver
 from mooring.cli.demo import demo
 from mooring.cli.desk import desk
-from mooring.cli.execution import explain_usage_errors
+from mooring.cli.execution import explain_usage_errors, unwrap
 from mooring.cli.export import export
 from mooring.cli.flare import flare_app
 from mooring.cli.governance import governance
@@ -68,7 +68,7 @@ class InOrder(TyperGroup):
 
 app = typer.Typer(
     cls=InOrder,
-    help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.\n\n"
+    help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload discloses.\n\n"
     "A study uses these commands from top to bottom. The --help of each shows an example, and --format json prints its "
     "result for other programs. Exit codes: 0 done; 2 input that cannot be used; 3 done, but something was set aside; "
     "4 refused, to protect somebody; 5 a file or disk problem; 70 a fault in mooring; 130 interrupted.",
@@ -79,7 +79,7 @@ for command, panel in COMMANDS:
     if command is study_app:
         app.add_typer(study_app, name="study", rich_help_panel=panel)
     else:
-        app.command(rich_help_panel=panel)(command)
+        app.command(rich_help_panel=panel, help=unwrap(command.__doc__))(command)
 for entry in entry_points(group="mooring.commands"):  # commands of other distributions, such as mooring-studies
     app.command(name=entry.name, rich_help_panel=AFTERWARDS)(entry.load())
 app.add_typer(flare_app, name="flare", rich_help_panel="Over NVIDIA FLARE, instead of files")

@@ -1,4 +1,4 @@
-"""`mooring check`: see what an upload would give away, before anything is uploaded."""
+"""`mooring check`: see what an upload would disclose, before anything is uploaded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(
             help="Only check that the table fits the study, and list every problem; needs no vault, roster or anchor.",
         ),
     ] = False,
-) -> int | None:
+) -> int:
     """Take the step 'check', or with --fit-only the step 'fit'.
 
     Some of your rows play the part of a colluding participant, who attacks your other rows at the study's noise with every
@@ -63,8 +63,7 @@ def check(
         except InputError:  # list every reason why the table does not fit
             _fit(console, place, data, ignore)
             raise
-    console.show_outcome(outcome)
-    return execution.STANDINGS[outcome.standing]
+    return console.show_outcome(outcome)
 
 
 def _fit(console: execution.Output, place: Place, data: Path, ignore: Sequence[str] | None) -> Outcome:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from mooring.cli import execution
 
 
 @execution.command
 def collect(
     console: execution.Output,
-    bundles: Annotated[
-        str, typer.Option("--bundles", "-b", help="A folder of *.bundle files, or its URL: s3://…, https://…")
-    ],
+    bundles: execution.BundleFolder,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
-) -> int | None:
+) -> int:
     """Take the step 'collect'.
 
     'mooring align' also begins with this step. The work folder records whose bundle was accepted.
@@ -26,6 +20,5 @@ def collect(
 
     Example: mooring collect --study study.toml --bundles inbox --folder analysis
     """
-    outcome = execution.take_step("collect", execution.make_place(study, folder=folder), bundles=bundles)
-    console.show_outcome(outcome)
-    return execution.STANDINGS[outcome.standing]
+    place = execution.make_place(study, folder=folder)
+    return console.show_outcome(execution.take_step("collect", place, bundles=bundles))

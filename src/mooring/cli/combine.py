@@ -13,9 +13,7 @@ from mooring.cli import execution
 @execution.command
 def combine(
     console: execution.Output,
-    bundles: Annotated[
-        str, typer.Option("--bundles", "-b", help="The folder of all *.bundle files, or its URL: s3://…, https://…")
-    ],
+    bundles: execution.BundleFolder,
     closing_list: Annotated[
         Path | None,
         typer.Option(
@@ -28,7 +26,7 @@ def combine(
         Path | None,
         typer.Option(help="File for your answer.", show_default="YOUR-NAME.share, or YOUR-NAME.confirmation"),
     ] = None,
-) -> int | None:
+) -> int:
     """Take the step 'confirm' or 'combine'.
 
     This command is for the combiners that a study of secure sums names. Without --list, it confirms the bundles; with
@@ -43,5 +41,4 @@ def combine(
     name = "confirm" if closing_list is None else "combine"
     options = {"bundles": bundles, "closing_list": closing_list, "output": output}
     outcome = execution.take_step(name, execution.make_place(study, vault), **options)
-    console.show_outcome(outcome)
-    return execution.STANDINGS[outcome.standing]
+    return console.show_outcome(outcome)

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
 
-from mooring.cli.execution import Output, count_progress, run_command
+from mooring.cli.execution import Output, count_progress, make_table, run_command
 from mooring.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,50 +69,20 @@ def _say(console: Output, played: DemoResult, output: Path) -> None:
         f"({played.fingerprint}).\nEach kept its rows, uploaded sealed sums once, and got back a model. The total carries "
         f"noise for ε = {EPSILON:g}, δ = 1e-5, against any attack within the study's assumptions."
     )
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column()
-    table.add_row(
-        "alone",
-        _mean(played, "local_only"),
-        "a model trained on one participant's rows, on its new rows; mean over participants",
-    )
-    table.add_row(
-        "together", _mean(played, "score"), "the joint model on the same rows, evaluated locally", style="bold"
-    )
-    console.print(table)
-    console.say(_compare(played), "\nThe same digits in a simulation, where an analyst colludes with one participant:")
-    mechanisms = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("mechanism", "score", "what an attacker gets, at least", "promised"):
-        mechanisms.add_column(heading, justify="right" if heading == "score" else "left")
+    scores = [
+        ("model", "trained on", "mean accuracy on new digits"),
+        ("alone", "one participant's digits", f"{played.mean_score('local_only'):.1%}"),
+        ("together", "everybody's sums", f"{played.mean_score('score'):.1%}"),
+    ]
+    console.say(make_table(scores, title="", n_left=2), played.state_gain())
+    console.say("\nThe same digits in a simulation, where an analyst colludes with one participant:")
+    mechanisms = [("mechanism", "score", "what an attacker gets, at least", "promised")]
     for line in compare_mechanisms(AuditResult.from_dict(played.audit)):
-        mechanisms.add_row(line.name, "" if line.score is None else str(line.score), line.attacker, line.promise)
+        mechanisms.append((line.name, "" if line.score is None else str(line.score), line.attacker, line.promise))
     console.say(
-        mechanisms, "A better attack may exist. A promise holds against every attack within the study's assumptions."
+        make_table(mechanisms, title="", n_left=4),
+        "A better attack may exist. A promise holds against every attack within the study's assumptions.",
+        f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold], the analyst's report, in a browser.",
     )
-    console.say(f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold], the analyst's report, in a browser.")
     shown = next((output / played.tables.names[0] / "vault" / "studies").glob("*/check.html"), None)
     console.say(f"The page that one participant saw before sharing: {escape(str(shown))}")
-
-
-def _compare(played: DemoResult) -> str:
-    """State the gain of the joint model over local ones, paired by row and pooled over independent participants."""
-    import numpy as np
-
-    from mooring.metrics.intervals import mean_ratio, student_interval
-
-    gains = np.array([[record["gain"]["value"]] for record in played.predictions if record["gain"]])
-    value, error, n = mean_ratio(gains, np.ones_like(gains))
-    interval = student_interval(value, error, n=n)
-    side = "pays" if interval.low > 0 else "does not pay" if interval.high <= 0 else "is not shown to pay"
-    return (
-        f"Joining {side}: {100 * value:+z.1f} points [{100 * interval.low:+z.1f}, {100 * interval.high:+z.1f}] over "
-        f"training alone, on the same rows, over {n} participants."
-    )
-
-
-def _mean(played: DemoResult, which: str) -> str:
-    scores = [record[which] for record in played.predictions if record[which]]
-    values = [score["value"] for score in scores if score["value"] is not None]
-    return f"{sum(values) / len(values):.1%}"

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
 """Exit codes: bad input; done in part; refused to protect somebody; a disk problem; a fault in mooring; Ctrl-C."""
-STANDINGS = {"whole": None, "in part": IN_PART, "refused": REFUSED}
-"""Exit codes of finished steps, by their standing."""
+_STANDINGS = {"whole": 0, "in part": IN_PART, "refused": REFUSED}  # exit codes of finished steps
 TERMINATED = 143
 """Exit code of a run that was ended by SIGTERM."""
 
@@ -65,7 +64,13 @@ AnchorPath = Annotated[
     typer.Option(help="The sealed anchor that you received.", show_default="STUDY.anchor", rich_help_panel="Study"),
 ]
 IgnoreColumns = Annotated[
-    list[str] | None, typer.Option("--ignore", help="Column of the table that is not shared; repeatable.")
+    list[str] | None, typer.Option("--ignore", help="Column of the table to leave out; repeatable.")
+]
+BundleFolder = Annotated[
+    str, typer.Option("--bundles", "-b", help="The folder of all *.bundle files, or its URL: s3://…, https://…")
+]
+AuditPath = Annotated[
+    Path | None, typer.Option(help="An audit.json or plan.json that measured what attacks recover from similar rows.")
 ]
 LabelConsent = Annotated[
     bool,
@@ -92,10 +97,11 @@ class Output(Console):
             typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
         self.say(*lines)
 
-    def show_outcome(self, outcome: Outcome) -> None:
-        """Print what a step did."""
+    def show_outcome(self, outcome: Outcome) -> int:
+        """Print what a step did, and return the exit code."""
         page = {} if outcome.page is None else {"page": str(outcome.page)}
         self.show({**outcome.record, **page}, *_describe_outcome(outcome))
+        return _STANDINGS[outcome.standing]
 
     def fail(self, problem: MooringError | str, code: int, **further: Any) -> typer.Exit:
         """Print an error on standard error and, in the JSON format, its fields on standard output; return the exit.
@@ -119,17 +125,9 @@ class Output(Console):
 
 
 def make_table(lines: Rows, *, title: str, n_left: int, caption: str = "", n_rows: int | None = None) -> Table:
-    """Make a table for the terminal from rows of text, of which the first holds the headings.
+    """Return a table for the terminal from rows of text, of which the first holds the headings.
 
-    Parameters
-    ----------
-    lines : Rows
-    title : str
-    n_left : int
-        Number of columns that are aligned left; the others hold numbers.
-    caption : str, optional
-    n_rows : int, optional
-        Number of rows after which the remaining rows are set apart, in bold.
+    The first `n_left` columns are aligned left; the others hold numbers. Rows after the first `n_rows` are in bold.
     """
     table = Table(title=title, caption=caption or None, box=SIMPLE_HEAD, pad_edge=False)
     for k, heading in enumerate(lines[0]):
@@ -197,11 +195,16 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
             raise typer.Exit(code)
 
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    first, _, rest = (function.__doc__ or "").partition("\n\n")
+    first, *rest = unwrap(function.__doc__ or "").split("\n\n")
     explained = explain_command(function.__name__) or explain_command(f"study {function.__name__}")
-    run.__doc__ = f"{explained or first}\n\n{inspect.cleandoc(rest)}"
+    run.__doc__ = "\n\n".join([explained or first, *rest])
     run.__annotations__ = {option.name: option.annotation for option in shown}
     return run
+
+
+def unwrap(text: str) -> str:
+    """Return text with every paragraph on one line, so that a terminal can break lines where it is full."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:

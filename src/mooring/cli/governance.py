@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mooring.cli.execution import DEFAULT_STUDY, Output, StudyPath, command, read_study
+from mooring.cli.execution import DEFAULT_STUDY, AuditPath, Output, StudyPath, command, read_study
 from mooring.cli.report import find_records
 from mooring.errors import InputError
 
@@ -24,10 +24,7 @@ def governance(
         ),
     ] = None,
     study: StudyPath = DEFAULT_STUDY,
-    audit: Annotated[
-        Path | None,
-        typer.Option(help="An audit.json or plan.json that measured what attacks recover from similar rows."),
-    ] = None,
+    audit: AuditPath = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for the drafts; it is created if needed.")
     ] = Path("governance"),

@@ -11,7 +11,7 @@ import typer
 
 from mooring.cli import execution
 
-floor_option = partial(typer.Option, rich_help_panel="Floors")
+floor_option = partial(typer.Option, rich_help_panel="What your vault refuses")
 
 
 @execution.command

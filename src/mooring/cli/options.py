@@ -18,7 +18,6 @@ from mooring.errors import InputError
 if TYPE_CHECKING:
     from mooring.protocol.analyst.role import Engine
 
-
 _ADDRESS = "MOORING_DASK_SCHEDULER"
 _PANELS = ("Data", "Study", "Attacker", "Secure sums (--mechanism secure-sum)", "Other engines")
 data_option, study_option, attacker_option, sum_option, engine_option = (
@@ -117,11 +116,6 @@ class SumOptions:
         if self.epsilon is not None:
             given["epsilon"] = parse_epsilon(self.epsilon) or "none"
         return given
-
-    @property
-    def is_given(self) -> bool:
-        """Whether any of these options was given."""
-        return any(value is not None for value in vars(self).values())
 
 
 @dataclass(frozen=True, kw_only=True)

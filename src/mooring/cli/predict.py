@@ -39,7 +39,7 @@ def predict(
     threshold: Annotated[
         float,
         typer.Option(
-            help="Probability from which on the second of two classes counts as predicted when the model is evaluated."
+            help="Smallest probability at which the second of two classes counts as predicted in the evaluation."
         ),
     ] = 0.5,
     importance: Annotated[
@@ -57,8 +57,8 @@ def predict(
 ) -> None:
     """Take the step 'predict'.
 
-    The output has the column prediction and, for classes, a column probability_<class> for each class. Support vector
-    machines, and least squares from sums, give no probabilities.
+    The output has the column prediction and, for classes, a column probability_<class> for each class. A model that was
+    trained on sums by least squares has no probabilities.
 
     Rows are encoded, mapped by your secret map and the analyst's map, and predicted by the model, all locally and without
     noise. The analyst's map is checked first: it must be orthogonal, signed by the analyst, and made from your own upload.

@@ -11,6 +11,7 @@ from mooring.cli.execution import (
     DEFAULT_FOLDER,
     DEFAULT_STUDY,
     DEFAULT_VAULT,
+    AuditPath,
     Force,
     Output,
     command,
@@ -45,10 +46,7 @@ def report(
             rich_help_panel="Study",
         ),
     ] = None,
-    audit: Annotated[
-        Path | None,
-        typer.Option(help="An audit.json or plan.json that measured what attacks recover from similar rows."),
-    ] = None,
+    audit: AuditPath = None,
     examples: Annotated[
         bool,
         typer.Option(

@@ -52,8 +52,8 @@ column_option, method_option = (partial(typer.Option, rich_help_panel=panel) for
 @command
 def init(
     console: Output,
-    sums: SumOptions,
     data: Annotated[Path, typer.Argument(help="A table (.csv, .parquet). The draft holds no value of its rows.")],
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the draft.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
     label: Annotated[str | None, column_option(help="Column to predict.")] = None,
@@ -143,6 +143,7 @@ def init(
     projection: Annotated[
         ProjectionChoice, method_option(help="How rows are projected before they are uploaded.")
     ] = "auto",
+    sums: SumOptions,
     force: Force = False,
 ) -> None:
     """Draft a study from the names and kinds of a table's columns. Fill in the entries that stay open.
@@ -246,8 +247,7 @@ def project(
 ) -> None:
     """Make a public projection from public rows, and write its digest into the study.
 
-    The rows must be public, never a participant's. In a study of secure sums of images, features are fitted to public images
-    instead.
+    In a study of secure sums of images, features are fitted to public images instead.
 
     Example: mooring study project public-patients.csv --study study.toml --components 20
     """
@@ -317,13 +317,15 @@ def _describe_study(study: Study) -> Iterator[str]:
         "classes": f"{label.column}, one of {', '.join(label.classes)}",
         "number": f"{label.column}, a number from {label.low:g} to {label.high:g}",
     }[label.kind]
+    limits = [f"an upload: {words}" for words in study.upload_limits]
+    limits += [f"the model: {study.model_limit}"] if study.model_limit else []
     lines = [
         ("Study", study.name),
         ("Predicts", predicted),
         ("Mechanism", study.mechanism.name),
         *exchange_of(study).describe_study(study),
         *([("Identifiers", f"{', '.join(study.ids)}: never uploaded, copied to predictions")] if study.ids else []),
-        *([("Limits", "; ".join(limits))] if (limits := _describe_limits(study)) else []),
+        *([("Limits", "; ".join(limits))] if limits else []),
         ("Columns", f"{len(study.columns)}"),
     ]
     yield from (f"{what + ':':<12} {escape(words)}" for what, words in lines)
@@ -335,24 +337,7 @@ def _describe_study(study: Study) -> Iterator[str]:
             "" if column.kind == "category" else f", outside: {column.outside}"
         )
         yield f"  {escape(f'{name}: {column.kind}, {column.described}; {rules}')}"
-    yield from _describe_roster(study)
+    members = ", ".join(member.name for member in study.participants)
+    yield f"{'Members:':<12} {members or 'nobody yet'}"
+    yield f"{'Analyst:':<12} {'nobody yet' if study.analyst is None else study.analyst.name}"
     yield f"Fingerprint: [bold]{study.fingerprint}[/bold]"
-
-
-def _describe_limits(study: Study) -> list[str]:
-    of_model = [f"the model: {study.model_limit}"] if study.model_limit else []
-    return [*(f"an upload: {words}" for words in study.upload_limits), *of_model]
-
-
-def _describe_roster(study: Study) -> Iterator[str]:
-    roster = _list_roster(study)
-    yield f"{'Members:':<11} {', '.join(roster['participants']) or 'nobody yet'}"
-    yield f"{'Analyst:':<11} {roster['analyst'] or 'nobody yet'}"
-
-
-def _list_roster(study: Study) -> dict[str, Any]:
-    names = [member.name for member in study.participants]
-    return {
-        "participants": names,
-        "analyst": study.analyst and study.analyst.name,
-    }

@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command
-
-OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="File for the header.")]
+from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command, make_table
 
 
 @command
@@ -23,7 +19,9 @@ def header(
     category: Annotated[
         list[str] | None, typer.Option(help="Column whose numbers are codes of categories; repeatable.")
     ] = None,
-    output: OutputPath = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the header.", show_default="SITE.header.toml")
+    ] = None,
 ) -> None:
     """Take the step 'header'.
 
@@ -78,11 +76,8 @@ def merge(
         f"Wrote [bold]{escape(str(output))}[/bold]: {len(merged) - len(unsettled)} columns agree, {len(unsettled)} do not; "
         f"{left} open entries. Ranges were widened from rows: correct them to the possible values.",
     )
-    if unsettled and console.format == "text":
-        table = Table(box=box.SIMPLE, show_lines=True)
-        for heading in ("Column", *merged[0].sites, "To settle"):
-            table.add_column(escape(heading), overflow="fold")
-        for column in unsettled:
-            table.add_row(*map(escape, (column.name, *column.sites.values(), "; ".join(column.conflicts))))
-        console.print(table)
+    if unsettled:
+        rows = [("Column", *merged[0].sites, "To settle")]
+        rows += [(column.name, *column.sites.values(), "; ".join(column.conflicts)) for column in unsettled]
+        console.say(make_table([list(map(escape, row)) for row in rows], title="", n_left=len(rows[0])))
     return IN_PART if unsettled else None

@@ -34,7 +34,7 @@ def train(
     shares: Annotated[
         Path | None, typer.Option(help="Folder of the combiners' *.share files.", rich_help_panel="Secure sums")
     ] = None,
-) -> int | None:
+) -> int:
     """Take the step 'train'.
 
     A model of aligned rows is scored on participants that it was not trained on. In a study of secure sums, the total is
@@ -52,5 +52,4 @@ def train(
     place = execution.make_place(study, folder=folder)
     with engine.connect(passes=passes) as place.engine:
         outcome = execution.take_step("train", place, learner=learner, seed=seed, shares=shares)
-    console.show_outcome(outcome)
-    return execution.STANDINGS[outcome.standing]
+    return console.show_outcome(outcome)

@@ -234,7 +234,7 @@ COMMON: Sequence[Step] = (
     Step(
         name="check",
         role="participant",
-        title="See what would be given away",
+        title="See what would be disclosed",
         explanation="See what others could recover of your rows at the study's noise, and whether to share them; nothing "
         "leaves.",
         command="check",
@@ -382,7 +382,7 @@ COMMON: Sequence[Step] = (
         name="report",
         role="everybody",
         title="Make the report",
-        explanation="Write one page to read, print and sign: who took part, what joining gives, and what it gives away.",
+        explanation="Write one page to read, print and sign: who took part, what joining gains, and what it discloses.",
         command="report",
         phase=AFTERWARDS,
         needs=(AGREED, Item("records of earlier steps", holds=_has_records)),
