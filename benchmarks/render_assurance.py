@@ -40,7 +40,7 @@ READERS = {
     "dask part": "another Dask worker",
     "sum bundle": "a participant",
     "sum box": "a participant",
-    "sum confirmation": "a combiner",
+    "sum receipt": "a combiner",
     "sum closing list": "the analyst",
     "sum share": "a combiner",
     "sum result": "the analyst",

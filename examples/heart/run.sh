@@ -73,11 +73,11 @@ for hospital in $hospitals; do
 done
 
 if [ "$way" = sums ]; then
-    say "All four combine: they confirm each other's shares, the analyst closes the list, they add up"
+    say "All four combine: they test their shares, the analyst closes the list, they add up"
     for hospital in $hospitals; do
-        in_folder "$hospital" mooring combine --bundles ../analyst/inbox --output "../analyst/inbox/$hospital.confirmation"
+        in_folder "$hospital" mooring combine --bundles ../analyst/inbox --output "../analyst/inbox/$hospital.receipt"
     done
-    in_folder analyst mooring align --bundles inbox --confirmations inbox
+    in_folder analyst mooring align --bundles inbox --receipts inbox
     cp analyst/analysis/closing.list post/
     for hospital in $hospitals; do
         in_folder "$hospital" mooring combine --bundles ../analyst/inbox --list ../post/closing.list \

@@ -102,8 +102,8 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
     stage.each("sharing sums", lambda name: [*share, "--output", f"../analyst/inbox/{name}.bundle"])
     combine = ["combine", *agreed, "--bundles", "../analyst/inbox"]
     combiners = tables.participants[:_N_COMBINERS]
-    stage.each("confirming", lambda name: [*combine, "--output", f"../analyst/inbox/{name}.confirmation"], combiners)
-    stage.run("closing", analyst, ["align", *agreed, "--bundles", "inbox", "--confirmations", "inbox"])
+    stage.each("testing", lambda name: [*combine, "--output", f"../analyst/inbox/{name}.receipt"], combiners)
+    stage.run("closing", analyst, ["align", *agreed, "--bundles", "inbox", "--receipts", "inbox"])
     shutil.copy(analyst / "analysis" / "closing.list", post)
     combine += ["--list", "../post/closing.list"]
     stage.each("combining", lambda name: [*combine, "--output", f"../analyst/inbox/{name}.share"], combiners)

@@ -217,7 +217,7 @@ def test_a_job_of_secure_sums_gives_the_model_that_files_give(played: Played, fi
     assert meta["status"] == "FINISHED:COMPLETED", deployment.log(SERVER)[-3000:]
     sites = json.loads((place / "work" / "flare.json").read_bytes())["sites"]
     outcomes = {name: [answer["outcome"] for answer in said.values()] for name, said in sites.items()}
-    assert outcomes == {name: ["done"] * 4 for name in SITES}  # share, confirm, combine, result
+    assert outcomes == {name: ["done"] * 4 for name in SITES}  # share, receipt, combine, result
     assert len({said["result"]["model"] for said in sites.values()}) == 1  # the file that the analyst signed
     assert json.loads((place / "work" / "training.json").read_bytes())["model_digest"] == expected
     found = Participant(given.study, given.vaults[1]).predict(given.table(7), result=place / "south" / "result")

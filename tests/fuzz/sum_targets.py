@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 
+from mooring.mechanisms.sums.prime_field import PRIME
+from mooring.mechanisms.sums.secret_sharing import weigh
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.crypto.keys import SealingKey, SigningKey, seal
+from mooring.protocol.crypto.keys import SigningKey, seal_box
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.answers import (
-    CONFIRMATION,
     LIST,
+    RECEIPT,
     SHARE,
     read_closing_list,
     read_combined_share,
-    read_confirmation,
+    read_receipt,
 )
-from mooring.protocol.sums.bundle import KIND, _context, check_share, open_share, sum_bundle_tensors, verify_sum_bundle
+from mooring.protocol.sums.bundle import (
+    KIND,
+    N_TESTS,
+    _context,
+    _weights,
+    open_box,
+    read_box,
+    sum_bundle_tensors,
+    verify_sum_bundle,
+)
+from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.training import train_sums
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import World
@@ -35,24 +47,23 @@ _COMBINER = 2  # whose box holds a share; the first one's holds a seed
 def sum_targets(world: World) -> list[Target]:
     """A target for each file of a study of secure sums."""
     place = make_place(world, "sums")
-    with patch.object(
-        SealingKey, "generate", lambda: SealingKey.of(SigningKey.generate())
-    ):  # as secret as all others here
-        given = make_sum_study(place, 2, epsilon=None, least_rows=75)
-    keys = [
-        vault.combining_key(member.combining_key)
-        for vault, member in zip(given.vaults, given.study.participants, strict=True)
-    ]
+    given = make_sum_study(place, 2, epsilon=None, least_rows=75)
+    members = given.study.participants
+    keys = [vault.combining_key(member.combining_key) for vault, member in zip(given.vaults, members, strict=True)]
     files = _go_through(given)
+
+    def open_share(path: Path, combiner: int) -> object:
+        with path.open("rb") as file:
+            box = read_box(file, given.study, combiner)
+        return open_box(box, given.study, key) if (key := keys[combiner - 1]) else None
 
     def read_bundle(data: bytes) -> object:
         path = write_file(place / "b", sign_again(data, KIND, given.vaults[0].signing_key))
-        bundle = verify_sum_bundle(path, given.study)
-        return [check_share(bundle, open_share(bundle, given.study, k, key)) for k, key in enumerate(keys, 1) if key]
+        verify_sum_bundle(path, given.study)
+        return [open_share(path, combiner) for combiner in (1, 2)]
 
-    def read_box(data: bytes) -> object:
-        bundle = verify_sum_bundle(_write_with_box(place / "x", given, data), given.study)
-        return check_share(bundle, open_share(bundle, given.study, _COMBINER, key)) if (key := keys[1]) else None
+    def read_sealed(data: bytes) -> object:
+        return open_share(_write_with_box(place / "x", given, data), _COMBINER)
 
     def read_answer(kind: str, read: Callable[[Path, Study], object], signer: SigningKey) -> Target:
         def read_signed_again(data: bytes) -> object:
@@ -64,14 +75,11 @@ def sum_targets(world: World) -> list[Target]:
         write_file(place / "results" / "p0" / MODEL_FILE, sign_again(data, "model", given.analyst.signing_key))
         return read_delivered_model(place / "results" / "p0", given.study, spec_of(given.study)).model
 
-    bundle, key = verify_sum_bundle(given.inbox / "p0.bundle", given.study), keys[1]
-    assert key is not None
-    box = _context(given.study, given.vaults[0].signing_key.public, _COMBINER)
-    box += open_share(bundle, given.study, _COMBINER, key).tobytes()
+    sealed = np.arange(_length(given), dtype="<u8").tobytes()
     return [
-        Target("sum bundle", read_bundle, (bundle.path.read_bytes(),)),
-        Target("sum box", read_box, (box,)),
-        read_answer(CONFIRMATION, read_confirmation, given.vaults[0].signing_key),
+        Target("sum bundle", read_bundle, ((given.inbox / "p0.bundle").read_bytes(),)),
+        Target("sum box", read_sealed, (sealed,)),
+        read_answer(RECEIPT, read_receipt, given.vaults[0].signing_key),
         read_answer(LIST, read_closing_list, given.analyst.signing_key),
         read_answer(SHARE, read_combined_share, given.vaults[0].signing_key),
         Target("sum result", read_result, (files["result"],)),
@@ -82,7 +90,7 @@ def _go_through(given: SumStudy) -> dict[str, bytes]:
     """All files of a study by their kind, the analyst's result among them."""
     for i in (0, 1):
         given.share(i, data=given.table(i, 80))
-    found = {CONFIRMATION: given.confirm(0)}
+    found = {RECEIPT: given.check_boxes(0)}
     given.close()
     shares = [given.combine(i) for i in (0, 1)]
     found |= {LIST: given.work / "closing.list", SHARE: shares[0]}
@@ -92,13 +100,22 @@ def _go_through(given: SumStudy) -> dict[str, bytes]:
     return {kind: path.read_bytes() for kind, path in found.items()}
 
 
+def _length(given: SumStudy) -> int:
+    return sum_scheme(given.study).layout.size + N_TESTS
+
+
 def _write_with_box(path: Path, given: SumStudy, plain: bytes) -> Path:
-    """A bundle, well signed, whose box of one combiner holds any bytes; what does not fit is cut."""
+    """A bundle, well signed, whose box of one combiner holds any bytes, with a proof that fits them; all else is zeros."""
+    content, signer = plain[: 8 * _length(given)].ljust(8 * _length(given), b"\0"), given.vaults[0].signing_key
     arrays = {name: np.zeros(spec.shape, dtype=np.uint8) for name, spec in sum_bundle_tensors(given.study).items()}
-    sealed = seal(plain, [given.study.participants[_COMBINER - 1].combining_key])
-    slot = arrays["shares"][0]
-    content = np.frombuffer((len(sealed).to_bytes(4, "little") + sealed)[: slot.size], dtype=np.uint8)
-    slot[: content.size] = content
-    fields = {"study": given.study.digest, "nonce": given.study.nonce}
-    write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=given.vaults[0].signing_key)
+    recipient = given.study.participants[_COMBINER - 1].combining_key
+    box = seal_box(content, recipient, info=_context(given.study, signer.public, _COMBINER))
+    arrays["shares"][0] = np.frombuffer(box, dtype=np.uint8)
+    digests = "".join(hashlib.sha256(part).hexdigest() for part in (arrays["seeds"].tobytes(), box))
+    fields = {"study": given.study.digest, "nonce": given.study.nonce, "boxes": digests}
+    share = np.frombuffer(content, dtype="<u8").astype(np.uint64)
+    values = [weigh(share, weights) for weights in _weights(given.study, fields, signer.public)]
+    proof = [[-value % PRIME, 0] for value in values]  # the line through these has the value at 2
+    fields["proof"] = np.array(proof, dtype="<u8").tobytes().hex()
+    write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
     return path

@@ -15,7 +15,7 @@ NAMES = (
     "bundle", "map", "anchor", "sealed anchor", "card", "study", "header", "model", "projection", "csv", "parquet", "ledger",
     "identity", "alignment.safetensors", "collaboration.parquet", "intake.json", "alignment.json", "flare requests",
     "flare files", "flare answers", "flare result", "flare task", "flare app", "flare messages", "dask bundle",
-    "dask listing", "dask part", "sum bundle", "sum box", "sum confirmation", "sum closing list", "sum share", "sum result",
+    "dask listing", "dask part", "sum bundle", "sum box", "sum receipt", "sum closing list", "sum share", "sum result",
 )  # fmt: skip
 N_MUTANTS = 20
 

@@ -215,7 +215,7 @@ def test_a_report_of_sums_leads_with_the_guarantee_and_finds_what_combiners_did(
     assert made.summary.leakage_measured
     assert kinds(made) == [
         ("left out", (names[-1],)),
-        ("not confirmed", ()),
+        ("not tested", ()),
         ("wrong share", (names[0],)),
         ("implausible total", ()),
         ("unchecked shares", ()),

@@ -45,8 +45,8 @@ def align(
         ),
     ] = None,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
-    confirmations: Annotated[
-        Path | None, typer.Option(help="Folder of the combiners' *.confirmation files.", rich_help_panel="Secure sums")
+    receipts: Annotated[
+        Path | None, typer.Option(help="Folder of the combiners' *.receipt files.", rich_help_panel="Secure sums")
     ] = None,
 ) -> int:
     """Take the step 'align'.
@@ -58,7 +58,7 @@ def align(
 
     Example: mooring align --study study.toml --bundles inbox --folder analysis
 
-    Secure sums: mooring align --bundles inbox --confirmations inbox --vault analyst-vault
+    Secure sums: mooring align --bundles inbox --receipts inbox --vault analyst-vault
 
     With Dask: mooring align --bundles inbox --engine dask --scheduler tcp://10.0.0.5:8786
     """
@@ -69,7 +69,7 @@ def align(
         raise InputError("--late and --again", expected="one of them", got="both", cure="Leave one out.")
     mode = "late" if late else "again" if again else "first"
     place = execution.make_place(study, vault, folder)
-    options = {"bundles": bundles, "mode": mode, "certify": certify, "confirmations": confirmations}
+    options = {"bundles": bundles, "mode": mode, "certify": certify, "receipts": receipts}
     with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as place.engine:
         known = _find_version(folder / INTAKE_FILE)
         try:

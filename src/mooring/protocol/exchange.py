@@ -49,8 +49,8 @@ class GatherOptions:
     """Whether to align everybody for the first time, only newcomers ("late"), or everybody again after a delivery."""
     certify: bool = True
     """Whether to try to prove that no better alignment exists."""
-    confirmations: Path | None = None
-    """The folder of the combiners' confirmations."""
+    receipts: Path | None = None
+    """The folder of the combiners' receipts for bundles."""
     signing_key: SigningKey | None = None
     """The analyst's."""
     command: str = ""

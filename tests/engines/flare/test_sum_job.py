@@ -102,15 +102,15 @@ def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: 
         files.share(i)  # the job sends these bundles again: noise is drawn once
     files = replace(files, vaults=tuple(job.given.copy_vault(i) for i in range(5)))
     for i in range(5):
-        files.confirm(i)
-    files.close(confirmations=files.inbox)
+        files.check_boxes(i)
+    files.close(receipts=files.inbox)
     for i in range(5):
         files.combine(i)
     train_sums(files.study, files.work, files.inbox)
 
     record = job.run()
     assert (record["outcome"], record["error"]) == ("done", None)
-    steps = {"share": {"digest", "reissued"}, "confirm": {"digest"}, "combine": {"digest"}, "result": {"model"}}
+    steps = {"share": {"digest", "reissued"}, "receipt": {"digest"}, "combine": {"digest"}, "result": {"model"}}
     for name in EVERYBODY:
         said = record["sites"][name]
         assert {step: set(answer) - {"outcome"} for step, answer in said.items()} == steps
@@ -119,7 +119,7 @@ def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: 
         assert not (tmp_path / "sites" / name / "bundles").exists()
     assert (job.work / TRAINED_FILE).read_bytes() == (files.work / TRAINED_FILE).read_bytes()
     closing = json.loads((job.work / "closing.json").read_bytes())
-    assert closing["confirmed_by"] == list(EVERYBODY)
+    assert closing["tested_by"] == list(EVERYBODY)
     assert closing["left_out"] == {}
     found = Participant(job.given.study, job.given.vaults[3]).predict(
         job.given.table(8), result=job.site("p3").settings.result
@@ -132,7 +132,7 @@ def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: 
 
 @pytest.mark.parametrize(
     ("absent", "listed"),
-    [({"share": "p4"}, EVERYBODY[:4]), ({"confirm": "p4"}, EVERYBODY), ({"combine": "p0"}, EVERYBODY)],
+    [({"share": "p4"}, EVERYBODY[:4]), ({"receipt": "p4"}, EVERYBODY), ({"combine": "p0"}, EVERYBODY)],
 )
 def test_a_site_that_is_absent_stops_nobody_and_is_not_waited_for_again(
     job: Job, absent: dict[str, str], listed: tuple[str, ...]
@@ -153,8 +153,8 @@ def test_a_site_that_is_absent_stops_nobody_and_is_not_waited_for_again(
     ("absent", "what", "closed"),
     [
         ({"share": "p3 p4"}, "bundles", False),
-        ({"confirm": "p3 p4"}, "confirmations", False),
-        ({"share": "p4", "confirm": "p3"}, "confirmations", False),  # confirmations are made anew
+        ({"receipt": "p3 p4"}, "receipts", False),
+        ({"share": "p4", "receipt": "p3"}, "receipts", False),  # receipts are written anew
         ({"combine": "p3 p4"}, "shares", True),
     ],
 )
@@ -179,7 +179,7 @@ def test_more_bundles_than_the_quorum_can_be_asked_for(job: Job) -> None:
     replace(ServerSettings.read(job.kit), least_sites=5).write(job.kit)
     record = job.run(connected=EVERYBODY[:4])
     assert record["error"].what == "bundles"
-    assert job.run(connected=EVERYBODY[4:])["error"].what == "confirmations"
+    assert job.run(connected=EVERYBODY[4:])["error"].what == "receipts"
     assert job.run()["outcome"] == "done"
 
 
@@ -216,14 +216,14 @@ def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) ->
     most, seen = most_sum_bundle_bytes(job.given.study), []
 
     def meddle(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
-        if (step, name) in (("share", "p1"), ("confirm", "p1"), ("combine", "p1")):
-            suffix = {"share": "bundle", "confirm": "confirmation", "combine": "share"}[step]
+        if (step, name) in (("share", "p1"), ("receipt", "p1"), ("combine", "p1")):
+            suffix = {"share": "bundle", "receipt": "receipt", "combine": "share"}[step]
             with raising(StorageError, "the server", reason="p1 did not sign"):
                 send_file(tmp_path / "sites" / "p0" / f"p0.{suffix}", str(told["ticket"]), part.counter.answer)
             seen.append(step)
-        if (step, name) == ("confirm", "p2"):
+        if (step, name) == ("receipt", "p2"):
             with raising(RefusedError, "the bundle", reason="larger"):
-                job.site(name).do("mooring.confirm", told | {"p0.bundle.size": most + 1}, part.counter.answer)
+                job.site(name).do("mooring.receipt", told | {"p0.bundle.size": most + 1}, part.counter.answer)
             seen.append("size")
         if (step, name) == ("result", "p2"):
             with pytest.raises((StorageError, InputError)):  # a task of another step, with a ticket of this one
@@ -231,19 +231,19 @@ def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) ->
             seen.append("ticket")
 
     assert job.run(meddle=meddle)["outcome"] == "done"
-    assert seen == ["share", "confirm", "size", "combine", "ticket"]
+    assert seen == ["share", "receipt", "size", "combine", "ticket"]
 
 
 def test_an_aborted_job_closes_nothing_and_one_at_work_says_which_it_is(job: Job) -> None:
     def abort(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
         now = json.loads((job.work / "flare.json").read_bytes())
         assert (now["outcome"], now["job"], now["missing"]) == ("running", part.job, [])
-        if step == "confirm" and name == "p4":
+        if step == "receipt" and name == "p4":
             raise JobAbortedError
 
     record = job.run(meddle=abort)
     assert (record["outcome"], record["error"]) == ("aborted", None)
-    assert record["sites"]["p0"]["confirm"]["outcome"] == "done"
+    assert record["sites"]["p0"]["receipt"]["outcome"] == "done"
     assert not (job.work / "closing.list").exists()
 
 

@@ -1,7 +1,8 @@
 """Secret sharing modulo 2⁶¹ − 1: against Python's integers and mpyc, and what each part must not give away."""
 
+from collections import Counter
 from collections.abc import Callable
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -23,15 +24,16 @@ from mooring.mechanisms.sums.prime_field import (
 )
 from mooring.mechanisms.sums.secret_sharing import (
     Threshold,
-    check_value,
     do_lists_overlap,
     find_wrong,
     find_wrong_values,
+    interpolate,
     lagrange_weights,
     least_quorum,
     least_threshold,
     recombine,
     split,
+    weigh,
 )
 from tests.raising import raising
 
@@ -151,17 +153,29 @@ def test_t_and_two_answers_name_a_wrong_one_and_t_and_one_tell_of_it(
     assert found == (None if named is None else list(named))
 
 
-def test_a_bundle_is_consistent_if_its_check_values_lie_on_one_polynomial(secret: Elements) -> None:
-    """Otherwise a dealer of bad shares frames an honest combiner. The mask u hides what the value says of the share."""
-    weights = draw_elements(words_of(7), secret.size)
-    shares, masks = shares_of(secret, THRESHOLD), shares_of(draw_elements(words_of(8), 1), THRESHOLD, 3)
-    values = {j: check_value(shares[j], int(masks[j][0]), weights) for j in shares}
-    assert find_wrong_values(values, THRESHOLD) == []
-    for j in shares:
-        bent = shares[j].copy()
+def test_weighed_shares_lie_on_the_polynomial_of_their_first_values(secret: Elements) -> None:
+    weights, shares = draw_elements(words_of(7), secret.size), shares_of(secret, THRESHOLD)
+    values = [weigh(secret, weights), *(weigh(shares[j], weights) for j in range(1, 5))]
+    for j, share in shares.items():
+        assert interpolate(values, at=j) == weigh(share, weights)
+        bent = share.copy()
         bent[-1] ^= np.uint64(2)
-        assert find_wrong_values(values | {j: check_value(bent, int(masks[j][0]), weights)}, THRESHOLD) != []
-        assert values[j] != check_value(shares[j], 0, weights)
+        assert interpolate(values, at=j) != weigh(bent, weights)
+
+
+def test_given_fewer_than_t_shares_a_masked_polynomial_is_uniform_whatever_the_secret() -> None:
+    """All polynomials f and masks u of degree below 2 modulo 5, with weight r: g = u + r f and what one combiner holds."""
+    prime, r = 5, 3
+    for point in range(1, prime):
+        seen = {secret: Counter[tuple[int, ...]]() for secret in range(prime)}
+        for secret, slope, mask, mask_slope in product(range(prime), repeat=4):
+            g = (mask + r * secret) % prime, (mask_slope + r * slope) % prime
+            share, mask_share = (secret + slope * point) % prime, (mask + mask_slope * point) % prime
+            seen[secret][*g, share, mask_share] += 1
+        assert all(counts == seen[0] for counts in seen.values())
+        assert set(seen[0].values()) == {
+            1
+        }  # of 125 views: g is uniform on those that pass through the combiner's value
 
 
 @pytest.mark.parametrize("n_wrong", range(7))

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from mooring.mechanisms.sums.prime_field import decode_signed
+from mooring.mechanisms.sums.prime_field import Elements, decode_signed
 from mooring.mechanisms.sums.secret_sharing import recombine
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.analyst.intake import collect
@@ -17,8 +17,9 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.results import Consent
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.protocol.sums.bundle import open_share, verify_sum_bundle
-from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.sums.bundle import open_box, read_box
+from mooring.protocol.sums.combination import check_boxes, combine_shares
+from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import Closing, close_list
 from mooring.tables.schema import Column, Label
@@ -73,18 +74,23 @@ class SumStudy:
         share_sums(self.vaults[i], self.study, data, output=path, consent=consent, **rest)
         return path
 
+    def open_share(self, path: Path, combiner: int) -> Elements:
+        """The share in a bundle of a combiner, who are counted from 1, opened and tested."""
+        vault, member = self.vaults[combiner - 1], self.study.participants[combiner - 1]
+        key = vault.combining_key(member.combining_key)
+        assert key is not None
+        with path.open("rb") as file:
+            return open_box(read_box(file, self.study, combiner), self.study, key)
+
     def open_vector(self, i: int) -> np.ndarray:
         """The noisy sums in the bundle of participant i, opened with the combiners' keys."""
-        scheme, bundle = sum_scheme(self.study), verify_sum_bundle(self.inbox / f"p{i}.bundle", self.study)
-        shares = {}
-        for point, (vault, member) in enumerate(zip(self.vaults, self.study.participants, strict=True), start=1):
-            if (key := vault.combining_key(member.combining_key)) is not None:
-                shares[point] = open_share(bundle, self.study, point, key)[:-1]
+        scheme, path = sum_scheme(self.study), self.inbox / f"p{i}.bundle"
+        shares = {point: self.open_share(path, point) for point in range(1, len(scheme.combiners) + 1)}
         return decode_signed(recombine(shares, scheme.threshold))
 
-    def confirm(self, i: int) -> Path:
-        """Write the confirmation of combiner i."""
-        confirm_bundles(self.vaults[i], self.study, self.inbox, output=(path := self.inbox / f"p{i}.confirmation"))
+    def check_boxes(self, i: int) -> Path:
+        """Write the receipt of combiner i."""
+        check_boxes(self.vaults[i], self.study, self.inbox, output=(path := self.inbox / f"p{i}.receipt"))
         return path
 
     def close(self, **rest: Any) -> Closing:

@@ -40,16 +40,17 @@ from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors
 from mooring.protocol.sums import bundle as bundles
-from mooring.protocol.sums import contribution
+from mooring.protocol.sums import combination, contribution
 from mooring.protocol.sums.answers import (
     read_combined_share,
-    read_confirmation,
+    read_receipt,
     write_closing_list,
     write_combined_share,
-    write_confirmation,
+    write_receipt,
 )
-from mooring.protocol.sums.bundle import open_share, sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
-from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.sums.bundle import sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
+from mooring.protocol.sums.combination import check_boxes, combine_shares
+from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import open_total, read_list
@@ -136,9 +137,9 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
 
 
 def test_boxes_have_the_size_of_the_format_and_a_bundle_is_within_its_limit(folder: Path) -> None:
-    """A length, room for age's header and tag, the context, then a seed or a share: others refuse any other size."""
+    """Encapsulated keys and a tag beside a seed or a share with three masks: others refuse any other size."""
     given = make_sum_study(folder)
-    box, length = 4 + 1024 + 16 + 108, sum_scheme(given.study).layout.size + 1
+    box, length = 1088 + 32 + 16, sum_scheme(given.study).layout.size + 3
     shapes = {name: spec.shape for name, spec in sum_bundle_tensors(given.study).items()}
     assert shapes == {"seeds": (3, box + 32), "shares": (3, box + 8 * length)}
     size = given.share(0).stat().st_size
@@ -223,47 +224,61 @@ def test_nothing_about_the_rows_is_in_the_open_part_of_a_bundle(folder: Path) ->
     for path in (small, large):
         with path.open("rb") as file:
             _, fields = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="the bundle")
-        assert set(fields) == {"study", "nonce", "signer", "data"}
+        assert set(fields) == {"study", "nonce", "boxes", "proof", "signer", "data"}
+        assert (len(str(fields["boxes"])), len(str(fields["proof"]))) == (6 * 64, 3 * 4 * 16)
 
 
 def test_polynomials_and_masks_are_fresh_and_no_share_is_the_secret(folder: Path) -> None:
     given = make_sum_study(folder)
     vector = encode_signed(exact_sums(given, [0]))
-    keys = [vault.combining_key(given.study.member(f"p{i}").combining_key) for i, vault in enumerate(given.vaults)]
-    shares = []
+    shares, proofs = [], []
     for k in range(2):
         write_sum_bundle(path := folder / f"{k}.bundle", given.study, vector, given.vaults[0].signing_key)
-        bundle = verify_sum_bundle(path, given.study)
-        shares.append([open_share(bundle, given.study, j, key) for j, key in enumerate(keys, start=1) if key])
+        shares.append([given.open_share(path, j) for j in range(1, 7)])
+        proofs.append(read_proof(path))
     for first, second in zip(*shares, strict=True):
-        assert (first != second).all()  # the last is that of u
-        assert (first[:-1] != vector).mean() > 0.99
+        assert (first != second).all()
+        assert (first != vector).mean() > 0.99
+    assert len({value for proof in proofs for value in proof}) == 2 * 3 * 4  # masks of their own, all new
 
 
-def test_a_box_of_another_length_than_a_share_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def read_proof(path: Path) -> list[int]:
+    with path.open("rb") as file:
+        _, fields = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="the bundle")
+    return np.frombuffer(bytes.fromhex(str(fields["proof"])), dtype="<u8").tolist()
+
+
+@pytest.mark.parametrize("context", ["study", "sender", "combiner"])
+def test_a_box_opens_only_for_its_study_sender_and_combiner(folder: Path, context: str) -> None:
     given = make_sum_study(folder)
-    vector, seal = encode_signed(exact_sums(given, [0])), bundles.seal
-    monkeypatch.setattr(bundles, "seal", lambda data, keys: seal(data[:-8], keys))
-    write_sum_bundle(folder / "short.bundle", given.study, vector, given.vaults[0].signing_key)
-    bundle = verify_sum_bundle(folder / "short.bundle", given.study)
-    for j, name in enumerate(sum_scheme(given.study).combiners, start=1):
-        key = given.vaults[int(name[1:])].combining_key(given.study.member(name).combining_key)
-        assert key is not None
-        with raising(RefusedError, "the bundle", reason="a box of it holds something else than a share"):
-            open_share(bundle, given.study, j, key)
+    path, keys = given.share(0), [vault.signing_key for vault in given.vaults]
+    with path.open("rb") as file:
+        box = bundles.read_box(file, given.study, 2)
+    key = given.vaults[1].combining_key(given.study.member("p1").combining_key)
+    assert key is not None
+    bundles.open_box(box, given.study, key)
+    study = given.study
+    if context == "study":
+        study = replace(given.study, nonce="f" * 32)
+    elif context == "sender":
+        box = replace(box, member=given.study.member("p3"))
+    else:
+        box = replace(box, combiner=3)
+    with raising(RefusedError, "the bundle", reason="was not sealed to its key, for this study and by this sender"):
+        bundles.open_box(box, study, key)
+    assert len({key.public for key in keys}) == 6
 
 
 def resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
     """Put the boxes of one bundle into another participant's, properly signed."""
     with source.open("rb") as file:
-        header, _ = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="")
+        _, signed = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="")
         data = file.read()
-    assert header.data_start
     arrays, position = {}, 0
     for name, spec in sum_bundle_tensors(given.study).items():
         arrays[name] = spec.decode(data[position : position + spec.n_bytes])
         position += spec.n_bytes
-    fields = {"study": given.study.digest, "nonce": given.study.nonce}
+    fields = {name: signed[name] for name in bundles.FIELDS}
     write_signed(target, kind=bundles.KIND, fields=fields, arrays=arrays, signer=given.vaults[signer].signing_key)
 
 
@@ -278,9 +293,9 @@ def test_copied_boxes_double_nobody_and_use_up_no_answer(folder: Path) -> None:
             given.combine(i)
         assert Ledger(given.vaults[i].folder).find_answer(given.study.digest) is None
     for i in range(5):
-        given.confirm(i)
+        given.check_boxes(i)
     shutil.rmtree(given.work)
-    closing = given.close(confirmations=given.inbox)
+    closing = given.close(receipts=given.inbox)
     assert closing.left_out.keys() == {"p5"}
     assert not closing.doubted
     for i in range(6):
@@ -296,9 +311,15 @@ def signed_list(given: SumStudy, entries: list[tuple[str, str]]) -> Path:
     return path
 
 
+def list_entries(given: SumStudy) -> list[tuple[str, str]]:
+    """An entry of a closing list for each bundle in the inbox."""
+    found = [verify_sum_bundle(path, given.study) for path in sorted(given.inbox.glob("*.bundle"))]
+    return [(bundle.member.signing_key, bundle.header_digest) for bundle in found]
+
+
 def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answered_by_nobody(folder: Path) -> None:
     given = make_sum_study(folder, quorum=4)
-    digests = {i: verify_sum_bundle(given.share(i), given.study).digest for i in range(6)}
+    digests = {i: verify_sum_bundle(given.share(i), given.study).header_digest for i in range(6)}
     keys = [vault.signing_key.public for vault in given.vaults]
     whole = [(keys[i], digests[i]) for i in range(6)]
     crafted = {
@@ -347,10 +368,13 @@ def test_a_bundle_that_was_exchanged_is_not_added(folder: Path) -> None:
     given.close()
     path = given.inbox / "p3.bundle"
     data = bytearray(path.read_bytes())
-    data[-2000] ^= 1
+    data[-20] ^= 1  # in the box of the last combiner
     path.write_bytes(data)
     with raising(RefusedError, "the closing list"):
-        given.combine(0)
+        given.combine(5)
+    assert given.combine(0)
+    with raising(RefusedError, "the bundle", reason="not those that were signed"):
+        verify_sum_bundle(path, given.study)
 
 
 def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None:
@@ -369,12 +393,12 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     store, copy, path = fsspec.filesystem("memory"), given.copy_vault(1), folder / "from a store"
     for one in given.inbox.glob("*.bundle"):
         store.pipe(f"/sums/{one.name}", one.read_bytes())
-    confirm_bundles(copy, given.study, "memory://sums", output=path)
-    assert path.read_bytes() == given.confirm(1).read_bytes()
+    check_boxes(copy, given.study, "memory://sums", output=path)
+    assert path.read_bytes() == given.check_boxes(1).read_bytes()
     problem = StorageError("the work folder", reason="the disk is full", cure="Make room.")
     full = patch("mooring.protocol.transport.inbox.download", side_effect=problem)
     with full, raising(StorageError, reason="is full"):
-        confirm_bundles(copy, given.study, "memory://sums", output=folder / "not written")
+        check_boxes(copy, given.study, "memory://sums", output=folder / "not written")
     at_once, held = patch("mooring.protocol.storage.vault._WAIT_SECONDS", 0), hold_lock(copy.folder / "lock", what="it")
     with full, at_once, held, raising(StorageError, reason="is full"):  # downloaded while others work in the vault
         combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=folder / "not written")
@@ -386,10 +410,8 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     assert path.read_bytes() == given.combine(1).read_bytes()
     assert given.vaults[0].combining_key(given.study.member("p0").combining_key) is None
     given.share(5)
-    keys = {vault.signing_key.public: Ledger(vault.folder).entry(given.study.digest) for vault in given.vaults}
-    entries = [(key, entry.bundle or "") for key, entry in keys.items() if entry]
     with raising(RefusedError, "a second list"):
-        given.combine(0, closing=signed_list(given, entries))
+        given.combine(0, closing=signed_list(given, list_entries(given)))
     with raising(RefusedError, "a second list"):
         given.close()
 
@@ -418,8 +440,7 @@ def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
         given.combine(i)
     assert open_total(given.study, given.work, given.inbox).participants == tuple(f"p{i}" for i in range(6))
 
-    bundles_of = {vault.signing_key.public: Ledger(vault.folder).entry(given.study.digest) for vault in given.vaults}
-    less = [(key, entry.bundle or "") for key, entry in bundles_of.items() if entry][:5]
+    less = list_entries(given)[:5]
     (second := given.folder / "second").mkdir()
     shutil.copy(signed_list(given, less), second / "closing.list")
     given.combine(1, vault=restored, closing=second / "closing.list", name="restored")
@@ -454,36 +475,110 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
         open_total(given.study, given.work, given.inbox)
 
 
-def test_a_dealer_cannot_frame_a_combiner_nor_a_combiner_a_dealer(folder: Path) -> None:
-    given = make_sum_study(folder, p=9, quorum=8)
-    scheme = sum_scheme(given.study)
-    assert scheme.threshold.threshold == 7
-    for i in range(8):
-        given.share(i)
+def share_badly(given: SumStudy, i: int, change: Callable[[list[np.ndarray]], None]) -> Path:
+    """Write a bundle whose last shares, those that are sent whole, were changed before they were sealed."""
+    actual = bundles.split
 
     def bend(*args: Any) -> Any:
         shares = actual(*args)
-        shares[-1] = (shares[-1] + np.uint64(7)) % np.uint64(PRIME)  # the last combiner's
+        change(shares)
         return shares
 
-    actual = bundles.split
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "split", bend)
-        given.share(8)
+    with patch.object(bundles, "split", bend):
+        return given.share(i)
+
+
+def test_a_sender_cannot_frame_a_combiner_nor_a_combiner_a_sender(folder: Path) -> None:
+    given = make_sum_study(folder, p=9, quorum=7)
+    assert sum_scheme(given.study).threshold.threshold == 7
+    for i in range(8):
+        given.share(i)
+
+    def bend(shares: list[np.ndarray]) -> None:
+        shares[-1][:] = (shares[-1] + np.uint64(7)) % np.uint64(PRIME)  # the last combiner's
+
+    share_badly(given, 8, bend)
     for i in range(9):
-        given.confirm(i)
-    own = read_confirmation(given.inbox / "p3.confirmation", given.study)
-    lies = {digest: (value or 0) ^ 1 for digest, value in own.values.items()}
-    write_confirmation(
-        given.inbox / "p3.confirmation", given.study, lies, combiner=4, signer=given.vaults[3].signing_key
-    )
-    closing = given.close(confirmations=given.inbox)
+        given.check_boxes(i)
+    passed = read_receipt(given.inbox / "p8.receipt", given.study).passed
+    bad = verify_sum_bundle(given.inbox / "p8.bundle", given.study).header_digest
+    assert [digest for digest, is_good in passed.items() if not is_good] == [bad]
+    assert all(read_receipt(given.inbox / f"p{i}.receipt", given.study).passed[bad] for i in range(8))
+    lies = dict.fromkeys(passed, False)
+    write_receipt(given.inbox / "p3.receipt", given.study, lies, combiner=4, signer=given.vaults[3].signing_key)
+    closing = given.close(receipts=given.inbox)
     assert (closing.left_out.keys(), closing.doubted) == ({"p8"}, ("p3",))
     for i in (0, 1, 2, 4, 5, 6, 8):
         given.combine(i)
     total = open_total(given.study, given.work, given.inbox)
     assert total.participants == tuple(f"p{i}" for i in range(8))
     assert not total.wrong
+
+
+def test_weights_follow_from_all_boxes_and_differ_from_test_to_test(folder: Path) -> None:
+    """Weights that a sender knows beforehand let it send shares that pass and do not fit."""
+    given = make_sum_study(folder)
+    key, size = given.vaults[0].signing_key.public, sum_scheme(given.study).layout.size
+    fields = {"boxes": "00" * 32 * 6}
+    drawn = list(bundles._weights(given.study, fields, key))
+    assert [weights[size:].tolist() for weights in drawn] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    others = [
+        *bundles._weights(given.study, {"boxes": "00" * 191 + "01"}, key),
+        *bundles._weights(given.study, fields, given.vaults[1].signing_key.public),
+        *bundles._weights(replace(given.study, nonce="f" * 32), fields, key),
+    ]
+    vectors = [weights[:size] for weights in [*drawn, *others]]
+    for one, other in itertools.combinations(vectors, 2):
+        assert (one != other).all()
+    assert all(len(set(vector.tolist())) == size for vector in vectors)
+    with given.share(0).open("rb") as file:
+        sent = bundles.read_box(file, given.study, 1).fields
+    a, b = next(bundles._weights(given.study, sent, key))[:2].tolist()
+    actual = bundles.split
+
+    def cheat(*args: Any) -> Any:
+        """Errors in two entries, which the weights of the earlier bundle would cancel."""
+        shares = actual(*args)
+        shares[-1][0] = (int(shares[-1][0]) + b) % PRIME
+        shares[-1][1] = (int(shares[-1][1]) - a) % PRIME
+        return shares
+
+    with patch.object(bundles, "split", cheat):
+        vector = encode_signed(exact_sums(given, [0]))
+        write_sum_bundle(path := folder / "cheat.bundle", given.study, vector, given.vaults[0].signing_key)
+    with raising(RefusedError, "the bundle", reason="does not fit"):
+        given.open_share(path, 6)
+
+
+@pytest.mark.parametrize("entry", [0, -1, -2, -3])
+def test_a_share_that_is_wrong_in_one_entry_or_mask_fails(folder: Path, entry: int) -> None:
+    given = make_sum_study(folder)
+
+    def bend(shares: list[np.ndarray]) -> None:
+        shares[1][entry] = (int(shares[1][entry]) + 1) % PRIME
+
+    path = share_badly(given, 0, bend)
+    for combiner in (1, 2, 3, 4, 6):
+        given.open_share(path, combiner)
+    with raising(RefusedError, "the bundle", reason="does not fit"):
+        given.open_share(path, 5)
+
+
+def test_a_combiner_needs_its_own_part_of_a_bundle_only(folder: Path) -> None:
+    given = make_sum_study(folder)
+    path = given.share(0)
+    bundle = verify_sum_bundle(path, given.study)
+    for combiner in range(1, 7):
+        bundles.write_extract(bundle, given.study, combiner, part := folder / f"{combiner}.bundle")
+        assert (given.open_share(part, combiner) == given.open_share(path, combiner)).all()
+        assert part.stat().st_size < path.stat().st_size / 2
+        with raising(RefusedError, "the bundle"):
+            given.open_share(part, 7 - combiner)
+        data = bytearray(part.read_bytes())
+        data[-5] ^= 1
+        part.write_bytes(data)
+        with raising(RefusedError, "the bundle", reason="not the one that was signed"):
+            given.open_share(part, combiner)
 
 
 def test_four_hospitals_finish_with_one_away_after_all_have_shared(folder: Path) -> None:
@@ -651,14 +746,14 @@ def test_a_study_is_read_as_it_was_written(folder: Path) -> None:
         Study.read(path)
 
 
-@pytest.mark.parametrize("kind", ["confirmation", "share", "list", "bundle"])
+@pytest.mark.parametrize("kind", ["receipt", "share", "list", "bundle"])
 def test_files_that_are_cut_or_changed_anywhere_are_refused(folder: Path, kind: str) -> None:
     given = make_sum_study(folder, p=3, n_colluders=1)
     through(given, range(3), combiners=[0])
-    paths = {"list": given.work / "closing.list", "confirmation": None, "share": given.inbox / "p0.share"}
-    path = given.confirm(1) if kind == "confirmation" else paths.get(kind) or given.inbox / "p1.bundle"
+    paths = {"list": given.work / "closing.list", "receipt": None, "share": given.inbox / "p0.share"}
+    path = given.check_boxes(1) if kind == "receipt" else paths.get(kind) or given.inbox / "p1.bundle"
     read: dict[str, Callable[[Path, Study], object]] = {
-        "confirmation": read_confirmation,
+        "receipt": read_receipt,
         "share": read_combined_share,
         "list": lambda one, study: combine_shares(given.vaults[2], study, given.inbox, one, output=folder / "x.share"),
         "bundle": verify_sum_bundle,
@@ -677,17 +772,20 @@ def test_files_that_are_cut_or_changed_anywhere_are_refused(folder: Path, kind: 
     read[kind](path, given.study)
 
 
-def test_a_confirmation_holds_elements_of_the_field_and_the_prime_where_a_box_does_not_open(folder: Path) -> None:
-    given, path = make_sum_study(folder, p=3, n_colluders=1), folder / "p1.confirmation"
-    for value, read in ((0, 0), (PRIME - 1, PRIME - 1), (PRIME, None), (None, None), (PRIME + 1, 0)):
-        write_confirmation(path, given.study, {"ab" * 32: value}, combiner=2, signer=given.vaults[1].signing_key)
-        if value != PRIME + 1:
-            assert read_confirmation(path, given.study).values == {"ab" * 32: read}
-    with raising(RefusedError, "the confirmation", reason="no share has"):
-        read_confirmation(path, given.study)
-    write_confirmation(path, given.study, {"ab" * 32: 0}, combiner=3, signer=given.vaults[1].signing_key)
-    with raising(RefusedError, "the confirmation", reason="not the combiner that it speaks for"):
-        read_confirmation(path, given.study)
+def test_a_receipt_says_yes_or_no_and_is_its_combiners(folder: Path) -> None:
+    given, path = make_sum_study(folder, p=3, n_colluders=1), folder / "p1.receipt"
+    key, passed = given.vaults[1].signing_key, {"ab" * 32: True, "cd" * 32: False}
+    write_receipt(path, given.study, passed, combiner=2, signer=key)
+    assert read_receipt(path, given.study).passed == passed
+    for entries in ([b"\xab" * 32 + b"\x02"], [b"\xab" * 32 + b"\x01", b"\xab" * 32 + b"\x00"]):
+        rows = np.frombuffer(b"".join(entries), dtype=np.uint8).reshape(len(entries), 33)
+        fields = {"study": given.study.digest, "combiner": 2, "count": len(entries)}
+        write_signed(path, kind="receipt", fields=fields, arrays={"entries": rows}, signer=key)
+        with raising(RefusedError, "the receipt"):
+            read_receipt(path, given.study)
+    write_receipt(path, given.study, passed, combiner=3, signer=key)
+    with raising(RefusedError, "the receipt", reason="not the combiner that it speaks for"):
+        read_receipt(path, given.study)
 
 
 def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribution(folder: Path) -> None:
@@ -704,8 +802,8 @@ def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribut
         for i in range(6):
             given.share(i)
     for i in range(6):
-        given.confirm(i)
-    given.close(confirmations=given.inbox)
+        given.check_boxes(i)
+    given.close(receipts=given.inbox)
     for i in range(6):
         given.combine(i)
     train_sums(given.study, given.work, given.inbox)
@@ -732,11 +830,11 @@ def test_a_combiner_that_is_killed_half_way_answers_the_same_list_afterwards(
         given.share(i)
     given.close()
     expected = given.combine(1, vault=given.copy_vault(1)).read_bytes()
-    for name in ("open_share", "write_combined_share", "copy_atomically"):
+    for name in ("open_box", "write_combined_share", "copy_atomically"):
 
         def action(name: str = name) -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(contribution, name, lambda *_, **__: os._exit(77))
+                patch.setattr(combination, name, lambda *_, **__: os._exit(77))
                 given.combine(1)
 
         assert exit_code(action) == 77

@@ -13,7 +13,7 @@ import pytest
 
 from mooring.audit import LeakageLimit
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SealingKey
+from mooring.protocol.crypto.keys import CombiningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
@@ -21,7 +21,7 @@ from mooring.protocol.results import Consent
 from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.vault import Floors
-from mooring.protocol.sums import contribution, inspection
+from mooring.protocol.sums import combination, contribution, inspection
 from mooring.protocol.sums.bundle import write_sum_bundle
 from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.inspection import _is_kept, _verdict
@@ -45,7 +45,7 @@ def test_the_author_of_a_study_cannot_put_its_own_combining_keys_into_the_roster
 ) -> None:
     """With them it would open every contribution, and everybody would compare equal fingerprints."""
     given = make_sum_study(folder)
-    own = {"combining_key": SealingKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
+    own = {"combining_key": CombiningKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
     first, *rest = given.study.participants
     with raising(InputError, "roster"):
         replace(given.study, participants=(replace(first, **own), *rest))
@@ -70,14 +70,14 @@ def test_bundles_exchanged_after_they_were_verified_are_not_added(
 
     zeros: Any = np.zeros(sum_scheme(given.study).layout.size, dtype=np.uint64)
     write_sum_bundle(folder / "zeros", given.study, zeros, Forger())  # type: ignore[arg-type]
-    actual = contribution.open_share
+    actual = combination.read_box
 
     def race(*args: Any) -> Any:
         (given.inbox / "p1.bundle").write_bytes((folder / "zeros").read_bytes())
         return actual(*args)
 
-    monkeypatch.setattr(contribution, "open_share", race)
-    with raising(RefusedError, "the bundle"):
+    monkeypatch.setattr(combination, "read_box", race)
+    with raising(RefusedError, "the closing list"):
         given.combine(0)
     assert not (given.inbox / "p0.share").exists()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from mooring.atomic_io import LockHeldError, clear_partial_files, copy_atomically, hash_file, hold_lock, make_folder
 from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
-from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
+from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, RECEIPT_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import SiteSettings, opened_vault
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
@@ -24,7 +24,7 @@ from mooring.protocol.participant.role import Participant
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.upload import require_label_consent
-from mooring.protocol.sums.answers import CONFIRMATION, LIST, LIST_FILE, SHARE, SUFFIXES, most_answer_bytes
+from mooring.protocol.sums.answers import LIST, LIST_FILE, RECEIPT, SHARE, SUFFIXES, most_answer_bytes
 from mooring.protocol.sums.bundle import most_sum_bundle_bytes
 from mooring.typing import Progress
 
@@ -55,7 +55,7 @@ class ClientWorkflow:
         steps = {
             ANCHOR_TASK: self._deal,
             SHARE_TASK: self._share,
-            CONFIRM_TASK: self._confirm,
+            RECEIPT_TASK: self._check_boxes,
             COMBINE_TASK: self._combine,
             RESULT_TASK: self._keep_result,
         }
@@ -111,9 +111,9 @@ class ClientWorkflow:
         # Beside noisy sums, the exact number of rows would reveal whether one record is present.
         return answer | ({"rows": shared.n_rows} if study.mechanism.shows_labels else {})
 
-    def _confirm(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
-        path = self.settings.folder / f"{self.name}{SUFFIXES[CONFIRMATION]}"
-        participant.take("confirm", output=path, bundles=self._fetched_bundles(participant.study, message, ask))
+    def _check_boxes(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
+        path = self.settings.folder / f"{self.name}{SUFFIXES[RECEIPT]}"
+        participant.take("combine", output=path, bundles=self._fetched_bundles(participant.study, message, ask))
         return {"digest": send_file(path, _ticket(message), ask)}
 
     def _combine(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:

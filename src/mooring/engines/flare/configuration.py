@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the guard imports this module in every process of a site, a
     from mooring.protocol.messages.study import Study
 
 ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
-CONFIRM_TASK, COMBINE_TASK = "mooring.confirm", "mooring.combine"
+RECEIPT_TASK, COMBINE_TASK = "mooring.receipt", "mooring.combine"
 EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"
 CONTROLLER = "mooring.engines.flare.controller.MooringController"
 _FEWEST_SITES = 2  # alignment needs two; the server's least_sites can require more
@@ -77,7 +77,7 @@ def site_config(digest: str) -> dict[str, Any]:
         "format_version": 2,
         "executors": [
             {
-                "tasks": [ANCHOR_TASK, SHARE_TASK, CONFIRM_TASK, COMBINE_TASK, RESULT_TASK],
+                "tasks": [ANCHOR_TASK, SHARE_TASK, RECEIPT_TASK, COMBINE_TASK, RESULT_TASK],
                 "executor": {"path": EXECUTOR, "args": {"study": digest}},
             }
         ],

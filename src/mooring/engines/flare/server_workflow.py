@@ -2,12 +2,13 @@
 
 This module does not import FLARE. The work folder is that of 'mooring align', so any command can continue from where a
 job stopped. It also holds the sealed anchor, which the server has no key to open. In a study of secure sums the inbox
-holds sealed shares, confirmations and shares of the total.
+holds sealed shares, receipts and shares of the total.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, cast
 
 from mooring.atomic_io import LockHeldError, hash_file, hold_lock, make_folder, open_plain_file, write_atomically
 from mooring.engines.flare.chunks import FileExchange, IncomingFile
-from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, CONFIRM_TASK, RESULT_TASK, SHARE_TASK
+from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, RECEIPT_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import ServerSettings, opened_vault
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.protocol.analyst.delivery import deliver
@@ -32,16 +33,16 @@ from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import FIELDS, KIND, most_anchor_bytes
 from mooring.protocol.rotation.scheme import dealing_member
 from mooring.protocol.sums.answers import (
-    CONFIRMATION,
     LIST_FILE,
+    RECEIPT,
     SHARE,
     SUFFIXES,
     most_answer_bytes,
     read_closing_list,
     read_combined_share,
-    read_confirmation,
+    read_receipt,
 )
-from mooring.protocol.sums.bundle import SumBundle
+from mooring.protocol.sums.bundle import SumBundle, write_extract
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import close_list
 from mooring.protocol.sums.training import train_sums
@@ -50,6 +51,7 @@ from mooring.protocol.transport.transfer import check_parcel
 from mooring.serialization import count_noun
 
 INBOX, RESULTS, RECORD, LOCK = "inbox", "results", "flare.json", "flare.lock"
+_PARTS = ".parts"  # what single combiners get of bundles, while they are asked
 _COMMAND = "mooring flare"
 _ANSWER_FIELDS = ("outcome", "digest", "rows", "reissued", "model")
 _SILENT = {"outcome": "no answer"}
@@ -134,7 +136,7 @@ class ServerWorkflow:
         return self.settings.folder / INBOX / f"{name}{SUFFIX}"
 
     def answer(self, name: str, kind: str) -> Path:
-        """Return the path of a combiner's confirmation or share of the total."""
+        """Return the path of a combiner's receipt or share of the total."""
         return self.settings.folder / INBOX / f"{name}{SUFFIXES[kind]}"
 
     def run(self, connected: Iterable[str], ask: AskSites) -> tuple[str, ...]:
@@ -177,7 +179,7 @@ class ServerWorkflow:
         return self.analysed()
 
     def _run_sums(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
-        """Collect and confirm bundles, close the list, collect shares of the total, train, and deliver the model to all.
+        """Collect bundles, have them tested, close the list, collect shares of the total, train, and deliver the model.
 
         A list is closed once. After that nobody is asked to share, which would spend privacy budget for nothing.
         """
@@ -188,26 +190,26 @@ class ServerWorkflow:
             self._ask(SHARE_TASK, sites, self.for_participant, ask)
         intake = self._collect(0 if is_closed else max(self.settings.least_sites, sum_scheme(study).quorum))
         if not is_closed:
-            self._confirm(combiners, cast(Sequence[SumBundle], intake.bundles), ask)
+            self._collect_receipts(combiners, cast(Sequence[SumBundle], intake.bundles), ask)
             closing = close_list(
                 study,
                 cast(Sequence[SumBundle], intake.bundles),
                 folder,
                 self.signing_key,
-                confirmations=inbox,
+                receipts=inbox,
                 command=_COMMAND,
             )
             self.left_out.update(closing.left_out)
             for name, reason in closing.left_out.items():
                 self.tell(f"left out the bundle of {name}: {reason}")
             for name in closing.doubted:
-                self.tell(f"the confirmation of {name} contradicts those of the other combiners")
+                self.tell(f"the receipt of {name} reports more bundles as bad than there may be colluders")
         closed = read_closing_list(folder / LIST_FILE, study)
         listed = set(closed.digests.values())
-        bundles = [bundle for bundle in cast(Sequence[SumBundle], intake.bundles) if bundle.digest in listed]
+        bundles = [bundle for bundle in cast(Sequence[SumBundle], intake.bundles) if bundle.header_digest in listed]
         self.tell(f"the list is closed, with {len(listed)} bundles")
         missing = [name for name in combiners if not self.answer(name, SHARE).exists()]
-        self._ask_combiners(COMBINE_TASK, missing, SHARE, {LIST_FILE: folder / LIST_FILE, **_by_sender(bundles)}, ask)
+        self._ask_combiners(COMBINE_TASK, missing, SHARE, bundles, ask)
         trained = train_sums(study, folder, inbox, learner=self.settings.learner, command=_COMMAND)
         for name in trained.wrong:
             self.tell(f"left out the share of {name}: it does not fit those of the other combiners")
@@ -216,29 +218,37 @@ class ServerWorkflow:
         self.tell(f"trained {trained.learner} on sums of {len(trained.contributors)} participants")
         return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
 
-    def _confirm(self, combiners: Sequence[str], bundles: Sequence[SumBundle], ask: AskSites) -> None:
-        """Ask combiners to confirm the bundles. Closing the study's only list needs a threshold of confirmations."""
+    def _collect_receipts(self, combiners: Sequence[str], bundles: Sequence[SumBundle], ask: AskSites) -> None:
+        """Have combiners test the bundles. Closing the study's only list needs a threshold of receipts."""
         for name in sum_scheme(self.study).combiners:
-            self.answer(name, CONFIRMATION).unlink(
-                missing_ok=True
-            )  # an earlier job's confirmation covers fewer bundles
-        self._ask_combiners(CONFIRM_TASK, combiners, CONFIRMATION, _by_sender(bundles), ask)
-        n_confirmed = sum(self.answer(name, CONFIRMATION).exists() for name in combiners)
-        if n_confirmed < (least := sum_scheme(self.study).threshold.threshold):
-            problem = f"{count_noun(n_confirmed, 'combiner has', 'combiners have')} confirmed, and {least} are needed."
-            raise InputError("confirmations", problem=problem, cure=_SUBMIT_AGAIN)
+            self.answer(name, RECEIPT).unlink(missing_ok=True)  # an earlier job's receipt covers fewer bundles
+        self._ask_combiners(RECEIPT_TASK, combiners, RECEIPT, bundles, ask)
+        n_receipts = sum(self.answer(name, RECEIPT).exists() for name in combiners)
+        if n_receipts < (least := sum_scheme(self.study).threshold.threshold):
+            problem = f"{count_noun(n_receipts, 'receipt')} came, and {least} are needed."
+            raise InputError("receipts", problem=problem, cure=_SUBMIT_AGAIN)
 
     def _ask_combiners(
-        self, task: str, names: Sequence[str], kind: str, files: Mapping[str, Path], ask: AskSites
+        self, task: str, names: Sequence[str], kind: str, bundles: Sequence[SumBundle], ask: AskSites
     ) -> None:
-        """Give files to combiners and accept their confirmations or shares."""
-        described, most = _described(files), most_answer_bytes(self.study, kind)
+        """Give each combiner its part of the bundles, and accept receipts or, with the closing list, shares."""
+        most, folder = most_answer_bytes(self.study, kind), self.settings.folder
+        shutil.rmtree(parts := folder / _PARTS, ignore_errors=True)
 
         def make_message(name: str) -> TaskMessage:
+            files = {LIST_FILE: folder / LIST_FILE} if kind == SHARE else {}
+            point = sum_scheme(self.study).combiners.index(name) + 1
+            make_folder(parts, mode=0o700, what="the work folder")
+            for bundle in bundles:
+                files[f"{bundle.member.name}{SUFFIX}"] = part = parts / f"{bundle.member.name}-{point}"
+                write_extract(bundle, self.study, point, part)
             arrival = IncomingFile(self.answer(name, kind), most, lambda path: self._accept_answer(name, kind, path))
-            return self._hand_ticket(files, arrival) | described
+            return self._hand_ticket(files, arrival) | _described(files)
 
-        self._ask(task, names, make_message, ask)
+        try:
+            self._ask(task, names, make_message, ask)
+        finally:
+            shutil.rmtree(parts, ignore_errors=True)
 
     def _ask(self, task: str, names: Iterable[str], make_message: Callable[[str], TaskMessage], ask: AskSites) -> None:
         """Ask sites and keep their answers. A site that did not answer an earlier step is not asked again."""
@@ -345,7 +355,7 @@ class ServerWorkflow:
             raise RefusedError("the bundle", reason=reason, cure="Ask the participant.")
 
     def _accept_answer(self, name: str, kind: str, path: Path) -> None:
-        read = read_confirmation if kind == CONFIRMATION else read_combined_share
+        read = read_receipt if kind == RECEIPT else read_combined_share
         if read(path, self.study).member.name != name:
             reason = f"{name} did not sign it for this study"
             raise RefusedError(f"the {kind}", reason=reason, cure="Ask the participant.")
@@ -361,10 +371,6 @@ def answer_of(reply: Mapping[str, Any]) -> TaskMessage:
         elif isinstance(value, int):
             answer[name] = value
     return answer
-
-
-def _by_sender(bundles: Iterable[SumBundle]) -> dict[str, Path]:
-    return {f"{bundle.member.name}{SUFFIX}": bundle.path for bundle in bundles}
 
 
 def _described(files: Mapping[str, Path]) -> TaskMessage:

@@ -136,7 +136,7 @@ def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Word
     """
     _require_shares(shares, threshold)
     weights = draw_elements(words, next(iter(shares.values())).size)
-    return find_wrong_values({x: check_value(share, 0, weights) for x, share in shares.items()}, threshold)
+    return find_wrong_values({x: weigh(share, weights) for x, share in shares.items()}, threshold)
 
 
 def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[int] | None:
@@ -160,9 +160,15 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
     return [x for x in zeros if not _fits([*right[:t], x], values, t)] if _fits(right, values, t) else None
 
 
-def check_value(share: Elements, mask: int, weights: Elements) -> int:
-    """Return u + Σ r_e s_e, which a combiner publishes for its share s, its share u of a mask and public weights r."""
-    return (mask + int(total(multiply(share, weights)))) % PRIME
+def weigh(share: Elements, weights: Elements) -> int:
+    """Return Σ r_e s_e, which lies on one polynomial for all combiners if their shares do."""
+    return int(total(multiply(share, weights)))
+
+
+def interpolate(values: Sequence[int], *, at: int) -> int:
+    """Return a polynomial's value at `at` from its values at 0, 1, …."""
+    weights = lagrange_weights(range(len(values)), at=at)
+    return sum(weight * value for weight, value in zip(weights, values, strict=True)) % PRIME
 
 
 def lagrange_weights(points: Sequence[int] | range, *, at: int) -> list[int]:

@@ -77,7 +77,7 @@ class Analyst:
         *,
         mode: AlignMode = "first",
         certify: bool = True,
-        confirmations: str | Path | None = None,
+        receipts: str | Path | None = None,
         progress: Progress | None = None,
     ) -> GatherRecord:
         """Combine bundles for training: rows in one space, or the signed list of contributions to a total.
@@ -88,10 +88,10 @@ class Analyst:
             From `collect`.
         mode, certify
             As for `mooring.protocol.rotation.alignment.align_bundles`; secure sums have no use for them.
-        confirmations : path, optional
-            The folder of the combiners' confirmations; rotation has none.
+        receipts : path, optional
+            The folder of the combiners' receipts; rotation has none.
         """
-        folder = None if confirmations is None else Path(confirmations)
+        folder = None if receipts is None else Path(receipts)
         options = GatherOptions(mode, certify, folder, self.signing_key, progress=progress)
         return self.engine.gather(self.study, bundles, self.folder, options)
 

@@ -57,7 +57,7 @@ def align(
     bundles: str | Path,
     mode: AlignMode = "first",
     certify: bool = True,
-    confirmations: Path | None = None,
+    receipts: Path | None = None,
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
@@ -70,7 +70,7 @@ def align(
     exchange = exchange_of(study)
     intake = engine.collect(study, bundles, place.analysis, command=command, progress=progress)
     key = place.vault.signing_key if exchange.gathers_signed else None
-    options = GatherOptions(mode, certify, confirmations, key, command, progress)
+    options = GatherOptions(mode, certify, receipts, key, command, progress)
     gathered = engine.gather(study, intake.bundles, place.analysis, options)
     came = describe_intake(intake)
     is_whole = gathered.is_whole and not intake.set_aside

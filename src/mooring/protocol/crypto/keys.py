@@ -1,7 +1,9 @@
-"""Signing keys (Ed25519), sealing keys (age), and secrets that cannot be printed, pickled or uploaded."""
+"""Signing keys (Ed25519), keys to seal to (HPKE and age), and secrets that cannot be printed, pickled or uploaded."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import secrets
@@ -9,13 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import xor
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pyrage
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from mooring.errors import RefusedError
+from mooring.errors import RefusedError, StorageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+    from cryptography.hazmat.primitives.hpke import MLKEM768X25519PublicKey, Suite
 
 SECRET_BYTES = 32
 
@@ -113,6 +120,98 @@ def verify(public: str, signature: bytes, message: bytes) -> bool:
 
 
 @dataclass(frozen=True)
+class CombiningKey:
+    """A key pair for the boxes of one study: HPKE (RFC 9180) with ML-KEM-768 and X25519, which must both be broken.
+
+    Examples
+    --------
+    >>> key = CombiningKey.generate()
+    >>> key.open(seal_box(b"share", key.public, info=b"study"), info=b"study")
+    b'share'
+    """
+
+    seeds: Secret
+    """64 bytes of ML-KEM-768 and 32 of X25519."""
+
+    @classmethod
+    def generate(cls) -> CombiningKey:
+        """Return a new key from the operating system's entropy."""
+        return cls(Secret(secrets.token_bytes(64 + 32)))
+
+    @property
+    def public(self) -> str:
+        """The public key, 1,216 bytes in base64."""
+        lattice, curve = self._keys()
+        raw = lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw()
+        return base64.b64encode(raw).decode()
+
+    def open(self, sealed: bytes, *, info: bytes) -> bytes:
+        """Return the content of a box that was sealed to this key with the same `info`, or raise a `RefusedError`."""
+        from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
+
+        try:
+            return bytes(_load_suite().decrypt(sealed, MLKEM768X25519PrivateKey(*self._keys()), info=info))
+        except (InvalidTag, ValueError):
+            raise RefusedError(
+                "the box",
+                reason="it is not sealed to this key for this purpose, or it is damaged",
+                cure="Ask the participant to send its bundle again.",
+            ) from None
+
+    def _keys(self) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
+        _load_suite()
+        from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+
+        seeds = self.seeds.reveal()
+        return MLKEM768PrivateKey.from_seed_bytes(seeds[:64]), X25519PrivateKey.from_private_bytes(seeds[64:])
+
+
+BOX_OVERHEAD = 1088 + 32 + 16
+"""Bytes that a box has beyond its content: the encapsulated keys of ML-KEM-768 and X25519, and a tag."""
+
+
+def seal_box(data: bytes, public: str, *, info: bytes) -> bytes:
+    """Return data encrypted to a combining key, so that it opens with the same `info` only."""
+    return bytes(_load_suite().encrypt(data, _read_combining_key(public), info=info))
+
+
+@lru_cache(maxsize=64)
+def is_combining_key(public: str) -> bool:
+    """Return whether the text is a public combining key that something can be sealed to."""
+    try:
+        seal_box(b"", public, info=b"")
+        return base64.b64encode(base64.b64decode(public)).decode() == public  # one text a key
+    except (ValueError, binascii.Error):
+        return False
+
+
+def _read_combining_key(public: str) -> MLKEM768X25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
+    from cryptography.hazmat.primitives.hpke import MLKEM768X25519PublicKey
+
+    raw = base64.b64decode(public, validate=True)
+    lattice = MLKEM768PublicKey.from_public_bytes(raw[:1184])
+    return MLKEM768X25519PublicKey(lattice, X25519PublicKey.from_public_bytes(raw[1184:]))
+
+
+@lru_cache(maxsize=1)
+def _load_suite() -> Suite:
+    """Return the algorithms of boxes, or raise a `StorageError` where the cryptography library lacks them."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+        from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+        MLKEM768PrivateKey.from_seed_bytes(bytes(64))
+        return Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+    except (ImportError, AttributeError, UnsupportedAlgorithm):
+        raise StorageError(
+            "secure sums",
+            reason="the installed cryptography library has no ML-KEM-768",
+            cure="Install cryptography 50 or newer from its wheel (pip install 'cryptography>=50').",
+        ) from None
+
+
+@dataclass(frozen=True)
 class SealingKey:
     """An age key pair: only the holder of the private key can open what is sealed to the public key.
 
@@ -135,11 +234,6 @@ class SealingKey:
             :32
         ]  # RFC 8032, 5.1.5; X25519 clamps it in the same way
         return cls(Secret(_to_bech32("age-secret-key-", scalar).upper().encode()))
-
-    @classmethod
-    def generate(cls) -> SealingKey:
-        """Return a key independent of any signing key, for secrets that must be destroyable."""
-        return cls(Secret(str(pyrage.x25519.Identity.generate()).encode()))
 
     @property
     def public(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from mooring.atomic_io import read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, sealing_key_of, verify
+from mooring.protocol.crypto.keys import SigningKey, is_combining_key, sealing_key_of, verify
 from mooring.serialization import Count, Record, read_entries
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
@@ -33,8 +33,8 @@ class Member(Record):
     sealing_key: str = ""
     """An age recipient; empty for the analyst, to whom nothing is sealed."""
     combining_key: str = ""
-    """An age recipient for shares of secure sums in one study, whose private half is destroyed once they are combined;
-    empty where there is none."""
+    """The key that shares of secure sums are sealed to in one study (HPKE), in base64. Its private half is destroyed once
+    they are combined. Empty where there is none."""
     combining_proof: str = ""
     """The signing key's signature of the combining key, in hexadecimal: it stands in a study's roster, so that whoever
     writes the study cannot put a key of its own there and open what is sealed to others."""
@@ -44,10 +44,12 @@ class Member(Record):
         if not HEX_KEY.fullmatch(self.signing_key):
             problem = f"The signing key of {self.name!r} does not have 64 hexadecimal digits."
             raise _not_on_a_card(f"signing key of {self.name!r}", problem)
-        for what, key in (("sealing", self.sealing_key), ("combining", self.combining_key)):
-            if key and not (_AGE.fullmatch(key) and (what == "sealing" or is_sealing_key(key))):
-                problem = f"The {what} key of {self.name!r} is not an age recipient, age1…."
-                raise _not_on_a_card(f"{what} key of {self.name!r}", problem)
+        if self.sealing_key and not _AGE.fullmatch(self.sealing_key):
+            problem = f"The sealing key of {self.name!r} is not an age recipient, age1…."
+            raise _not_on_a_card(f"sealing key of {self.name!r}", problem)
+        if self.combining_key and not is_combining_key(self.combining_key):
+            problem = f"The combining key of {self.name!r} is not a key that something can be sealed to."
+            raise _not_on_a_card(f"combining key of {self.name!r}", problem)
         if self.combining_proof and not _SIGNATURE.fullmatch(self.combining_proof):
             problem = f"The proof of the combining key of {self.name!r} does not have 128 hexadecimal digits."
             raise _not_on_a_card(f"proof of the combining key of {self.name!r}", problem)

@@ -72,12 +72,12 @@ class Participant:
         Parameters
         ----------
         step : str
-            Rotation has "deal"; secure sums have "confirm" and "combine", for combiners.
+            Rotation has "deal"; secure sums have "combine", for combiners.
         output : Path
             The file to write.
         **files : str or Path
-            What the step needs: "confirm" and "combine" the folder or URL of all `bundles`, "combine" also the analyst's
-            closing `list`.
+            What the step needs: "combine" the folder or URL of all `bundles` and, once it is closed, the analyst's `list`.
+            Without the list it writes a receipt, with it a share of the total.
         """
         exchange = exchange_of(self.study)
         return exchange.take_step(step, self.vault, self.study, output=output, files=files, progress=progress)

@@ -19,6 +19,7 @@ from typing import Any
 from mooring.atomic_io import clear_partial_files, hold_lock, make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import (
+    CombiningKey,
     SealingKey,
     Secret,
     SigningKey,
@@ -151,20 +152,20 @@ class Vault:
 
     def draw_combining_key(self) -> str:
         """Create a key for the shares of one study, store its private half in this vault, and return the public half."""
-        key = SealingKey.generate()
+        key = CombiningKey.generate()
         with self.lock():
             make_folder(self.folder / _COMBINING, mode=0o700, what="the vault")
-            sealed = seal(key.identity.reveal(), [SealingKey.of(self.signing_key).public])
+            sealed = seal(key.seeds.reveal(), [SealingKey.of(self.signing_key).public])
             write_atomically(self._combining_file(key.public), sealed, mode=0o600, what="the vault")
         return key.public
 
-    def combining_key(self, public: str) -> SealingKey | None:
+    def combining_key(self, public: str) -> CombiningKey | None:
         """Return the private half of a combining key, or None if it was destroyed."""
         path = self._combining_file(public)
         if not path.exists():
             return None
         sealed = read_bounded(path, _MOST_BYTES, what="the vault")
-        return SealingKey(Secret(SealingKey.of(self.signing_key).open(sealed)))
+        return CombiningKey(Secret(SealingKey.of(self.signing_key).open(sealed)))
 
     def destroy_combining_key(self, public: str) -> None:
         """Remove the private half. What was sealed to it can then be opened only with a copy of the vault."""

@@ -1,8 +1,8 @@
-"""What goes between analyst and combiners once bundles are there: confirmations, the closing list, combined shares.
+"""What goes between analyst and combiners once bundles are there: receipts, the closing list, combined shares.
 
-A confirmation is a combiner's: of each bundle that it saw, one value, by which the analyst tells whether its shares fit.
-The closing list is the analyst's: which bundles make up the total, one a participant. A share is a combiner's: the sum of
-its shares of all bundles on the list.
+A receipt is a combiner's: whether its box of each bundle passed the test. The closing list is the analyst's: which bundles
+make up the total, one a participant, each named by the digest of its header. A share is a combiner's: the sum of its shares
+of all bundles on the list.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from mooring.protocol.messages.signed_file import (
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme
 
-CONFIRMATION, LIST, SHARE = "confirmation", "closing list", "share"
-SUFFIXES = {CONFIRMATION: ".confirmation", LIST: ".list", SHARE: ".share"}
+RECEIPT, LIST, SHARE = "receipt", "closing list", "share"
+SUFFIXES = {RECEIPT: ".receipt", LIST: ".list", SHARE: ".share"}
 LIST_FILE = "closing.list"
-_FIELDS = {CONFIRMATION: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
+_FIELDS = {RECEIPT: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
 _DIGEST_BYTES = 32
-_BUNDLES_A_SENDER = 4  # that a confirmation may speak of: whoever carries bundles may have several of one sender
+_BUNDLES_A_SENDER = 4  # that a receipt may mention: whoever carries bundles may have several of one sender
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class ClosingList:
     """The contributions of which a total is made."""
 
     digests: dict[str, str]
-    """From participants' signing keys to the SHA-256 of their bundles."""
+    """From participants' signing keys to the SHA-256 of the headers of their bundles."""
     digest: str
     """SHA-256 of the list's file."""
 
 
 @dataclass(frozen=True)
-class Confirmation:
-    """One combiner's values, by the bundle's digest; None for a bundle that it could not open."""
+class Receipt:
+    """Whether one combiner's box of each bundle passed the test, by the digest of the bundle's header."""
 
     member: Member
     combiner: int
-    values: dict[str, int | None]
+    passed: dict[str, bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,7 @@ class CombinedShare:
 
 
 def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], signer: SigningKey) -> str:
-    """Write a list of bundles and return its SHA-256; the same bundles give the same bytes.
-
-    Parameters
-    ----------
-    digests : mapping from signing key to the bundle's SHA-256
-    """
+    """Write a list of bundles (see `ClosingList.digests`) and return its SHA-256; the same bundles give the same bytes."""
     rows = sorted(digests.items())
     entries = np.frombuffer(b"".join(bytes.fromhex(key + digest) for key, digest in rows), dtype=np.uint8)
     fields: Fields = {"study": study.digest, "count": len(rows)}
@@ -99,48 +94,30 @@ def read_closing_list(path: Path, study: Study) -> ClosingList:
     return ClosingList(dict(zip(keys, digests, strict=True)), found.digest)
 
 
-def write_confirmation(
-    path: Path, study: Study, values: Mapping[str, int | None], *, combiner: int, signer: SigningKey
-) -> None:
-    """Write a combiner's values.
-
-    Parameters
-    ----------
-    values : mapping from the bundle's SHA-256 to the value, or None where the box does not open
-    combiner : int
-        Its point, 1 to k.
-    """
-    rows = sorted(values.items())
-    text = b"".join(bytes.fromhex(key) + _encode_value(value) for key, value in rows)
-    entries = np.frombuffer(text, dtype=np.uint8).reshape(len(rows), _DIGEST_BYTES + 8)
+def write_receipt(path: Path, study: Study, passed: Mapping[str, bool], *, combiner: int, signer: SigningKey) -> None:
+    """Write a combiner's receipt; see `Receipt.passed`."""
+    rows = sorted(passed.items())
+    text = b"".join(bytes.fromhex(digest) + bytes([is_good]) for digest, is_good in rows)
+    entries = np.frombuffer(text, dtype=np.uint8).reshape(len(rows), _DIGEST_BYTES + 1)
     fields: Fields = {"study": study.digest, "combiner": combiner, "count": len(rows)}
-    write_signed(path, kind=CONFIRMATION, fields=fields, arrays={"entries": entries}, signer=signer)
+    write_signed(path, kind=RECEIPT, fields=fields, arrays={"entries": entries}, signer=signer)
 
 
-def read_confirmation(path: Path, study: Study) -> Confirmation:
-    """Read a combiner's values, or refuse them with a reason."""
-    shape = _counted("entries", _DIGEST_BYTES + 8, most=_BUNDLES_A_SENDER * len(study.participants))
-    member, point, found = _read_answer(path, study, CONFIRMATION, shape)
+def read_receipt(path: Path, study: Study) -> Receipt:
+    """Read a combiner's receipt, or refuse it with a reason."""
+    shape = _counted("entries", _DIGEST_BYTES + 1, most=_BUNDLES_A_SENDER * len(study.participants))
+    member, point, found = _read_answer(path, study, RECEIPT, shape)
     rows = [bytes(row) for row in found.arrays["entries"]]
-    values = {row[:32].hex(): _decode_value(row[32:]) for row in rows}
-    if len(values) < len(rows):
-        raise _refuse("the confirmation", "it speaks of one bundle twice")
-    return Confirmation(member, point, values)
+    passed = {row[:-1].hex(): row[-1] == 1 for row in rows}
+    if len(passed) < len(rows) or any(row[-1] > 1 for row in rows):
+        raise _refuse("the receipt", "it mentions one bundle twice, or says neither yes nor no")
+    return Receipt(member, point, passed)
 
 
 def write_combined_share(
     path: Path, study: Study, elements: Elements, *, combiner: int, list_digest: str, signer: SigningKey
 ) -> str:
-    """Write a combiner's share of the total; the same list gives the same bytes. Returns the file's SHA-256.
-
-    Parameters
-    ----------
-    elements : array of elements
-    combiner : int
-        Its point, 1 to k.
-    list_digest : str
-        SHA-256 of the closing list.
-    """
+    """Write a combiner's share of the total; the same list gives the same bytes. Returns the file's SHA-256."""
     fields: Fields = {"study": study.digest, "combiner": combiner, "list": list_digest}
     arrays = {"share": np.frombuffer(elements.astype("<u8").tobytes(), dtype=np.uint8)}
     return write_signed(path, kind=SHARE, fields=fields, arrays=arrays, signer=signer, mode=0o600)
@@ -160,7 +137,7 @@ def most_answer_bytes(study: Study, kind: str) -> int:
     """How large a study's file of a kind can be."""
     p = len(study.participants)
     sizes = {
-        CONFIRMATION: _BUNDLES_A_SENDER * p * (_DIGEST_BYTES + 8),
+        RECEIPT: _BUNDLES_A_SENDER * p * (_DIGEST_BYTES + 1),
         LIST: p * 2 * _DIGEST_BYTES,
         SHARE: 8 * sum_scheme(study).layout.size,
     }
@@ -194,17 +171,6 @@ def _counted(name: str, width: int, *, most: int) -> Callable[[Fields], Tensors]
         return {name: TensorSpec("U8", (count, width))}
 
     return tensors
-
-
-def _encode_value(value: int | None) -> bytes:
-    return (PRIME if value is None else value).to_bytes(8, "little")
-
-
-def _decode_value(data: bytes) -> int | None:
-    value = int.from_bytes(data, "little")
-    if value > PRIME:
-        raise _refuse("the confirmation", "it holds numbers that no share has")
-    return None if value == PRIME else value
 
 
 def _refuse(what: str, reason: str) -> RefusedError:

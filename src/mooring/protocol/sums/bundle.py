@@ -1,33 +1,44 @@
-"""A participant's sums as a file: one sealed box a combiner, of a size that follows from the study alone, and nothing else.
+"""A participant's sums as a file: one sealed box a combiner, and a signed manifest that proves that the boxes fit.
 
-Whoever carries the file can open none of it. The first t − 1 boxes hold a seed of 32 bytes, which stands for a uniform
-share; the others hold a share. Encryption binds no context, so every box begins with what it belongs to: study, sender,
-combiner, k, t, prime and length, which the combiner compares before it uses the share. A box whose context differs is
-somebody else's, copied.
+The vector that is shared is the noisy sums, followed by three masks, uniform elements. The first t − 1 boxes hold a seed of
+32 bytes, which stands for a uniform share; the others hold a share. A box is sealed for its study, sender and combiner, and
+opens for nobody and nothing else.
 
-The vector that is shared is the noisy sums and one further element u, uniform, from which combiners make the values that
-show whether a bundle's shares fit each other (`check_shares`).
+**The proof.** Let f_e be the polynomial of entry e, u the polynomial of a mask, and r_e weights that follow from study,
+sender and the digests of all boxes, so that they are known only once the boxes are made. The manifest states
+g = u + Σ r_e f_e by its values at 0, …, t − 1, once for each of three masks with weights of its own. The combiner at the
+point j tests, alone, that g(j) is what its share gives. If the shares of two combiners lay on different polynomials, some
+test would fail but for a chance of 2⁻¹⁸³. The masks are used nowhere else, so g is uniform whatever the sums are
+(docs/privacy.md).
+
+The manifest holds the digest of every box, and the closing list names the digest of the header with the manifest. So a
+combiner needs the header and its own box only, and never reads those of others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-from mooring.atomic_io import open_plain_file
-from mooring.errors import RefusedError
+from mooring.atomic_io import open_plain_file, write_atomically
+from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.prime_field import PRIME, Elements, Words, draw_elements, require_elements
-from mooring.mechanisms.sums.secret_sharing import check_value, split
+from mooring.mechanisms.sums.secret_sharing import interpolate, split, weigh
 from mooring.protocol.crypto.derivation import Stream
-from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal
+from mooring.protocol.crypto.keys import BOX_OVERHEAD, CombiningKey, Secret, SigningKey, seal_box
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
+    Fields,
+    Header,
     TensorSpec,
+    encode_header,
     read_signed_header,
     require_header,
     write_signed,
@@ -36,14 +47,12 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme
 
 KIND = "sum bundle"
-FIELDS = ("study", "nonce")
+FIELDS = ("study", "nonce", "boxes", "proof")
+N_TESTS = 3
+"""Masks, and tests with weights of their own. One test would hold up against 2⁶¹ tries, which can be made."""
 _WHAT = "the bundle"
 _SEED_BYTES = 32
 _CONTEXT = struct.Struct("<16s32s32sIIIQQ")
-_MAGIC = b"mooring sum box\n"
-_ROOM = 1024  # age adds a header whose length varies at random, far below this
-_AGE_BLOCK, _AGE_TAG = 2**16, 16
-_BLOCK_BYTES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +64,26 @@ class SumBundle:
     digest: str
     """SHA-256 of the file."""
     path: Path
-    _data_start: int
+    header_digest: str
+    """SHA-256 of its header, by which a closing list names it."""
 
     @property
     def n_rows(self) -> None:
         """An exact number of rows beside noisy sums would tell of one record's presence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """One combiner's box of a bundle, and what the bundle's sender signed about it."""
+
+    member: Member
+    """Who signed the bundle."""
+    header_digest: str
+    combiner: int
+    """The point of the combiner, 1 to k."""
+    fields: Fields
+    """The manifest."""
+    sealed: bytes
 
 
 def words_of(key: Secret) -> Words:
@@ -77,7 +101,7 @@ def words_of(key: Secret) -> Words:
 def sum_bundle_tensors(study: Study) -> dict[str, TensorSpec]:
     """Exactly the arrays of a bundle, whatever it holds."""
     threshold = sum_scheme(study).threshold
-    seeds, shares = (_slot_bytes(n) for n in (_SEED_BYTES, 8 * _length(study)))
+    seeds, shares = (BOX_OVERHEAD + n for n in (_SEED_BYTES, 8 * _length(study)))
     t, k = threshold.threshold, threshold.n_combiners
     tensors = {"seeds": TensorSpec("U8", (t - 1, seeds)), "shares": TensorSpec("U8", (k - t + 1, shares))}
     return {name: spec for name, spec in tensors.items() if spec.shape[0]}
@@ -89,128 +113,141 @@ def most_sum_bundle_bytes(study: Study) -> int:
 
 
 def write_sum_bundle(path: Path, study: Study, sums: Elements, signer: SigningKey) -> str:
-    """Share a vector among the study's combiners, and return the SHA-256 of the file.
+    """Share a vector, noise and all, among the study's combiners, and return the SHA-256 of the file.
 
-    Polynomials and u are fresh from the operating system's entropy: reused with another vector, a combiner's two shares
+    Polynomials and masks are fresh from the operating system's entropy: reused with another vector, a combiner's two shares
     would tell the difference of the vectors.
-
-    Parameters
-    ----------
-    sums : array of elements
-        Noise and all.
     """
     scheme = sum_scheme(study)
-    threshold, t = scheme.threshold, scheme.threshold.threshold
-    secret = np.concatenate([sums, draw_elements(words_of(Secret.draw()), 1)])
-    seeds = [Secret.draw() for _ in range(t - 1)]
-    shares = split(secret, threshold, [words_of(seed) for seed in seeds])
+    secret = np.concatenate([sums, draw_elements(words_of(Secret.draw()), N_TESTS)])
+    seeds = [Secret.draw() for _ in range(scheme.threshold.threshold - 1)]
+    shares = split(secret, scheme.threshold, [words_of(seed) for seed in seeds])
     payloads = [seed.reveal() for seed in seeds] + [share.astype("<u8").tobytes() for share in shares]
-    tensors = sum_bundle_tensors(study)
-    slots = {name: np.zeros(spec.shape, dtype=np.uint8) for name, spec in tensors.items()}
-    for j, payload in enumerate(payloads, start=1):
-        key = study.member(scheme.combiners[j - 1]).combining_key
-        box = seal(_context(study, signer.public, j) + payload, [key])
-        name, place = _place(j, t)
-        row = slots[name][place]
-        row[: 4 + len(box)] = np.frombuffer(len(box).to_bytes(4, "little") + box, dtype=np.uint8)
-    fields = {"study": study.digest, "nonce": study.nonce}
-    return write_signed(path, kind=KIND, fields=fields, arrays=slots, signer=signer, mode=0o600)
+    boxes = [
+        seal_box(payload, study.member(name).combining_key, info=_context(study, signer.public, j))
+        for j, (name, payload) in enumerate(zip(scheme.combiners, payloads, strict=True), start=1)
+    ]
+    digests = "".join(hashlib.sha256(box).hexdigest() for box in boxes)
+    fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce, "boxes": digests}
+    known = [secret, *(draw_elements(words_of(seed), secret.size) for seed in seeds)]
+    values = [weigh(vector, weights) for weights in _weights(study, fields, signer.public) for vector in known]
+    fields["proof"] = np.array(values, dtype="<u8").tobytes().hex()
+    data, arrays = np.frombuffer(b"".join(boxes), dtype=np.uint8), {}
+    for name, spec in sum_bundle_tensors(study).items():
+        arrays[name], data = data[: spec.n_bytes].reshape(spec.shape), data[spec.n_bytes :]
+    return write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer, mode=0o600)
 
 
 def verify_sum_bundle(path: Path, study: Study) -> SumBundle:
     """Read a bundle of sealed shares from somebody who is not trusted, or refuse it with a reason."""
     with open_plain_file(path, what=_WHAT) as file:
-        header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
-        member = study.require_signer(fields, what=_WHAT)
+        header, fields, member = _read_header(file, study)
         require_header(header, sum_bundle_tensors(study), what=_WHAT)
-        whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
-        while block := file.read(_BLOCK_BYTES):
-            whole.update(block)
-            arrays.update(block)
-    if arrays.hexdigest() != fields["data"]:
-        raise _refuse("its arrays are not those that were signed")
-    return SumBundle(member, whole.hexdigest(), path, header.data_start)
+        whole, arrays, boxes = hashlib.sha256(header.raw), hashlib.sha256(), ""
+        for size in _box_sizes(study):
+            box = file.read(size)
+            whole.update(box)
+            arrays.update(box)
+            boxes += hashlib.sha256(box).hexdigest()
+    if arrays.hexdigest() != fields["data"] or boxes != fields["boxes"]:
+        raise _refuse("its boxes are not those that were signed")
+    return SumBundle(member, whole.hexdigest(), path, _digest_header(header))
 
 
-def open_share(bundle: SumBundle, study: Study, combiner: int, key: SealingKey) -> Elements:
-    """Open a combiner's share, u last, or refuse a box that is damaged or belongs elsewhere.
-
-    Parameters
-    ----------
-    combiner : int
-        Its point, 1 to k.
-    key : SealingKey
-        Its own, of this study.
-    """
-    t, length = sum_scheme(study).threshold.threshold, _length(study)
-    name, place = _place(combiner, t)
-    start = bundle._data_start
-    for other, spec in sum_bundle_tensors(study).items():
-        if other == name:
-            start += place * spec.shape[1]
-            slot = spec.shape[1]
-            break
-        start += spec.n_bytes
-    row = _read_again(bundle, start, slot)
-    size = int.from_bytes(row[:4], "little")
-    if not 0 < size <= slot - 4:
-        raise _refuse("a box of it is damaged")
-    try:
-        opened = key.open(row[4 : 4 + size])
-    except RefusedError:
-        raise _refuse(f"the box of combiner {combiner} does not open with its key") from None
-    context, payload = opened[: _CONTEXT.size], opened[_CONTEXT.size :]
-    if context != _context(study, bundle.member.signing_key, combiner):
-        raise _refuse("a box of it was made for another study, sender or combiner: it is a copy")
-    if len(payload) != (_SEED_BYTES if name == "seeds" else 8 * length):
-        raise _refuse("a box of it holds something else than a share")
-    if name == "seeds":
-        return draw_elements(words_of(Secret(payload)), length)
-    try:
-        return require_elements("share", np.frombuffer(payload, dtype="<u8").astype(np.uint64))
-    except ValueError:
-        raise _refuse("a box of it holds something else than a share") from None
+def read_box(file: BinaryIO, study: Study, combiner: int) -> Box:
+    """Read a combiner's box of a bundle, or of the extract of a bundle for this combiner; refuse a bad one with a reason."""
+    header, fields, member = _read_header(file, study)
+    sizes = _box_sizes(study)
+    size = sizes[combiner - 1]
+    if header.raw != encode_header(sum_bundle_tensors(study), header.metadata):
+        raise _refuse("its boxes are not of the number and size that the study asks for")
+    if header.size == header.data_start + sum(sizes):
+        file.seek(header.data_start + sum(sizes[: combiner - 1]))
+    elif header.size != header.data_start + size:
+        raise _refuse("its length is neither that of a bundle nor that of your part of one")
+    sealed = file.read(size)
+    if hashlib.sha256(sealed).hexdigest() != str(fields["boxes"])[64 * (combiner - 1) : 64 * combiner]:
+        raise _refuse(f"the box of combiner {combiner} is not the one that was signed")
+    return Box(member, _digest_header(header), combiner, fields, sealed)
 
 
-def _read_again(bundle: SumBundle, start: int, size: int) -> bytes:
-    """A part of a verified file; one that was exchanged since, in a folder that others write to, is refused."""
-    whole, found, position = hashlib.sha256(), bytearray(), 0
+def write_extract(bundle: SumBundle, study: Study, combiner: int, path: Path) -> None:
+    """Write what one combiner needs of a bundle: its header, and the combiner's box."""
     with open_plain_file(bundle.path, what=_WHAT) as file:
-        while block := file.read(_BLOCK_BYTES):
-            whole.update(block)
-            found += block[max(0, start - position) : max(0, start + size - position)]
-            position += len(block)
-    if whole.hexdigest() != bundle.digest:
+        box = read_box(file, study, combiner)
+        file.seek(0)
+        header, *_ = _read_header(file, study)
+    if box.header_digest != bundle.header_digest:
         raise _refuse("it was changed after it was verified")
-    return bytes(found)
+    write_atomically(path, header.raw + box.sealed, mode=0o600, what=_WHAT)
 
 
-def check_share(bundle: SumBundle, share: Elements) -> int:
-    """The value that a combiner publishes of its share: all k of them fit one polynomial if the shares do.
+def open_box(box: Box, study: Study, key: CombiningKey) -> Elements:
+    """Open a box with the combiner's key of this study, test the share in it, and return it without masks.
 
-    u hides the share; the weights follow from the bundle, after it was made.
+    A box that is damaged, belongs elsewhere or does not fit the others is refused.
     """
-    weights = draw_elements(words_of(Secret(bytes.fromhex(bundle.digest))), share.size - 1)
-    return check_value(share[:-1], int(share[-1]), weights)
+    threshold, length, j = sum_scheme(study).threshold, _length(study), box.combiner
+    try:
+        payload = key.open(box.sealed, info=_context(study, box.member.signing_key, j))
+    except RefusedError:
+        raise _refuse(f"the box of combiner {j} was not sealed to its key, for this study and by this sender") from None
+    if j < threshold.threshold:
+        share = draw_elements(words_of(Secret(payload)), length)
+    else:
+        try:
+            share = require_elements("share", np.frombuffer(payload, dtype="<u8").astype(np.uint64))
+        except InputError:
+            raise _refuse(f"the box of combiner {j} does not hold a share") from None
+    proof = np.frombuffer(bytes.fromhex(str(box.fields["proof"])), dtype="<u8").reshape(N_TESTS, -1)
+    for values, weights in zip(proof.tolist(), _weights(study, box.fields, box.member.signing_key), strict=True):
+        if interpolate(values, at=j) != weigh(share, weights):
+            raise _refuse(f"the share of combiner {j} does not fit those of the others")
+    return share[:-N_TESTS]
+
+
+def _read_header(file: BinaryIO, study: Study) -> tuple[Header, Fields, Member]:
+    """The header of a bundle, its manifest and its signer. Digests and proof have the form that the study asks for."""
+    header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
+    member, threshold = study.require_signer(fields, what=_WHAT), sum_scheme(study).threshold
+    for name, n_bytes in (("boxes", 32 * threshold.n_combiners), ("proof", 8 * N_TESTS * threshold.threshold)):
+        text = fields[name]
+        try:
+            is_whole = isinstance(text, str) and bytes.fromhex(text).hex() == text and len(text) == 2 * n_bytes
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            raise _refuse("its manifest does not hold the digests and values that prove its shares")
+    return header, fields, member
+
+
+def _digest_header(header: Header) -> str:
+    return hashlib.sha256(header.raw).hexdigest()
+
+
+def _weights(study: Study, fields: Fields, sender: str) -> Iterator[Elements]:
+    """The weights of each test, which nobody knows before all boxes are made."""
+    known = b"".join(map(bytes.fromhex, (study.digest, sender, str(fields["boxes"]))))
+    for number in range(N_TESTS):
+        seed = hashlib.sha256(b"mooring sum proof\n" + bytes([number]) + known).digest()
+        # The masks come last: its own with the weight 1, the others with 0.
+        masks = np.eye(N_TESTS, dtype=np.uint64)[number]
+        yield np.concatenate([draw_elements(words_of(Secret(seed)), _length(study) - N_TESTS), masks])
 
 
 def _length(study: Study) -> int:
-    return sum_scheme(study).layout.size + 1
+    return sum_scheme(study).layout.size + N_TESTS
 
 
-def _slot_bytes(payload: int) -> int:
-    n = _CONTEXT.size + payload
-    return 4 + _ROOM + n + _AGE_TAG * (n // _AGE_BLOCK + 1)
-
-
-def _place(combiner: int, t: int) -> tuple[str, int]:
-    return ("seeds", combiner - 1) if combiner < t else ("shares", combiner - t)
+def _box_sizes(study: Study) -> list[int]:
+    return [size for spec in sum_bundle_tensors(study).values() for size in [spec.shape[1]] * spec.shape[0]]
 
 
 def _context(study: Study, sender: str, combiner: int) -> bytes:
+    """What a box is for: HPKE opens it with the same `info` only."""
     threshold = sum_scheme(study).threshold
     return _CONTEXT.pack(
-        _MAGIC,
+        b"mooring sum box\n",
         bytes.fromhex(study.digest),
         bytes.fromhex(sender),
         combiner,

@@ -96,7 +96,7 @@ def state_guarantee(study: Study) -> dict[str, str]:
         f"protocol, on rows that go out in no other way, and the combining keys of {threshold} combiners do not leak, "
         "then or "
         "later. The signing keys in the roster are the participants' own, which comparing fingerprints shows. The ciphers "
-        f"hold (X25519, ChaCha20, Ed25519, SHA-256).{public}",
+        f"hold (ML-KEM-768 or X25519; ChaCha20-Poly1305, Ed25519, SHA-256).{public}",
         "limits": f"What the same rows spend in several such studies adds up; the vault counts it. A {twice}. A "
         "participant that "
         "shares invented rows can falsify the model, and is not noticed.",
@@ -151,7 +151,7 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
         ),
         files=(
             (
-                "bundles, confirmations, shares of the total",
+                "bundles, receipts, shares of the total",
                 "analyst's inbox, combiners, copies on the way",
                 f"opening the total. If the keys of {threshold} combiners leak, single contributions open: delete "
                 "bundles early",
@@ -161,7 +161,7 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
         ),
         outputs=(
             ("the bundle", "the analyst, and by it the combiners"),
-            ("confirmation and share of the total, of a combiner", "the analyst"),
+            ("receipt and share of the total, of a combiner", "the analyst"),
         ),
         egress="sealed sums: nobody can read them before the total is opened",
         recall="total, once it was opened",

@@ -21,7 +21,8 @@ from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.protocol.sums import bundle
 from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes, verify_sum_bundle
-from mooring.protocol.sums.contribution import combine_shares, confirm_bundles, share_sums
+from mooring.protocol.sums.combination import check_boxes, combine_shares
+from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.delivery import prepare_sum_model
 from mooring.protocol.sums.description import describe_sums, find_sum_point
 from mooring.protocol.sums.features import fit_features, study_features
@@ -160,10 +161,10 @@ class SumExchange(Exchange):
         files: Mapping[str, str | Path],
         progress: Progress | None,
     ) -> StepResult:
-        """Confirm bundles before the list is closed, or combine one's shares of the listed bundles; combiners only."""
-        require_choice("step", step, ("confirm", "combine"))
-        if step == "confirm":
-            return confirm_bundles(vault, study, files["bundles"], output=output)
+        """Combine one's shares of the listed bundles or, without a list, test one's boxes of all; combiners only."""
+        require_choice("step", step, ("combine",))
+        if "list" not in files:
+            return check_boxes(vault, study, files["bundles"], output=output)
         return combine_shares(vault, study, files["bundles"], Path(files["list"]), output=output, progress=progress)
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Closing:
@@ -172,8 +173,8 @@ class SumExchange(Exchange):
             cure = "Open the vault that the analyst joined with."
             raise InputError("signing_key", problem="Closing the list needs the analyst's signing key.", cure=cure)
         given, command = cast(Sequence[SumBundle], bundles), options.command
-        key, confirmations = options.signing_key, options.confirmations
-        return close_list(study, given, folder, key, confirmations=confirmations, command=command)
+        key, receipts = options.signing_key, options.receipts
+        return close_list(study, given, folder, key, receipts=receipts, command=command)
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
         """Learners of sums, "auto" first."""

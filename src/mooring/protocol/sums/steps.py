@@ -1,85 +1,68 @@
-"""The steps of secure sums: the analyst closes a list of contributions, and combiners answer before and after."""
+"""The steps of secure sums: combiners test bundles, the analyst closes a list of them, and combiners answer it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from mooring.protocol.participant.steps import open_participant, take_own_step
-from mooring.protocol.place import Outcome, Place
+from mooring.protocol.place import Outcome, Place, has_file
 from mooring.protocol.step import AGREED, ASK_BUNDLES, BUNDLES, SHARE_ONCE, Addition, Item, Question, Step
 from mooring.typing import Progress
 
-CONFIRMATION = Item("your confirmation", ("NAME.confirmation",))
-LIST = Item("the analyst's closing list", ("closing.list",))
 CLOSED = Item("the closing list", ("analysis/closing.list",))
 SHARE = Item("your share of the total", ("NAME.share",))
 SHARES = Item("combiners' shares of the total", ("inbox/*.share",))
-
-
-def confirm(
-    place: Place,
-    *,
-    bundles: str | Path,
-    output: Path | None = None,
-    command: str = "",
-    progress: Progress | None = None,
-) -> Outcome:
-    """Write a combiner's confirmation."""
-    path = output or place.root / f"{open_participant(place).member.name}.confirmation"
-    return take_own_step("confirm", place, path, progress, bundles=bundles)
 
 
 def combine(
     place: Place,
     *,
     bundles: str | Path,
-    closing_list: Path,
+    closing_list: Path | None = None,
     output: Path | None = None,
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Write a combiner's share of the total."""
-    path = output or place.root / f"{open_participant(place).member.name}.share"
+    """Write a combiner's share of the total of a closing list or, without a list, a receipt for the bundles."""
+    name = open_participant(place).member.name
+    if closing_list is None:
+        return take_own_step("combine", place, output or place.root / f"{name}.receipt", progress, bundles=bundles)
+    path = output or place.root / f"{name}.share"
     return take_own_step("combine", place, path, progress, bundles=bundles, list=closing_list)
 
 
 STEPS = (
     Step(
-        name="confirm",
-        role="combiner",
-        title="Confirm bundles",
-        explanation="Tell the analyst whether your share in each bundle passes verification, before the list is closed.",
-        command="combine",
-        phase=SHARE_ONCE,
-        needs=(
-            AGREED,
-            BUNDLES,
-        ),
-        makes=(CONFIRMATION,),
-        asks=(ASK_BUNDLES,),
-        run=confirm,
-        after="send",
-    ),
-    Step(
         name="combine",
         role="combiner",
         title="Combine",
-        explanation="Add up your shares of the contributions on the closing list; one list is answered, once, and your "
-        "combining key is destroyed then.",
+        explanation="Test your share in each bundle, and send the receipt to the analyst. Once the analyst has closed the "
+        "list (closing.list), take this step again to add up your shares; one list is answered, once, and your combining "
+        "key is destroyed then.",
         command="combine",
         phase=SHARE_ONCE,
-        needs=(AGREED, BUNDLES, LIST),
+        needs=(AGREED, BUNDLES),
         makes=(SHARE,),
-        asks=(ASK_BUNDLES, Question("closing_list", "Closing list", "usual", "--list", default="closing.list")),
+        asks=(
+            ASK_BUNDLES,
+            Question(
+                "closing_list",
+                "Closing list",
+                "usual",
+                "--list",
+                default="closing.list",
+                when=lambda place: has_file(place, "closing.list"),
+            ),
+        ),
         run=combine,
-        after="align",
+        after="send",
     ),
 )
 ADDITIONS = (
     Addition(
         step="align",
         makes=(CLOSED,),
-        asks=(Question("confirmations", "Confirmations", "usual", "--confirmations", default="inbox"),),
+        asks=(Question("receipts", "Receipts", "usual", "--receipts", default="inbox"),),
         title="Close the list",
         explanation="Sign the list of contributions that make up the total, for the combiners; a study is closed once.",
     ),

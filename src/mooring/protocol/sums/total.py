@@ -7,7 +7,6 @@ total of one list.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,23 +18,23 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, check_sums
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
-from mooring.mechanisms.sums.secret_sharing import find_wrong, find_wrong_values, recombine
+from mooring.mechanisms.sums.secret_sharing import find_wrong, recombine
 from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst.trained_model import require_analyst
 from mooring.protocol.crypto.keys import Secret, SigningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Contribution, Finding, GatherRecord
 from mooring.protocol.sums.answers import (
-    CONFIRMATION,
     LIST_FILE,
+    RECEIPT,
     SHARE,
     SUFFIXES,
     ClosingList,
     CombinedShare,
-    Confirmation,
+    Receipt,
     read_closing_list,
     read_combined_share,
-    read_confirmation,
+    read_receipt,
     write_closing_list,
 )
 from mooring.protocol.sums.bundle import SumBundle, words_of
@@ -56,9 +55,9 @@ class Closing(GatherRecord):
     left_out: dict[str, str]
     """Of participants whose bundle is not, why."""
     doubted: tuple[str, ...]
-    """Combiners whose confirmations contradict the others'."""
-    confirmed_by: tuple[str, ...]
-    """Combiners who confirmed; without any, bad shares show only when the total is opened."""
+    """Combiners who report more bundles as bad than there may be colluders, and are not heard."""
+    tested_by: tuple[str, ...]
+    """Combiners who tested their boxes of the bundles; without any, a bad one shows only when combiners answer."""
     digest: str
     """SHA-256 of the list."""
     next_step: str = ""
@@ -78,8 +77,8 @@ class Closing(GatherRecord):
         return self.left_out
 
     def describe(self) -> list[str]:
-        """Sentences on who confirmed, and what comes next."""
-        by = f"confirmed by {', '.join(self.confirmed_by)}" if self.confirmed_by else "not confirmed by combiners"
+        """Sentences on who tested the bundles, and what comes next."""
+        by = f"tested by {', '.join(self.tested_by)}" if self.tested_by else "not tested by combiners"
         return [f"Closed with {count_noun(len(self.participants), 'contribution')}, {by}.", self.next_step]
 
     def list_contributions(self) -> Rows:
@@ -88,7 +87,7 @@ class Closing(GatherRecord):
             ("contribution", "state"),
             *((name, "in the total") for name in self.participants),
             *((name, f"left out: {reason}") for name, reason in self.left_out.items()),
-            *((name, "as a combiner it contradicts the others, and is not heard") for name in self.doubted),
+            *((name, "as a combiner it reports too many bundles as bad, and is not heard") for name in self.doubted),
         ]
 
     def list_states(self) -> dict[str, Contribution]:
@@ -97,13 +96,14 @@ class Closing(GatherRecord):
         return inside | {name: Contribution(f"not in the total: {why}") for name, why in self.left_out.items()}
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Who was left out, which combiners contradicted the others, and whether nobody confirmed."""
+        """Who was left out, which combiners were not heard, and whether nobody tested the bundles."""
         out = [Finding("left out", f"{name} was left out: {why}.", (name,)) for name, why in self.left_out.items()]
         doubted = [
-            Finding("doubted", f"The combiner {name} contradicted the others.", (name,)) for name in self.doubted
+            Finding("doubted", f"The combiner {name} reported too many bundles as bad.", (name,))
+            for name in self.doubted
         ]
-        words = "Combiners did not confirm the bundles before the list was closed."
-        return *out, *doubted, *(() if self.confirmed_by else (Finding("not confirmed", words),))
+        words = "Combiners did not test the bundles before the list was closed."
+        return *out, *doubted, *(() if self.tested_by else (Finding("not tested", words),))
 
 
 def close_list(
@@ -112,23 +112,19 @@ def close_list(
     folder: str | Path,
     signing_key: SigningKey,
     *,
-    confirmations: str | Path | None = None,
+    receipts: str | Path | None = None,
     command: str = "",
 ) -> Closing:
     """Write the signed list of bundles that make up the total; a study is closed once.
 
-    Parameters
-    ----------
-    bundles : sequence of SumBundle
-        One a participant, verified.
-    confirmations : path, optional
-        The folder of the combiners' confirmations: a bundle whose shares do not fit is left out.
+    Bundles are one a participant, verified. A bundle that a combiner's receipt, in the folder `receipts`, reports as bad is
+    left out.
     """
     folder, scheme = Path(folder), sum_scheme(study)
     require_analyst(study, signing_key)
     make_folder(folder, mode=0o700, what="the work folder")
-    given = [] if confirmations is None else _read_all(confirmations, CONFIRMATION, study, read_confirmation)
-    left_out, doubted = _check_confirmations(study, bundles, given)
+    given = [] if receipts is None else _read_all(receipts, RECEIPT, study, read_receipt)
+    left_out, doubted = _judge(study, bundles, given)
     kept = [bundle for bundle in bundles if bundle.member.name not in left_out]
     if len(kept) < scheme.quorum:
         raise InputError(
@@ -138,7 +134,7 @@ def close_list(
             cure="Wait for further bundles: the noise is meant for a quorum, and nothing is opened of fewer.",
         )
     path = folder / LIST_FILE
-    digests = {bundle.member.signing_key: bundle.digest for bundle in kept}
+    digests = {bundle.member.signing_key: bundle.header_digest for bundle in kept}
     if path.exists() and read_closing_list(path, study).digests != digests:
         raise RefusedError(
             "a second list",
@@ -147,40 +143,37 @@ def close_list(
         )
     digest = write_closing_list(path, study, digests, signing_key)
     names = tuple(bundle.member.name for bundle in kept)
-    confirmed_by = tuple(one.member.name for one in given)
+    tested_by = tuple(receipt.member.name for receipt in given)
     who_combines = f"{', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total"
     next_step = f"Send {LIST_FILE} and all bundles to the combiners ({who_combines})."
-    closing = Closing(names, left_out, doubted, confirmed_by, digest, next_step, study.digest, command)
+    closing = Closing(names, left_out, doubted, tested_by, digest, next_step, study.digest, command)
     write_atomically(folder / CLOSING_FILE, closing.to_json().encode(), what="the record")
     return closing
 
 
-def _check_confirmations(
-    study: Study, bundles: Sequence[SumBundle], given: Sequence[Confirmation]
+def _judge(
+    study: Study, bundles: Sequence[SumBundle], given: Sequence[Receipt]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Whose bundles do not hold up by the combiners' values, and which combiners contradict the others.
+    """Whose bundles are left out, with the reason, and which combiners are not heard.
 
-    Where one value does not fit, its combiner or the bundle's sender is at fault. Senders who collude are few: a combiner
-    that contradicts more bundles than there may be colluders is at fault itself, and is not heard. Otherwise the bundle is
-    left out.
+    Where a combiner reports a bundle as bad, the combiner or the bundle's sender is at fault. Senders who collude are few: a
+    combiner that reports more bundles than there may be colluders is at fault itself, and is not heard. Otherwise the bundle
+    is left out.
     """
-    found: dict[str, list[int] | None] = {}
-    heard = list(given)
-    for _ in range(2):
-        found = {bundle.member.name: _contradicting(study, bundle.digest, heard) for bundle in bundles}
-        wrong = Counter(point for points in found.values() for point in points or ())
-        doubted = {point for point, count in wrong.items() if count > sum_scheme(study).threshold.n_colluders}
-        heard = [one for one in heard if one.combiner not in doubted]
-    reason = "its shares do not fit each other, or combiners cannot open them"
-    out = {one.member.name for one in given} - {one.member.name for one in heard}
-    return {name: reason for name, points in found.items() if points != []}, tuple(sorted(out))
-
-
-def _contradicting(study: Study, digest: str, given: Sequence[Confirmation]) -> list[int] | None:
-    told = {one.combiner: one.values[digest] for one in given if digest in one.values}
-    values = {point: value for point, value in told.items() if value is not None}
-    wrong = find_wrong_values(values, sum_scheme(study).threshold)
-    return None if wrong is None else [*wrong, *(point for point in told if point not in values)]
+    bad = {
+        receipt.member.name: {
+            bundle.member.name for bundle in bundles if receipt.passed.get(bundle.header_digest) is False
+        }
+        for receipt in given
+    }
+    most = sum_scheme(study).threshold.n_colluders
+    doubted = tuple(sorted(name for name, reported in bad.items() if len(reported) > most))
+    left_out = {
+        bundle.member.name: f"its share failed the test of {', '.join(by)}"
+        for bundle in bundles
+        if (by := [name for name, reported in bad.items() if bundle.member.name in reported and name not in doubted])
+    }
+    return left_out, doubted
 
 
 @dataclass(frozen=True, eq=False)
