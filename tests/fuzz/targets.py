@@ -22,7 +22,8 @@ from mooring.errors import MooringError
 from mooring.protocol.analyst.intake import INTAKE_FILE, Register, collect
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.designer.draft import draft_study
-from mooring.protocol.designer.header import Header, draft_merged, merge_headers, read_header
+from mooring.protocol.designer.header import Header, read_header
+from mooring.protocol.designer.merge import draft_merged, merge_headers
 from mooring.protocol.messages.card import read_card, write_card
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.public_file import public_file_name

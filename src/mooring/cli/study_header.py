@@ -9,6 +9,9 @@ import typer
 from rich.markup import escape
 
 from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command, make_table
+from mooring.errors import InputError
+
+_MOST_SHOWN = 100
 
 
 @command
@@ -19,28 +22,52 @@ def header(
     category: Annotated[
         list[str] | None, typer.Option(help="Column whose numbers are codes of categories; repeatable.")
     ] = None,
+    person: Annotated[
+        str, typer.Option(help="Column that names persons; by default one such as patient_id or mrn.")
+    ] = "",
+    row_per_person: Annotated[
+        bool, typer.Option("--row-per-person", help="Every row is a different person's.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Write the header without asking.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the header.", show_default="SITE.header.toml")
     ] = None,
 ) -> None:
     """Take the step 'header'.
 
-    The description is made from rows, so read it before you send it. Every end of a range, category and missing word in it
-    comes from at least five rows, and it holds no count of rows.
+    The description is made from rows, so it is shown before it is written. Every end of a range, category and missing word
+    in it comes from at least five persons. It holds no count of rows, and no words that look like names, mail addresses or
+    identifiers.
 
-    Example: mooring study header patients.csv --site north --category stage
+    Example: mooring study header patients.csv --site north --person patient --category stage
     """
     from mooring.atomic_io import write_atomically
     from mooring.protocol.designer.header import infer_header
 
-    described, notes = infer_header(data, site=site, categorical=category or ())
-    path = output or Path(f"{site}.header.toml")
-    write_atomically(path, described.render().encode(), what="the header")
+    described, notes = infer_header(
+        data, site=site, categorical=category or (), person=person, row_per_person=row_per_person
+    )
+    path, text = output or Path(f"{site}.header.toml"), described.render()
+    if not yes:
+        _show_before_writing(text, path)
+    write_atomically(path, text.encode(), what="the header")
     console.show(
         {"header": str(path), "columns": len(described.columns), "notes": list(notes)},
         f"Wrote [bold]{escape(str(path))}[/bold]. It is made from rows: read it before you send it.",
         *(f"  • {escape(note)}" for note in notes),
     )
+
+
+def _show_before_writing(text: str, path: Path) -> None:
+    """Show a header, and go on only if the person agrees; without a terminal, nobody does."""
+    typer.echo(text, err=True)
+    try:
+        agrees = typer.confirm(f"Write this to {path}?", err=True)
+    except typer.Abort:
+        agrees = False
+    if not agrees:
+        cure = "Once you have read what is shown above, run the command again and agree, or pass --yes."
+        raise InputError("header", problem="Nothing was written, because nobody agreed.", cure=cure)
 
 
 @command
@@ -62,7 +89,8 @@ def merge(
     """
     from mooring.atomic_io import require_absent, write_atomically
     from mooring.protocol.designer.draft import count_open_entries
-    from mooring.protocol.designer.header import draft_merged, merge_headers, read_header
+    from mooring.protocol.designer.header import read_header
+    from mooring.protocol.designer.merge import draft_merged, merge_headers
 
     require_absent(output, force=force)
     columns = merge_headers([read_header(path) for path in headers])
@@ -78,6 +106,10 @@ def merge(
     )
     if unsettled:
         rows = [("Column", *merged[0].sites, "To settle")]
-        rows += [(column.name, *column.sites.values(), "; ".join(column.conflicts)) for column in unsettled]
+        rows += [
+            (column.name, *column.sites.values(), "; ".join(column.conflicts)) for column in unsettled[:_MOST_SHOWN]
+        ]
         console.say(make_table([list(map(escape, row)) for row in rows], title="", n_left=len(rows[0])))
+        if len(unsettled) > _MOST_SHOWN:
+            console.say(f"{len(unsettled) - _MOST_SHOWN} more are to be settled; --format json lists all of them.")
     return IN_PART if unsettled else None

@@ -17,7 +17,7 @@ class Description:
     scoring: str
     """How it is measured what joining gives, in a sentence."""
     caveat: str
-    """What whoever signs a report understands, as a clause."""
+    """What the person who signs a report understands, as a clause."""
     terms: Terms
     """What governance drafts say."""
     kind: str = ""
@@ -65,4 +65,4 @@ class Terms:
     roles: Mapping[str, str] = field(default_factory=dict)
     """Roles besides that of a participant, by name."""
     local_columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns that stay at home, and what they tell, by name."""
+    """Columns that are never uploaded, and what they hold, by name."""

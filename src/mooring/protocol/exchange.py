@@ -137,7 +137,7 @@ class Predictor(Protocol):
 
     @property
     def release(self) -> Release | None:
-        """What may be told of the rows behind the model, where the study limits it."""
+        """What an attacker may learn about the rows behind the model, where the study limits it."""
 
     @property
     def model_digest(self) -> str:
@@ -158,7 +158,7 @@ class SendableFile:
     suffix: str
     """How its name ends."""
     is_sealed: bool
-    """Whether whoever carries it can open nothing of it, so that a connection need not be protected."""
+    """Whether its content is sealed to its receivers, so that the connection need not be protected."""
 
 
 class Drafting(Protocol):

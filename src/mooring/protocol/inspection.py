@@ -54,7 +54,7 @@ class Inspection(Record):
         tables = [] if self.self_attack is None else [self.self_attack.list_points()]
         fits = count_noun(self.n_rows, "row fits", "rows fit")
         alone = "" if self.local_only is None else state_alone(self.local_only)
-        said = [] if self.self_attack is None else state_leakage(self.self_attack)
-        rest = self.verdict.removeprefix(" ".join(said)).strip()
-        first = "" if self.decision is None else self.decision.words, *said, rest, alone, f"{fits}."
+        leakage = [] if self.self_attack is None else state_leakage(self.self_attack)
+        rest = self.verdict.removeprefix(" ".join(leakage)).strip()
+        first = "" if self.decision is None else self.decision.words, *leakage, rest, alone, f"{fits}."
         return render_html(*first, *self.hazards, *self.warnings, tables=tables)

@@ -93,7 +93,7 @@ class TrainingRecord(OpenRecord):
     alone: tuple[tuple[str, Score], ...]
     """The score of a model of one upload alone, by participant."""
     gain: Gain | None
-    """Of models of the others over models of one upload alone."""
+    """Score of models of the others minus that of models of one upload alone."""
 
     @property
     def is_whole(self) -> bool:
@@ -144,7 +144,7 @@ class ShareResult(Record):
     class_counts: dict[str, Count] | None = None
     """Rows a class, where rows are shared; the analyst sees them too."""
     epsilon: float | None = None
-    """Of a study of secure sums; None without noise."""
+    """ε of a study of secure sums; None without noise."""
     spent: float | None = 0.0
     """What these rows have spent in other studies of secure sums; None if one of them had no noise."""
     rows_digest: str = field(default="", repr=False)

@@ -1,5 +1,6 @@
 """Headers of tables, and several of them merged to one draft."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError
 from mooring.protocol.designer.draft import DeclaredColumns, count_open_entries, recognise_columns
-from mooring.protocol.designer.header import Header, draft_merged, infer_header, merge_headers, read_header
+from mooring.protocol.designer.header import MOST_COLUMNS, Header, infer_header, read_header
+from mooring.protocol.designer.merge import draft_merged, merge_headers
+from mooring.protocol.designer.personal_text import find_personal
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study
 from mooring.tables import Column
@@ -39,7 +42,7 @@ def test_a_range_does_not_change_with_the_four_lowest_and_highest_rows(
     texts = set()
     for rows in (ordered, np.random.default_rng(0).permutation(others)):
         path.write_text("x,y\n" + "".join(f"{float(row)!r},{k % 2}\n" for k, row in enumerate(rows)))
-        header, _ = infer_header(path, site="a")
+        header, _ = infer_header(path, site="a", row_per_person=True)
         texts.add(header.described["x"].removeprefix("integer").removeprefix("number"))
         if header.columns[0].name == "x" and not header.columns[0].missing_words:
             assert header.columns[0].low <= ordered[4] < ordered[-5] <= header.columns[0].high
@@ -107,7 +110,7 @@ def test_a_number_that_five_rows_have_far_from_all_others_stands_for_a_missing_v
     rows: list, described: str, missing: str, tmp_path: Path
 ) -> None:
     (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{row},{k % 2}\n" for k, row in enumerate(rows)))
-    header, _ = infer_header(tmp_path / "t.csv", site="a")
+    header, _ = infer_header(tmp_path / "t.csv", site="a", row_per_person=True)
     rules = [column.missing for column in header.columns if column.name == "x"]
     assert (header.described["x"], rules) == (described, [missing] * bool(missing))
 
@@ -183,7 +186,7 @@ def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(
         "truth": [True, False] * 10,
     }
     pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
-    header, _ = infer_header(tmp_path / "t.parquet", site="a")
+    header, _ = infer_header(tmp_path / "t.parquet", site="a", row_per_person=True)
     assert header.undescribed == ("span", "list")
     assert header.described["day"] == "date, 2019-01-01 to 2019-12-31"
     assert header.described["truth"] == "category, one of false, true"
@@ -191,9 +194,11 @@ def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(
 
 @pytest.mark.parametrize("n_words", [MAX_CATEGORIES, MAX_CATEGORIES + 1])
 def test_a_column_of_many_words_is_described_up_to_the_most_categories(n_words: int, tmp_path: Path) -> None:
-    words = pa.array([f"w{k:03}" for k in range(n_words)] * FEWEST_ROWS).dictionary_encode()
+    words = pa.array(
+        [f"{chr(97 + k // 26)}{chr(97 + k % 26)}" for k in range(n_words)] * FEWEST_ROWS
+    ).dictionary_encode()
     pa.parquet.write_table(pa.table({"word": words, "n": np.arange(len(words)) % 7}), tmp_path / "t.parquet")
-    header, _ = infer_header(tmp_path / "t.parquet", site="a")
+    header, _ = infer_header(tmp_path / "t.parquet", site="a", row_per_person=True)
     assert header.undescribed == (() if n_words == MAX_CATEGORIES else ("word",))
 
 
@@ -206,7 +211,132 @@ def test_a_type_in_parquet_tells_more_than_a_name(tmp_path: Path) -> None:
     check_record(Path(__file__).parent / "record.json", "recognised", found)
 
 
+FIRST, LAST = ("Anna", "Boris", "Chen", "Dalia", "Émile"), ("Schmidt", "O'Neil", "van Dyk", "Öztürk")
+
+
+def write_register(path: Path, n_persons: int, n_visits: int) -> list[list[str]]:
+    """A register in which each person has several visits, with what names it in columns whose titles do not tell."""
+    persons = []
+    for k in range(n_persons):
+        first, last = FIRST[k % 5], LAST[k // 5 % 4]
+        town = "NORTH" if k < n_persons // 2 else "SOUTH" if k < n_persons - 3 else "RARE"
+        persons.append(
+            [f"{k:04}", f"{first} {last}", f"{first.lower()}.{k}@example.org", f"K{k:03}-7", last, town, str(20 + k)]
+        )
+    rows = [",".join(person) for person in persons for _ in range(n_visits)]
+    path.write_text("\n".join(["patient,contact,reach,card,ward,town,age", *rows]) + "\n", encoding="utf-8")
+    return persons
+
+
+def test_a_header_counts_persons_and_not_their_visits(tmp_path: Path) -> None:
+    persons = write_register(tmp_path / "t.csv", 40, 6)
+    header, _ = infer_header(tmp_path / "t.csv", site="north")
+    assert header.ids == ("patient",)
+    assert {name: header.described[name] for name in ("contact", "reach", "card", "town")} == {
+        "contact": "not described",
+        "reach": "not described",
+        "card": "not described",
+        "town": "category, one of NORTH, SOUTH",
+    }
+    assert header.described["age"] == "integer, 10 to 70"
+    text = header.render()
+    assert not [cell for person in persons for cell in person[:4] if cell in text]
+    assert infer_header(tmp_path / "t.csv", site="north", person="patient")[0] == header
+    # the five lowest ages are of five persons, and six visits of one are one person's
+    write_register(tmp_path / "t.csv", 9, 6)
+    with raising(InputError, "data file"):
+        infer_header(tmp_path / "t.csv", site="north")
+
+
+def test_words_that_look_like_persons_are_left_out_even_where_rows_are_said_to_be_persons(tmp_path: Path) -> None:
+    persons = write_register(tmp_path / "t.csv", 40, 6)
+    header, _ = infer_header(tmp_path / "t.csv", site="north", row_per_person=True)
+    assert header.undescribed == ("contact", "reach", "card")
+    assert not [cell for person in persons for cell in person[1:4] if cell in header.render()]
+    named, _ = infer_header(tmp_path / "t.csv", site="north", row_per_person=True, categorical=["reach"])
+    assert "reach" in named.undescribed
+
+
+def test_a_table_that_does_not_say_who_persons_are_is_refused(tmp_path: Path) -> None:
+    write_register(tmp_path / "t.csv", 40, 6)
+    text = (tmp_path / "t.csv").read_text("utf-8")
+    (tmp_path / "t.csv").write_text(text.replace("patient,", "visit_id,", 1), "utf-8")
+    with raising(InputError, "--person"):
+        infer_header(tmp_path / "t.csv", site="north")
+    header, _ = infer_header(tmp_path / "t.csv", site="north", person="visit_id")
+    assert header.described["town"] == "category, one of NORTH, SOUTH"
+    with raising(InputError, "--person"):
+        infer_header(tmp_path / "t.csv", site="north", person="nobody")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_personal"),
+    [
+        (["a@b.org", "none", "other"], True),
+        (["Anna Schmidt", "Peter O'Neil", "unknown"], True),
+        (["Schmidt, Anna", "de la Cruz, Maria"], True),
+        (["Dr. Ash", "Prof. Elm"], True),
+        (["p0012", "p0013"], True),
+        (["943 476 5919", "943 476 5870"], True),
+        (["K012-7", "K013-7"], True),
+        (["grade 1", "grade 2", "T2"], False),
+        (["Asian", "Black", "White"], False),
+        (["Never-married", "Married-civ-spouse"], False),
+        (["HS-grad", "Some-college", "11th"], False),
+        (["18-64", "65+"], False),
+        (["no", "yes"], False),
+        ([], False),
+    ],
+)
+def test_personal_text_is_recognised_by_its_form(words: list[str], is_personal: bool) -> None:
+    assert bool(find_personal(words)) is is_personal
+
+
+def test_a_header_is_shown_before_it_is_written(tmp_path: Path) -> None:
+    write_register(tmp_path / "t.csv", 40, 6)
+    words = ("study", "header", "t.csv", "--site", "north")
+    refused = commands.run(*words, place=tmp_path, code=2)
+    assert 'categories = ["NORTH", "SOUTH"]' in refused.stderr
+    assert not (tmp_path / "north.header.toml").exists()
+    commands.run(*words, "--yes", place=tmp_path)
+    assert (tmp_path / "north.header.toml").exists()
+
+
+@pytest.mark.parametrize("n_columns", [1_000, MOST_COLUMNS])
+def test_headers_without_a_common_column_are_merged_at_once(n_columns: int, tmp_path: Path) -> None:
+    """All names share their letters but two, so that comparing them pair by pair takes minutes."""
+    for site in "ab":
+        columns = tuple(Column(f"{'xyz' * 12}{site}{k}", "number", 0, 1) for k in range(n_columns))
+        (tmp_path / f"{site}.toml").write_text(Header(site, columns).render())
+    headers = [read_header(tmp_path / f"{site}.toml") for site in "ab"]
+    begin = time.process_time()
+    merged = merge_headers(headers)
+    assert time.process_time() - begin < 1.0
+    assert len(merged) == 2 * n_columns
+    with raising(InputError, "header"):
+        Header("c", tuple(Column(f"x{k}", "number", 0, 1) for k in range(MOST_COLUMNS + 1)))
+
+
+def test_many_missing_words_are_merged_at_once() -> None:
+    words = tuple(f"{k}" for k in range(20_000))
+    one, other = Column("x", "number", 0, 1e6, missing_words=words, missing="fill"), Column("x", "number", 0, 1e6)
+    begin = time.process_time()
+    (merged,) = merge_headers([Header("a", (one,)), Header("b", (other,))])
+    assert time.process_time() - begin < 1.0
+    assert len(merged.conflicts) == len(words)
+
+
+@pytest.mark.parametrize(("name", "near"), [("sys_bp", "BP-Sys"), ("Cholesterol", "colesterol"), ("age", "weight")])
+def test_the_nearest_name_is_said(name: str, near: str) -> None:
+    y = Column("y", "category", categories=("no", "yes"))
+    headers = [Header(site, (Column(each, "number", 0, 1), y)) for site, each in (("a", name), ("b", near))]
+    expected = "not at b" if near == "weight" else f"not at b, which has {near!r}"
+    assert merge_headers(headers)[0].conflicts == (expected,)
+
+
 def test_the_command_writes_a_header_that_is_made_from_rows(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age,ill\n" + "".join(f"{20 + k},{'yes' if k % 2 else 'no'}\n" for k in range(40)))
-    told = commands.record_of("study", "header", "t.csv", "--site", "north", place=tmp_path)
+    told = commands.record_of(
+        "study", "header", "t.csv", "--site", "north", "--row-per-person", "--yes", place=tmp_path
+    )
     assert read_header(tmp_path / told["header"]).described["age"] == "integer, 10 to 70"

@@ -33,7 +33,7 @@ from mooring.typing import TableSource
 
 @dataclass(frozen=True)
 class DeclaredColumns:
-    """What whoever drafts a study knows of its columns."""
+    """What the designer of a study knows of its columns."""
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Mapping from name to (lowest, highest)."""
@@ -109,15 +109,17 @@ def draft_study(
     """
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(data)
-    for one in (*drop, *known.names, *known.missing_words, *([label] if label is not None else [])):
-        require_column(f"column {one!r}", one, table.names)
+    for each in (*drop, *known.names, *known.missing_words, *([label] if label is not None else [])):
+        require_column(f"column {each!r}", each, table.names)
     require_header(table, drop)
-    person = str(settings.entries.get("person", ""))  # stays at home, as ids do
+    person = str(settings.entries.get("person", ""))  # never uploaded, as ids are not
     apart = {*drop, *([label] if label is not None else []), *([person] if person else [])}
     kinds = recognise_columns(table, known, apart)
-    ids = [one for one in table.names if one in known.ids or kinds.get(one) == "id"]
-    left_out = {*apart, *ids, *(one for one, kind in kinds.items() if kind == "text")}
-    columns = [_describe_column(table, one, known, kinds.get(one, "")) for one in table.names if one not in left_out]
+    ids = [each for each in table.names if each in known.ids or kinds.get(each) == "id"]
+    left_out = {*apart, *ids, *(each for each, kind in kinds.items() if kind == "text")}
+    columns = [
+        _describe_column(table, each, known, kinds.get(each, "")) for each in table.names if each not in left_out
+    ]
     if not columns:
         raise InputError("data file", expected="a table with columns to share", got="none", cure="Drop fewer.")
     for column in columns:

@@ -1,4 +1,4 @@
-"""Members of a study by name and public keys, and the card that each hands to whoever keeps the study's file."""
+"""Members of a study by name and public keys, and the card that each sends to the study's designer."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Member(Record):
     """The key that shares of secure sums are sealed to in one study (HPKE), in base64. Its private half is destroyed once
     they are combined. Empty where there is none."""
     combining_proof: str = ""
-    """The signing key's signature of the combining key, in hexadecimal: it stands in a study's roster, so that whoever
-    writes the study cannot put a key of its own there and open what is sealed to others."""
+    """The signing key's signature of the combining key, in hexadecimal: it is in a study's roster, so that the
+    designer cannot enter a different key there and open what is sealed to others."""
 
     def __post_init__(self) -> None:
         require_name("name of a member", self.name)
@@ -115,7 +115,7 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningK
         problem = "The signing key of this vault is not the one on the card."
         raise InputError("signer", problem=problem, cure="Use the vault of the card's owner.")
     lines = [
-        "# A card of mooring: public keys, and a proof that whoever wrote it holds their private halves.",
+        "# A card of mooring: public keys, and a proof that its writer holds their private halves.",
         f"format = {_FORMAT}",
         f'role = "{role}"',
         *(f'{key} = "{value}"' for key, value in member.as_dict().items()),  # all of plain letters and digits

@@ -46,7 +46,7 @@ def read_public_file(study: Study, digest: str, shapes: Mapping[str, tuple[int, 
 
 
 def refuse_public_file(what: str) -> RefusedError:
-    """The error of a file that has the right digest and holds something else."""
+    """The error for a file that has the right digest but not the right content."""
     reason = f"its file holds {what}"
     return RefusedError("the public projection", reason=reason, cure="Make it with 'mooring study project'.")
 

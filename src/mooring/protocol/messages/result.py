@@ -24,7 +24,7 @@ _ASK_AGAIN = "Ask the analyst for your result again."
 
 
 def find_model_limit(study: Study) -> LeakageLimit:
-    """What a study allows to be told of the rows behind its model."""
+    """What an attacker may learn about the rows behind a study's model at most."""
     from mooring.audit import LeakageLimit  # loads the audit, which a study without limits does not need
 
     return LeakageLimit.parse(study.model_limit)
@@ -59,22 +59,22 @@ class Release(Record):
         if not study.model_limit:
             return None
         try:
-            found = cls(float(fields["risk"]), str(fields["override"]))
+            release = cls(float(fields["risk"]), str(fields["override"]))
         except (ValueError, OverflowError):
-            raise refuse_result("the result", "its risk is no number") from None
-        if not 0 <= found.risk <= 1:
-            raise refuse_result("the result", "its risk is no share")
+            raise refuse_result("the result", "its risk is not a number") from None
+        if not 0 <= release.risk <= 1:
+            raise refuse_result("the result", "its risk is not between 0 and 1")
         if risk is not None:
-            found = replace(found, risk=risk)
-        if found.override and not is_reasoned(found.override):
+            release = replace(release, risk=risk)
+        if release.override and not is_reasoned(release.override):
             raise refuse_result("the result", "its override does not say who decided and why")
-        if found.risk > find_model_limit(study).bound and not found.override:
+        if release.risk > find_model_limit(study).bound and not release.override:
             raise refuse_result("the result", "the model's risk is above the limit of the study")
-        return found
+        return release
 
     def __str__(self) -> str:
         overridden = f" The study's limit was overridden by {self.override}." if self.override else ""
-        return f"Of the rows behind the model up to {self.risk:.1%} may be told.{overridden}"
+        return f"An attacker may recognise up to {self.risk:.1%} of the rows behind the model.{overridden}"
 
     def as_fields(self) -> dict[str, str | int]:
         """As the analyst signs it."""

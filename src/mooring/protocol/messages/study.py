@@ -37,7 +37,7 @@ class Study:
     missing_words : tuple of str
         What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all.
     ids : tuple of str
-        Columns that name rows: they stay at home, are never features, and come back beside predictions.
+        Columns that name rows: they are never uploaded and never features, and are written beside predictions.
     smallest_class : int
         A participant with fewer rows of a class (but some) does not share: such rows stand out.
     image_shape : tuple of int
@@ -129,7 +129,7 @@ class Study:
         """The participant that signed something of this study; what is anybody else's, or of another study, is refused."""
         member = self.member_with_key(str(fields["signer"]))
         if member is None:
-            reason = "whoever signed it is not in the study's roster"
+            reason = "its signer is not in the study's roster"
             raise RefusedError(what, reason=reason, cure="Only enrolled participants count.")
         self.require_same(fields, what=what)
         return member

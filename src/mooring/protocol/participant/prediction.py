@@ -94,9 +94,9 @@ class Adjustment:
     """Whether the ledger knows which rows were shared."""
     label_range: tuple[float, float]
     radius: float | None = None
-    """Of numbers: half the width of intervals."""
+    """Half the width of the intervals; None for classes."""
     recalibration: Recalibration | None = None
-    """Of classes."""
+    """How probabilities of classes are changed; None for numbers."""
     coverage: float | None = None
     """The share of labelled new rows that lie within their intervals."""
 
@@ -124,21 +124,21 @@ class Predictions:
     """What the joint model says of new rows."""
 
     values: npt.NDArray[Any]
-    """Of shape (n,): class words, or numbers, in the order of the rows."""
+    """Names of classes, or numbers, in the order of the rows; shape (n,)."""
     classes: tuple[str, ...]
-    """Of the study; empty for a number."""
+    """The study's classes; empty for a number."""
     probabilities: Matrix | None
-    """Of shape (n, classes): of each class; None for a number, and where the learner has none."""
+    """Probability of each class, shape (n, classes); None for a number, and where the learner gives none."""
     score: Score | None
-    """Of the joint model as it was delivered, where the rows came with labels."""
+    """Score of the joint model as it was delivered; None without labels."""
     local_only: Score | None
-    """Of a model of the participant's raw rows alone on the same rows, where it was asked for."""
+    """Score of a model of the participant's raw rows alone on the same rows; None unless asked for."""
     gain: Gain | None = None
-    """Of the joint model over that one, row by row."""
+    """Gain of the joint model over that one, row by row."""
     ids: dict[str, list[str]] = field(default_factory=dict)
     """The columns of the rows that the study names as ids, as they came."""
     evaluation: Evaluation | None = None
-    """Of classes, where the rows came with labels: both models in more detail; the calibration is of `probabilities`."""
+    """Both models in more detail, for classes with labels; the calibration is of `probabilities`."""
     importance: tuple[str, tuple[Importance, ...]] | None = None
     """What the joint model looks at, where it was asked for and the rows came with labels."""
     release: Release | None = None
@@ -157,7 +157,7 @@ class Predictions:
 
     @property
     def intervals(self) -> Matrix | None:
-        """Of shape (n, 2): from where to where a number lies in nine of ten rows; None for classes, and unless asked for."""
+        """Intervals, shape (n, 2), that contain nine of ten numbers; None for classes, and unless asked for."""
         if self.adjustment is None or self.adjustment.radius is None:
             return None
         radius, ends = self.adjustment.radius, self.adjustment.label_range
@@ -266,24 +266,26 @@ def predict_rows(
     predicted, each, scored = np.concatenate(found), np.concatenate(shares) if shares else None, prints.take()
     held_out = scoring.held_out
     adjustment = None if held_out is None else _adjust(vault, study, predict, held_out, ignore, prints, scored)
-    told, probabilities = (predicted, each) if adjustment is None else adjustment.apply(predicted, each)
+    adjusted, probabilities = (predicted, each) if adjustment is None else adjustment.apply(predicted, each)
     known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
-    words, classes = np.array(study.label.classes)[told] if kind == "classes" else told, study.label.classes
+    words, classes = np.array(study.label.classes)[adjusted] if kind == "classes" else adjusted, study.label.classes
     if known is None:
         return Predictions(words, classes, probabilities, None, None, None, ids, None, None, release, adjustment)
-    alone = gain = at_home = evaluation = importance = None
+    alone = gain = by_own_rows = evaluation = importance = None
     given = np.concatenate(rows) if rows else np.zeros((0, study.n_features))
     if own_rows is not None:
-        at_home = _predict_alone(study, own_rows, given, ignore)
-        alone = score(known, at_home[0], kind=kind, rng=_rng())
-        gain = compare(known, predicted, at_home[0][None], kind=kind)
+        by_own_rows = _predict_alone(study, own_rows, given, ignore)
+        alone = score(known, by_own_rows[0], kind=kind, rng=_rng())
+        gain = compare(known, predicted, by_own_rows[0][None], kind=kind)
     if kind == "classes":
-        evaluation = evaluate_classes(known, (predicted, each), at_home, classes=classes, threshold=scoring.threshold)
+        evaluation = evaluate_classes(
+            known, (predicted, each), by_own_rows, classes=classes, threshold=scoring.threshold
+        )
         if adjustment is not None:
-            as_told = evaluate_classes(known, (told, probabilities), classes=classes).joint
-            evaluation = replace(evaluation, joint=replace(evaluation.joint, calibration=as_told.calibration))
+            recalibrated = evaluate_classes(known, (adjusted, probabilities), classes=classes).joint
+            evaluation = replace(evaluation, joint=replace(evaluation.joint, calibration=recalibrated.calibration))
     if scoring.importance:
         widths = {column.name: column.width for column in study.columns}
         importance = measure_importance(predict, given, known, widths=widths, kind=kind)

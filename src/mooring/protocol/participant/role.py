@@ -167,9 +167,9 @@ class Participant:
         Parameters
         ----------
         data, output, ignore, progress
-            The table, the bundle, columns that the study does not have, and who is told how far it is.
+            The table, the bundle, columns that the study does not have, and a function that shows progress.
         labels : bool, default False
-            Consent: the analyst may see the label of every row, without which rows are refused; in sums labels stay at home.
+            Consent: the analyst may see the label of every row, without which rows are refused; sums do not show labels.
         anchor : Path, optional
             The study's anchor file; secure sums have none.
         override : str
@@ -191,11 +191,11 @@ class Participant:
         )
 
     def recall_check(self) -> str:
-        """What the last check said of the rows that were shared."""
+        """What the last check decided about the rows that were shared."""
         entry = Ledger(self.vault.folder).entry(self.study.digest)
         checked = read_check(self.vault, self.study)
         if entry is None or checked is None or checked.rows_digest != entry.rows_digest:
-            return "These rows were not checked: 'mooring check' tells what they give away."
+            return "These rows were not checked: 'mooring check' shows what they disclose."
         return f"The check of these rows: {checked.verdict if checked.decision is None else checked.decision.words}"
 
     def predict(

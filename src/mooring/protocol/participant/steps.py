@@ -62,7 +62,7 @@ def join(
     made = "Made a vault" if is_new else "The vault is there already"
     lines = (
         f"{made}, in the folder {place.show(place.vault_folder)}: keep it, back it up, show it to nobody.",
-        f"Send the card {place.show(card)} to whoever keeps the study's file; it holds no secret.",
+        f"Send the card {place.show(card)} to the designer of the study; it holds no secret.",
     )
     record = {"name": name, "new_vault": is_new, "card": place.show(card), **member.as_dict()}
     return Outcome(member, record, lines)

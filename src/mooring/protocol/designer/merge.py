@@ -1,0 +1,166 @@
+"""One draft of a study from the headers of several sites, with what they do not agree on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mooring.errors import InputError
+from mooring.protocol.designer.draft import DraftSettings, render_draft
+from mooring.protocol.designer.header import Header
+from mooring.tables.cells import is_number
+from mooring.tables.schema import Column
+
+_MERGED = """\
+# Ranges and categories come from the rows of the sites, widened. For sums, replace them with what is publicly known to be
+# possible: the guarantee assumes that ranges and categories are public.
+"""
+_MOST_MISSPELT = 1000  # names of a site among which misspelt ones are looked for
+_LONGEST_COMPARED = 40
+
+
+@dataclass(frozen=True)
+class MergedColumn:
+    """A column as the sites describe it, and as it is in the draft."""
+
+    name: str
+    sites: dict[str, str]
+    """The description of each site; empty for a site without the column."""
+    conflicts: tuple[str, ...]
+    """Differences that a person must settle; empty if the sites agree."""
+    plain: dict[str, Any] | None
+    """The column's entries in the draft, with an empty list for an open entry; None if it is left out."""
+
+
+def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
+    """All columns of all sites, each with the differences between the sites."""
+    n_sites = len({header.site for header in headers})
+    if n_sites < max(2, len(headers)):
+        expected, got = "two or more, of different sites", f"{len(headers)} of {n_sites} sites"
+        raise InputError("headers", expected=expected, got=got, cure="Give one header per site.")
+    everywhere = set.intersection(*(set(header.described) for header in headers))
+    apart = {header.site: [name for name in header.described if name not in everywhere] for header in headers}
+    misspelt = max(map(len, apart.values())) <= _MOST_MISSPELT
+    forms = {name: _list_forms(name, misspelt=misspelt) for own in apart.values() for name in own}
+    near = {site: {form: name for name in reversed(own) for form in forms[name]} for site, own in apart.items()}
+    names = dict.fromkeys(name for header in headers for name in header.described)
+    return tuple(
+        _merge(name, headers, {site: _find_near(forms.get(name, ()), known) for site, known in near.items()})
+        for name in names
+    )
+
+
+def _find_near(forms: Sequence[str], known: Mapping[str, str]) -> str:
+    """The name that shares a form; empty if there is none."""
+    return next((known[form] for form in forms if form in known), "")
+
+
+def _list_forms(name: str, *, misspelt: bool) -> list[str]:
+    """The letters of a name, its words in order and, if `misspelt`, its letters without one of them.
+
+    Names that differ in letter case, signs or the order of words share a form; so do names that differ in a letter or two.
+    """
+    words = re.findall(r"[^\W_]+", name.casefold())
+    letters = "".join(words)[:_LONGEST_COMPARED]
+    forms = [letters, " ".join(sorted(words))]
+    return (
+        forms + [letters[:k] + letters[k + 1 :] for k in range(len(letters))]
+        if misspelt and len(letters) > 3
+        else forms
+    )
+
+
+def draft_merged(merged: Sequence[MergedColumn], *, name: str, label: str | None) -> str:
+    """Draft a study from merged columns; `label` is the column to predict, if any."""
+    plain = {column.name: dict(column.plain) for column in merged if column.plain is not None}
+    if label is not None and label not in plain:
+        raise InputError("--label", expected="a column that a site describes", got=repr(label), cure="Check the names.")
+    outcome = plain.pop(label) if label is not None else {}
+    if outcome.get("kind") in ("date", "age"):
+        got = f"a column of kind {outcome['kind']!r}"
+        raise InputError("--label", expected="a class or a number", got=got, cure="Choose a different column.")
+    entries: dict[str, Any] = {"kind": "none"}
+    if "categories" in outcome:
+        entries = {"kind": "classes", "column": label, "classes": outcome["categories"]}
+    elif outcome:
+        entries = {"kind": "number", "column": label, "range": outcome["range"]}
+    ids = [column.name for column in merged if "id" in column.sites.values()]
+    return _MERGED + render_draft(name, list(plain.values()), entries, ids, DraftSettings())
+
+
+def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str]) -> MergedColumn:
+    """Merge the column `name`; `near` is the nearest name of each site that lacks it."""
+    descriptions = {header.site: header.described.get(name, "") for header in headers}
+    declared = {header.site: header.by_name[name] for header in headers if name in header.by_name}
+    conflicts = []
+    for words in ("not described", "id") if declared else ():
+        sites = [site for site, description in descriptions.items() if description == words]
+        conflicts += [f"{words} at {', '.join(sites)}"] if sites else []
+    for site in (site for site, description in descriptions.items() if not description):
+        conflicts.append(f"not at {site}" + (f", which has {near[site]!r}" if near[site] else ""))
+    if not declared or "id" in descriptions.values():
+        return MergedColumn(name, descriptions, tuple(conflicts), None)
+    plain, differences = _reconcile(name, declared)
+    return MergedColumn(name, descriptions, (*conflicts, *differences), plain)
+
+
+def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
+    """The entries of a column that several sites declare, and their differences, for which an entry stays open."""
+    columns = list(declared.values())
+    kinds = {"number" if column.kind == "integer" else column.kind for column in columns}
+    words = list(dict.fromkeys(word for column in columns for word in column.missing_words))
+    plain: dict[str, Any] = {"name": name, "kind": columns[0].kind}
+    conflicts = []
+    if len(kinds) > 1:
+        conflicts.append("of several kinds")
+        plain |= {"categories": []} if columns[0].kind == "category" else {"range": []}
+    elif kinds == {"category"}:
+        sets = [set(column.categories) for column in columns]
+        union = list(dict.fromkeys(word for column in columns for word in column.categories))
+        if any(first - second and second - first for first in sets for second in sets):
+            conflicts.append("different words")
+        if len({word.casefold() for word in union}) < len(union):
+            conflicts, union = ["words in different letter case"], []
+        plain["categories"] = union
+    else:
+        ends, conflicts = _hull(columns)
+        is_number_somewhere = any(column.kind == "number" for column in columns)
+        plain |= {"kind": "number" if is_number_somewhere else columns[0].kind, "range": ends}
+        if kinds == {"number"}:
+            doubtful = _find_doubtful(words, declared)
+            conflicts += [
+                f"{word} may be a value at {', '.join(sites)}, and is missing elsewhere"
+                for word, sites in doubtful.items()
+            ]
+            words = [word for word in words if word not in doubtful]
+    missing = "fill" if any(column.missing == "fill" for column in columns) else "refuse"
+    return plain | ({"missing_words": words} if words else {}) | {"missing": missing, "outside": "refuse"}, conflicts
+
+
+def _find_doubtful(words: Sequence[str], declared: Mapping[str, Column]) -> dict[str, list[str]]:
+    """Missing words that may be values elsewhere, with the sites: no value may become missing without consent."""
+    known = {site: frozenset(column.missing_words) for site, column in declared.items()}
+    sites_of = {
+        word: [
+            site
+            for site, column in declared.items()
+            if word not in known[site] and column.low <= float(word) <= column.high
+        ]
+        for word in words
+        if is_number(word)
+    }
+    return {word: sites for word, sites in sites_of.items() if sites}
+
+
+def _hull(columns: Sequence[Column]) -> tuple[list[Any], list[str]]:
+    """The range that contains those of all sites; if they are far apart, no range and the reason."""
+    if columns[0].kind == "date":
+        days = [column.as_dict()["range"] for column in columns]
+        return [min(first for first, _ in days), max(last for _, last in days)], []
+    spans = [column.high - column.low for column in columns]
+    lows, highs = [column.low for column in columns], [column.high for column in columns]
+    if max(spans) >= 10 * min(spans) or max(lows) > min(highs):
+        return [], ["ranges that differ so much that the sites may use different units"]
+    return [min(lows), max(highs)], []
