@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from mooring import METHODS
-from mooring.audit import AuditResult, AuditSettings, Plan, PointGrid, PointResult, plan_study, run_audit
-from mooring.audit.point_result import find_strongest
+from mooring.audit import AuditResult, AuditSettings, Plan, PointGrid, plan_study, run_audit
+from mooring.audit.decision import Finding, weigh_point
+from mooring.audit.point_result import PointResult, find_strongest
 
 
 def _take(kind: type, options: dict[str, Any]) -> dict[str, Any]:
@@ -76,3 +77,9 @@ def scores_of_audit(result: AuditResult) -> dict[str, Any]:
 
     points = [[of(one.deployed), of(one.noisy_test), one.gain and one.gain.answer] for one in result.points]
     return {"alone": of(result.references.local_only), "pooled": of(result.references.pooled_raw), "points": points}
+
+
+def how_much(point: PointResult) -> str:
+    """Return how much leaks by the figures that decide: much speaks against sharing, something leaves it open."""
+    answers = {reason.answer for reason in weigh_point(point) if isinstance(reason, Finding)}
+    return "much" if "do not share" in answers else "something" if "cannot tell" in answers else "little"

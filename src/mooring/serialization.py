@@ -72,6 +72,9 @@ class Record:
     default, and no others; numbers are finite; a value of another kind is not converted. Annotate a number that may be NaN
     as `FloatOrNaN`.
 
+    A subclass may name properties in `computed`. They are written before the fields, for readers of the file, and are
+    computed again when it is read.
+
     Examples
     --------
     >>> from dataclasses import dataclass
@@ -93,14 +96,19 @@ class Record:
         "hide_input_in_errors": True,
     }
 
+    computed: ClassVar[tuple[str, ...]] = ()
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, in the order of the fields."""
+        """Plain values: computed ones, and those of the fields in their order."""
         plain: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
-        return plain
+        values = {name: getattr(self, name) for name in self.computed}
+        return {name: value.as_dict() if isinstance(value, Record) else value for name, value in values.items()} | plain
 
     def to_json(self) -> str:
-        """JSON text, in the order of the fields."""
-        return _adapter(type(self)).dump_json(self, indent=1).decode()
+        """JSON text: computed values, and those of the fields in their order."""
+        from pydantic_core import to_json
+
+        return to_json(self.as_dict(), indent=1).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes, *, what: str = "", cure: str = "Pass what to_json returned.") -> Self:
@@ -116,7 +124,7 @@ class Record:
         from pydantic import ValidationError
 
         try:
-            record: Self = _adapter(cls).validate_json(text)
+            record: Self = _adapter(cls).validate_json(_without(text, cls.computed) if cls.computed else text)
         except ValidationError as problem:
             where, expected, got = explain_validation(problem)
         else:
@@ -177,12 +185,6 @@ class OpenRecord(Record):
         """The kind, and plain values in the order of the fields."""
         return {self.kind_key: getattr(self, self.kind_key), **super().as_dict()}
 
-    def to_json(self) -> str:
-        """JSON text: the kind, and the fields in their order."""
-        from pydantic_core import to_json
-
-        return to_json(self.as_dict(), indent=1).decode()
-
     @classmethod
     def from_json(cls, text: str | bytes, *, what: str = "", cure: str = "Pass what to_json returned.") -> Self:
         """Read what `to_json` returned, as the kind that it names, which must be this class or derive from it."""
@@ -217,6 +219,19 @@ class OpenRecord(Record):
         fields = {key: value for key, value in plain.items() if key != cls.kind_key}
         kind = cls._kinds.get(name)
         return cls.read_unknown(name, fields) if kind is None else _adapter(kind).validate_json(to_json(fields))
+
+
+def _without(text: str | bytes, names: Sequence[str]) -> str | bytes:
+    """Return the JSON text of a table without some of its keys; other text as it is, for the validator to refuse."""
+    from pydantic_core import from_json, to_json
+
+    try:
+        plain = from_json(text)
+    except ValueError:
+        return text
+    if not isinstance(plain, dict):
+        return text
+    return to_json({name: value for name, value in plain.items() if name not in names})
 
 
 R = TypeVar("R", bound=Record)

@@ -1,10 +1,14 @@
 """The decision: limits first, no measure alone says 'share', and joining that does not pay is a reason against."""
 
+import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mooring.attacks import ATTACKS
 from mooring.audit import (
@@ -19,16 +23,17 @@ from mooring.audit import (
 )
 from mooring.audit.decision import (
     Decision,
-    decide,
-    decide_audit,
+    Finding,
+    Reason,
+    Remark,
+    compare_with_limit,
     decide_upload,
-    state_leakage,
-    weigh_audit,
-    weigh_plan,
+    judge_joining,
     weigh_point,
     weigh_total,
 )
 from mooring.audit.point_result import AttackOutcome
+from mooring.errors import InputError
 from mooring.learners import Gain
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
@@ -41,8 +46,9 @@ def rate(value: float, chance: float, low: float | None = None) -> Figure:
     return Figure("x", value, interval, chance, chance, None, 100, True)
 
 
-def error(value: float, chance: float = 0.99) -> Figure:
-    return Figure("x", value, Interval.unknown(), chance, 1.0, None, 100, False)
+def error(value: float, chance: float = 0.99, *, low: float | None = None, high: float = 0.99) -> Figure:
+    interval = Interval.unknown() if low is None else Interval(low, high)
+    return Figure("x", value, interval, chance, 1.0, None, 100, False)
 
 
 def point(at: RotationPoint = AT, **figures: Figure) -> PointResult:
@@ -51,6 +57,10 @@ def point(at: RotationPoint = AT, **figures: Figure) -> PointResult:
     least |= {"linkage": rate(0.1, 0.1), "membership_at_1_percent": rate(0.01, 0.01)}
     scale = 0.2 if at.data_noise_level else 0.0
     return PointResult(at, scale, outcomes=(AttackOutcome("moments", least | figures),))
+
+
+def answer_of(reasons: list[Reason]) -> str:
+    return Decision.from_reasons("?", reasons).answer
 
 
 @pytest.mark.parametrize(
@@ -76,12 +86,15 @@ def point(at: RotationPoint = AT, **figures: Figure) -> PointResult:
 def test_limits_come_first_and_no_measure_alone_says_share(
     figures: dict[str, Figure], limits: tuple[str, ...], answer: str
 ) -> None:
-    assert weigh_point(point(**figures), limits).answer == answer
+    assert answer_of(weigh_point(point(**figures), limits)) == answer
 
 
-def test_what_a_limit_allows_is_said_and_what_was_not_measured_is_not_called_broken() -> None:
-    assert len(weigh_point(point(exposed_tenth=error(0.6)), ("error at least 0.5",)).reasons) == 1
-    assert "at most 1.36%" in weigh_total(None, (0.3, 1e-5)).reasons[0]  # never rounded down
+def test_of_a_limit_the_figure_its_interval_and_the_limit_are_shown_and_decide() -> None:
+    (finding,) = weigh_point(point(exposed_tenth=error(0.69, low=0.45, high=0.93)), ("error at least 0.5",))
+    assert isinstance(finding, Finding)
+    assert (finding.value, finding.interval, finding.limit) == (0.69, Interval(0.45, 0.93), 0.5)
+    assert (finding.answer, finding.decisive) == ("do not share", 0.45)
+    assert _shown(finding.words) == ((0.69, 0.45, 0.93), 0.5)
 
 
 def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> None:
@@ -89,9 +102,110 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
     figures = point().outcomes[0].figures
     for name in figures:  # any one alone not measured
         part = AttackOutcome("moments", {other: one for other, one in figures.items() if other != name})
-        assert weigh_point(PointResult(AT, 0.2, outcomes=(part,))).answer == "cannot tell"
-    for one in (None, PointResult(AT, 0.2), bare):
-        assert weigh_point(one).answer == "cannot tell"
+        assert answer_of(weigh_point(PointResult(AT, 0.2, outcomes=(part,)))) == "cannot tell"
+    for result in (None, PointResult(AT, 0.2), bare):
+        assert answer_of(weigh_point(result)) == "cannot tell"
+
+
+# ---------------------------------------------------------------------- every decision follows from what its sentences show
+
+NUMBERS = re.compile(
+    r"(?P<value>[\d.]+%?)(?: \[(?P<low>[\d.]+%?), (?P<high>[\d.]+%?)\])?[^;\[\]]*; [^;]* is (?P<side>at least|at most) "
+    r"(?P<limit>[\d.]+%?), (?P<kept>which is kept|which is not kept|which the (?:lower|upper) end)"
+)
+
+
+def _number(words: str) -> float:
+    return float(words.rstrip("%")) / (100 if words.endswith("%") else 1)
+
+
+def _shown(words: str) -> tuple[tuple[float, ...], float]:
+    """Read back the figure with its interval, and the limit."""
+    shown = NUMBERS.search(re.sub(r"1 false alarm in [\d,]+", "", words))
+    assert shown is not None, words
+    return tuple(_number(shown[name]) for name in ("value", "low", "high") if shown[name]), _number(shown["limit"])
+
+
+def _follows(reason: Finding) -> str:
+    """Return the answer that a reader draws from the sentence alone."""
+    shown = NUMBERS.search(re.sub(r"1 false alarm in [\d,]+", "", reason.words))
+    assert shown is not None, reason.words
+    decisive = "value"
+    if reason.by_interval and shown["low"]:
+        decisive = "low" if shown["side"] == "at least" else "high"
+    number, limit = _number(shown[decisive]), _number(shown["limit"])
+    is_kept = number >= limit if shown["side"] == "at least" else number <= limit
+    assert is_kept == (shown["kept"] == "which is kept")
+    return "share" if is_kept else reason.otherwise
+
+
+shares = st.floats(0, 1)
+
+
+@st.composite
+def figures(draw: st.DrawFn, *, is_error: bool) -> Figure:
+    low, value, high = sorted(draw(st.tuples(shares, shares, shares)))
+    interval = draw(st.sampled_from([Interval.unknown(), Interval(low, high)]))
+    chance, control = draw(shares), draw(st.none() | shares)
+    return Figure("x", value, interval, chance, control, None, 100, not is_error)
+
+
+@st.composite
+def results(draw: st.DrawFn) -> PointResult:
+    errors = ("centred_error", "exposed_tenth", "exposed_row", "exposed_column")
+    rates = ("linkage", "membership_at_1_percent", "register_class", "identity_linkage", "read_column", "exposed_value")
+    measured = {name: draw(figures(is_error=True)) for name in errors}
+    measured |= {name: draw(figures(is_error=False)) for name in rates if draw(st.booleans())}
+    scale = draw(st.sampled_from([0.0, 0.2]))
+    return PointResult(AT, scale, outcomes=(AttackOutcome("moments", measured),), gain=draw(st.none() | gains()))
+
+
+@st.composite
+def gains(draw: st.DrawFn) -> Gain:
+    low, value, high = sorted(draw(st.tuples(*[st.floats(-0.2, 0.2)] * 3)))
+    return Gain("balanced accuracy", value, low, high, 40)
+
+
+bounds = st.integers(0, 1000).map(lambda n: n / 1000)
+limits_on_rows = st.builds(
+    lambda bound, name: f"{name} at {'least' if 'error' in name else 'most'} {bound}",
+    bounds,
+    st.sampled_from(["error", "mean error", "linkage", "membership", "register"]),
+)
+
+
+@given(results(), st.lists(limits_on_rows, max_size=3))
+def test_every_decision_follows_from_what_its_sentences_show(result: PointResult, limits: list[str]) -> None:
+    reasons = [*weigh_point(result, limits), *judge_joining([result.gain])]
+    decision = Decision.from_reasons("?", reasons)
+    drawn = [_follows(reason) if isinstance(reason, Finding) else reason.answer for reason in reasons]
+    assert drawn == [reason.answer for reason in reasons]
+    order = ("do not share", "cannot tell", "share")
+    assert decision.answer == min(drawn, key=order.index)
+    assert {reason.answer for reason in decision.reasons} == {decision.answer}  # and no sentence contradicts it
+    assert Decision.from_json(decision.to_json()) == decision
+
+
+@given(results(), limits_on_rows)
+def test_a_limit_is_kept_on_the_page_where_share_takes_it_for_kept(result: PointResult, words: str) -> None:
+    reason = compare_with_limit(result, words, "the study's limit")
+    if isinstance(reason, Finding):
+        assert reason.is_kept == LeakageLimit.parse(words).met_at(result)
+
+
+@given(gains())
+def test_whether_joining_pays_follows_from_the_interval_that_is_shown(gain: Gain) -> None:
+    low, high = (float(end.replace("−", "-")) for end in re.findall(r"[+−][\d.]+", str(gain))[1:])
+    assert gain.answer == ("pays" if low > 0 else "does not pay" if high <= 0 else "cannot tell")
+
+
+def test_a_decision_whose_reasons_lead_elsewhere_is_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        Decision("?", "share", (Remark("do not share", "Much leaks"),))
+    assert refused.value.what == "reasons"
+
+
+# --------------------------------------------------------------------------------------------------------- what decides
 
 
 @pytest.mark.parametrize(
@@ -105,86 +219,57 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
     ],
 )
 def test_of_an_audit(points: list[PointResult], about: dict[str, Any], answer: str) -> None:
-    assert (
-        weigh_audit(AuditResult(AuditDescription(**about), References(None, None, 0), tuple(points))).answer == answer
-    )
+    result = AuditResult(AuditDescription(**about), References(None, None, 0), tuple(points))
+    assert result.decision.answer == answer
 
 
 def test_of_a_plan() -> None:
     limit = LeakageLimit.parse("linkage at most 20 %")
     result = AuditResult(AuditDescription(), References(None, None, 0), (point(),))
-    assert weigh_plan(Plan(limit, result, None, "")).answer == "do not share"
-    assert weigh_plan(Plan(limit, result, result.points[0], "")).answer == "share"
+    assert Plan(limit, result, None, "").decision.answer == "do not share"
+    assert Plan(limit, result, result.points[0], "").decision.answer == "share"
 
-
-@pytest.mark.parametrize(
-    ("weighed", "answers", "answer"),
-    [
-        (["share"], [], "share"),
-        (["share"], ["pays", "cannot tell"], "cannot tell"),
-        (["share"], ["pays", "does not pay"], "do not share"),
-        (["cannot tell", "do not share"], ["pays"], "do not share"),
-        ([], ["pays"], "cannot tell"),  # leakage was not measured
-    ],
-)
-def test_the_worst_answer_decides(weighed: list[str], answers: list[Any], answer: str) -> None:
-    assert decide("?", [Decision(one, (one,)) for one in weighed], answers).answer == answer
-
-
-# ---------------------------------------------------------------------------------------------------- what exactly is said
 
 PAYS, COSTS, OPEN = (Gain("balanced accuracy", value, value - 0.05, value + 0.05, 40) for value in (0.1, -0.1, 0.0))
-SAFE = "'error at least 0.5' is kept, and every measure considered here shows little leakage"
-PICKED = "'error at least 0.5' is kept, but {}% of the rows are picked out of ten look-alikes"
-COLUMN, UNTAKEN = "the most exposed column (x: 0.60, by 'moments')", "identity linkage at most 20 %"
-EXACT = "the rows carry no noise, so an upload is an exact image of them"
 
 
 @pytest.mark.parametrize(
-    ("figures", "limits", "reasons"),
+    ("answers", "gains", "answer"),
     [
-        ({}, (), [SAFE]),
-        ({"linkage": rate(0.2, 0.1)}, (), [PICKED.format(20)]),
-        ({"linkage": rate(0.19, 0.1)}, (), [SAFE]),
-        ({"linkage": rate(0.2, 0.1, 0.1)}, (), [SAFE]),  # by chance: the interval begins at chance itself
-        ({"linkage": replace(rate(0.15, 0.1), chance=None, control=None)}, (), [PICKED.format(15)]),
-        ({"exposed_column": error(0.1)}, (), ["much leaks, judged by the most exposed column (x: 0.10, by 'moments')"]),
-        ({"centred_error": error(0.1)}, (), ["much leaks, judged by the error over all rows (0.10, by 'moments')"]),
+        (["share"], [], "share"),
+        (["share"], [PAYS, OPEN], "cannot tell"),
+        (["share"], [PAYS, COSTS], "do not share"),
+        (["cannot tell", "do not share"], [PAYS], "do not share"),
+        ([], [PAYS], "cannot tell"),  # leakage was not measured
+    ],
+)
+def test_the_worst_answer_decides(answers: list[Any], gains: list[Gain], answer: str) -> None:
+    reasons = [Remark(given, given) for given in answers]
+    assert decide_upload("rows", reasons, gains=gains).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("figures", "limits", "decisive"),
+    [
+        ({}, (), [0.9]),
+        ({"linkage": rate(0.201, 0.1)}, (), [0.201]),
+        ({"linkage": rate(0.2, 0.1)}, (), [0.9]),
+        ({"linkage": rate(0.21, 0.1, 0.1)}, (), [0.9]),  # by chance: the interval begins at chance itself
+        ({"linkage": replace(rate(0.15, 0.1), chance=None, control=None)}, (), [0.15]),
+        ({"exposed_column": error(0.1)}, (), [0.1]),
+        ({"centred_error": error(0.1)}, (), [0.1]),
         (
             {"exposed_column": error(0.6), "linkage": rate(0.3, 0.1)},
-            ("mean error at least 0.2", UNTAKEN),
-            [
-                f"'mean error at least 0.2' is kept, but something leaks, judged by {COLUMN}",
-                "something leaks, judged by the share of rows linked (0.30, by 'moments')",
-                f"whether {UNTAKEN!r} is kept was not measured here",
-            ],
+            ("mean error at least 0.2", "identity linkage at most 20 %"),
+            [0.3, 0.6],
         ),
-        ({}, (UNTAKEN,), [f"whether {UNTAKEN!r} is kept was not measured here"]),
     ],
 )
 def test_the_reasons_are_those_that_decide(
-    figures: dict[str, Figure], limits: tuple[str, ...], reasons: list[str]
+    figures: dict[str, Figure], limits: tuple[str, ...], decisive: list[float]
 ) -> None:
-    assert weigh_point(point(**figures), limits).reasons == tuple(reasons)
-
-
-def test_rows_without_noise_are_an_exact_image() -> None:
-    bare = point(replace(AT, method="aa-i-gdp", data_noise_level=0.0), linkage=rate(0.2, 0.1))
-    assert weigh_point(bare).reasons == (PICKED.format(20), EXACT)
-
-
-WEAK = (
-    "the guarantee is weak: with ε = 8, any membership test at 1 % false positives recognises at most 100% of the rows"
-)
-BOUND = "with ε = 2, any membership test at 1 % false positives recognises at most 7.39% of the rows"
-KEPT = f"{BOUND}, if the study's assumptions hold"
-ABOVE = (
-    "which exceeds this bound by chance, which is likely with few rows, or because of a fault in the noise, which canaries "
-    "(artificial rows that change the sums most) can reveal"
-)
-FIVE = "membership at most 5 %"
-NOTHING = "the sums carry no noise, so there is no guarantee"
-RECOGNISED = "'likelihood' recognises {}% of 100 rows at {} % false alarms"
+    decision = Decision.from_reasons("?", weigh_point(point(**figures), limits))
+    assert [reason.value for reason in decision.reasons if isinstance(reason, Finding)] == decisive
 
 
 def sums(
@@ -195,106 +280,84 @@ def sums(
     return PointResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), outcomes=outcomes, epsilon=found, gain=gain)
 
 
+FIVE = "membership at most 5 %"
+
+
 @pytest.mark.parametrize(
-    ("one", "limits", "answer", "reason"),
+    ("result", "limits", "answer", "decisive"),
     [
-        (sums(2.0), (), "share", KEPT),
-        (None, ("epsilon at most 2",), "share", KEPT),  # nobody attacked them
-        (None, (FIVE,), "cannot tell", f"whether {FIVE!r} is kept was not measured here"),
-        (None, ("epsilon at most 1",), "do not share", "the study allows 'epsilon at most 1', and that is not kept"),
-        (sums(2.0, rate(bound_odds(2.0, 0) / 100, 0.01)), (), "share", KEPT),  # as much as is possible
-        (sums(2.0, rate(0.5, 0.02)), (), "share", f"{KEPT}; {RECOGNISED.format(50, 2)} (2% without the sums), {ABOVE}"),
+        (sums(2.0), (), "share", [0.074]),  # e² %, never rounded down
+        (None, ("epsilon at most 2",), "share", [2.0, 0.074]),  # nobody attacked them
+        (None, (FIVE,), "cannot tell", []),
+        (None, ("epsilon at most 1",), "do not share", [2.0]),
         (
-            sums(2.0, replace(rate(0.5, 0.01), control=None)),
+            sums(2.0, rate(0.5, 0.02)),
             (),
             "share",
-            f"{KEPT}; {RECOGNISED.format(50, 1)}, {ABOVE}",
-        ),
-        (sums(8.0), (), "cannot tell", WEAK),
-        (sums(8.0), ("epsilon at most 8",), "cannot tell", f"the limit of ε is kept, but {WEAK}"),
-        (sums(2.0, measured=2.0), (), "share", KEPT),
-        (sums(2.0, measured=2.1), (), "do not share", "the measured ε exceeds the guaranteed one"),
-        (sums(None), (), "cannot tell", NOTHING),
-        (sums(None, rate(0.5, 0.01)), (), "cannot tell", f"{NOTHING}; {RECOGNISED.format(50, 1)}"),
-        (sums(None, rate(0.51, 0.01)), (), "do not share", f"{NOTHING}; {RECOGNISED.format(51, 1)}"),
-        (sums(2.0, rate(0.05, 0.01)), (FIVE,), "share", KEPT),
-        (
-            sums(2.0, rate(0.06, 0.01)),
-            ("membership at most 5 %", "epsilon at most 1"),
-            "do not share",
-            "the study allows 'epsilon at most 1' and 'membership at most 5 %', and that is not kept",
-        ),
-        (
-            sums(2.0),
-            ("membership at most 5 %", "linkage at most 20 %"),
-            "cannot tell",
-            "whether 'membership at most 5 %' and 'linkage at most 20 %' is kept was not measured here",
-        ),
-        (
-            sums(None),
-            ("epsilon at most 9",),
-            "do not share",
-            "the study allows 'epsilon at most 9', and that is not kept",
-        ),
+            [0.074],
+        ),  # more than is possible: chance, which its own sentence says
+        (sums(8.0), (), "cannot tell", [1.0]),
+        (sums(8.0), ("epsilon at most 8",), "cannot tell", [1.0]),
+        (sums(2.0, measured=2.0), (), "share", [0.074]),
+        (sums(2.0, measured=2.1), (), "do not share", [2.1]),
+        (sums(None), (), "cannot tell", []),
+        (sums(None, rate(0.5, 0.01)), (), "cannot tell", []),
+        (sums(None, rate(0.51, 0.01)), (), "do not share", [0.51]),
+        (sums(2.0, rate(0.05, 0.01)), (FIVE,), "share", [0.05, 0.074]),
+        (sums(2.0, rate(0.06, 0.01)), (FIVE, "epsilon at most 1"), "do not share", [0.06, 2.0]),
+        (sums(2.0), (FIVE, "linkage at most 20 %"), "cannot tell", []),
+        (sums(None), ("epsilon at most 9",), "do not share", []),
     ],
 )
 def test_sums_are_weighed_by_their_guarantee_first(
-    one: PointResult | None, limits: tuple[str, ...], answer: str, reason: str
+    result: PointResult | None, limits: tuple[str, ...], answer: str, decisive: list[float]
 ) -> None:
-    promise = (2.0, 0.0) if one is None else one.point.promise
-    assert weigh_total(one, promise, limits) == Decision(answer, (reason,))
+    promise = (2.0, 0.0) if result is None else result.point.promise
+    decision = Decision.from_reasons("?", weigh_total(result, promise, limits))
+    values = [reason.value for reason in decision.reasons if isinstance(reason, Finding)]
+    assert (decision.answer, values) == (answer, decisive)
 
 
 def test_a_guarantee_is_weak_where_more_than_a_fifth_may_be_found() -> None:
     assert bound_odds(0.0, 0.19) / 100 == 0.2
-    assert [weigh_total(None, (0.0, delta)).answer for delta in (0.19, 0.1901)] == ["share", "cannot tell"]
+    assert [answer_of(weigh_total(None, (0.0, delta))) for delta in (0.19, 0.1901)] == ["share", "cannot tell"]
 
 
-def audit(*points: PointResult, chosen: int | None = None, **more: Any) -> AuditResult:
-    return AuditResult(AuditDescription(), References(None, None, 0), points, chosen=chosen, **more)
+def audit(*points: PointResult, chosen: int | None = None, warnings: tuple[str, ...] = ()) -> AuditResult:
+    return AuditResult(AuditDescription(), References(None, None, 0), points, warnings, chosen)
 
 
 BEST = replace(point(), gain=PAYS)
 POOR = replace(point(), gain=COSTS)
 UNSURE = replace(point(exposed_tenth=error(0.2)), gain=OPEN)
-APART = replace(AT, method="c-gdp-data-noise")  # which no study can use
-GIVEN = "little leakage"
+APART = replace(UNSURE, point=replace(AT, method="c-gdp-data-noise"), usable=False)  # which no study can use
 
 
 @pytest.mark.parametrize(
-    ("given", "answer", "reasons"),
+    ("given", "answer"),
     [
-        (audit(BEST), "share", [GIVEN, "joining is shown to pay"]),
-        (audit(POOR), "do not share", ["joining is shown not to pay"]),
-        (audit(point()), "share", [GIVEN, "the benefit of joining was not measured here"]),
-        (audit(BEST, POOR, chosen=1), "do not share", ["joining is shown not to pay"]),
-        (audit(BEST, UNSURE, chosen=0), "share", [GIVEN, "joining is shown to pay"]),
-        (audit(POOR, POOR), "cannot tell", ["no setting is chosen: 0 of 2 leak too much, 2 little ('mooring plan'"]),
-        (audit(BEST, UNSURE), "cannot tell", ["no setting is chosen: 1 of 2 leaks too much, 1 little ('mooring plan'"]),
-        (audit(UNSURE, UNSURE), "do not share", ["all 2 settings leak too much: at worst, one row in ten is rebuilt"]),
-        (audit(BEST, replace(UNSURE, point=APART, usable=False)), "share", [GIVEN, "joining is shown to pay"]),
-        (audit(UNSURE, replace(UNSURE, point=APART, usable=False)), "do not share", ["one row in ten is rebuilt"]),
-        (audit(), "cannot tell", ["no attack could be run, so these results do not show that sharing is safe"]),
-        (audit(BEST, sums(2.0, gain=COSTS)), "cannot tell", ["no attack could be run"]),  # beside rows
-        (audit(BEST, sums(2.0, gain=COSTS), sums(8.0), chosen=1), "do not share", ["joining is shown not to pay"]),
-        (audit(sums(2.0, gain=PAYS), POOR, chosen=0), "share", [KEPT, "joining is shown to pay"]),
-        (Plan(LeakageLimit.parse("linkage at most 20 %"), audit(), None, ""), "do not share", ["no setting is recommended"]),
+        (audit(BEST), "share"),
+        (audit(POOR), "do not share"),
+        (audit(point()), "share"),
+        (audit(BEST, POOR, chosen=1), "do not share"),
+        (audit(BEST, UNSURE, chosen=0), "share"),
+        (audit(POOR, POOR), "cannot tell"),
+        (audit(BEST, UNSURE), "cannot tell"),
+        (audit(UNSURE, UNSURE), "do not share"),
+        (audit(BEST, APART), "share"),
+        (audit(UNSURE, APART), "do not share"),
+        (audit(), "cannot tell"),
+        (audit(BEST, sums(2.0, gain=COSTS)), "cannot tell"),  # beside rows, and nobody attacked it
+        (audit(BEST, sums(2.0, gain=COSTS), sums(8.0), chosen=1), "do not share"),
+        (audit(sums(2.0, gain=PAYS), POOR, chosen=0), "share"),
+        (Plan(LeakageLimit.parse("linkage at most 20 %"), audit(), None, ""), "do not share"),
     ],
-)  # fmt: skip
-def test_an_audit_decides_by_the_point_that_its_page_is_about(
-    given: AuditResult | Plan, answer: str, reasons: list[str]
-) -> None:
-    found = decide_audit(given)
-    assert (found.question, found.answer) == ("Should rows like these be shared?", answer)
-    assert [words in reason for words, reason in zip(reasons, found.reasons, strict=True)] == [True] * len(reasons)
+)
+def test_an_audit_decides_by_the_point_that_its_page_is_about(given: AuditResult | Plan, answer: str) -> None:
+    assert given.decision.answer == answer
 
 
-YES, NO = Decision("share", ("little",)), Decision("do not share", ("much",))
-UNSHOWN = "this check or an earlier one does not show that 'a' and 'b' is kept"
-ASKED, SHARED = "Should you share sums?", "You shared sums. Do the measurements support sharing them?"
-LITTLE = "Share: little; the benefit of joining was not measured here."
-REFUSED, UNPAID = "'mooring share' refuses them:", "joining is shown not to pay"
-UNKNOWN = "what an upload discloses was not measured here; whether joining pays is not shown"
+YES, NO = Remark("share", "Little leaks"), Remark("do not share", "Much leaks")
 
 
 def made_of(**parts: tuple[str, ...]) -> Any:
@@ -303,45 +366,51 @@ def made_of(**parts: tuple[str, ...]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("weighed", "records", "joining", "words"),
+    ("reasons", "records", "gains", "answer", "n_reasons"),
     [
-        ([YES], {}, [], f"Should participants share in this study? {LITTLE}"),
-        ([YES], {"check": made_of()}, ["pays"], f"{ASKED} Share: little; joining is shown to pay."),
-        ([YES], {"check": made_of(), "share": made_of()}, [], f"{SHARED} {LITTLE}"),
-        (
-            [YES],
-            {"check": made_of(exceeded=("b",)), "share": made_of(exceeded=("a",))},
-            [],
-            f"{SHARED} Do not share: {UNSHOWN}.",
-        ),
-        ([NO], {"check": made_of(exceeded=("a",))}, [], f"{ASKED} Do not share: much."),  # said already
-        ([YES], {"check": made_of(refused=("r", "s"))}, [], f"{ASKED} Do not share: {REFUSED} r; {REFUSED} s."),
-        ([YES], {"check": made_of(refused=("r",)), "share": made_of()}, [], f"{SHARED} {LITTLE}"),
-        (
-            [NO],
-            {"check": made_of(refused=("r",))},
-            ["does not pay"],
-            f"{ASKED} Do not share: {REFUSED} r; much; {UNPAID}.",
-        ),
-        ([], {"check": made_of()}, ["cannot tell"], f"{ASKED} Cannot tell: {UNKNOWN}."),
+        ([YES], {}, [], "share", 2),
+        ([YES], {"check": made_of()}, [PAYS], "share", 2),
+        ([YES], {"check": made_of(), "share": made_of()}, [], "share", 2),
+        ([YES], {"check": made_of(exceeded=("b",)), "share": made_of(exceeded=("a",))}, [], "do not share", 1),
+        ([NO], {"check": made_of(exceeded=("a",))}, [], "do not share", 1),  # said already
+        ([YES], {"check": made_of(refused=("r", "s"))}, [], "do not share", 2),
+        ([YES], {"check": made_of(refused=("r",)), "share": made_of()}, [], "share", 2),
+        ([NO], {"check": made_of(refused=("r",))}, [COSTS], "do not share", 3),
+        ([], {"check": made_of()}, [OPEN], "cannot tell", 2),
     ],
 )
-def test_of_an_upload(weighed: list[Any], records: dict[str, Any], joining: list[Any], words: str) -> None:
-    assert decide_upload("sums", weighed, **records, answers=joining).words == words
+def test_of_an_upload(
+    reasons: list[Reason], records: dict[str, Any], gains: list[Gain], answer: str, n_reasons: int
+) -> None:
+    decision = decide_upload("sums", reasons, **records, gains=gains)
+    assert (decision.answer, len(decision.reasons)) == (answer, n_reasons)
 
 
 def test_what_leaks_is_stated_from_the_row_that_is_in_to_the_most_exposed_column() -> None:
-    assert len(state_leakage(audit(point(exposed_column=error(0.6), exposed_row=error(0.1))))) == 3
+    assert len(audit(point(exposed_column=error(0.6), exposed_row=error(0.1))).sentences) == 3
     few = PointResult(AT, 0.2, outcomes=(AttackOutcome("moments", {"centred_error": error(0.9)}),))
-    assert len(state_leakage(audit(few))) == 1
+    assert len(audit(few).sentences) == 1
     unread = audit(point(), PointResult(AT, 0.2), warnings=("w",))
-    assert state_leakage(unread) == [unread.headline(), "w"]
-    assert state_leakage(audit()) == [audit().headline()]
+    assert unread.sentences == [unread.headline, "w"]
+    assert audit().sentences == [audit().headline]
 
 
 def test_one_setting_that_a_study_can_use_is_the_chosen_one() -> None:
-    apart = replace(UNSURE, point=APART, usable=False)
     alone, beside_another_method, beside_another_noise = (
-        audit(*points)._where(BEST) for points in ((BEST,), (BEST, apart), (BEST, POOR))
+        audit(*points)._where(BEST) for points in ((BEST,), (BEST, APART), (BEST, POOR))
     )
     assert alone == beside_another_method != beside_another_noise
+
+
+def test_the_decision_and_its_figures_are_in_the_json() -> None:
+    result = audit(BEST)
+    plain = json.loads(result.to_json())
+    assert plain["decision"]["answer"] == result.decision.answer
+    assert plain["decision"]["sentences"] == list(result.decision.sentences)
+    assert plain["decision"]["reasons"][0]["value"] == 0.9
+    assert [plain[name] for name in ("headline", "joining", "trustworthy")] == [result.headline, result.joining, True]
+    assert plain["titles"] == [BEST.title]
+    assert AuditResult.from_json(result.to_json()) == result
+    plan = Plan(LeakageLimit.parse("linkage at most 20 %"), result, BEST, "")
+    assert json.loads(plan.to_json())["decision"]["answer"] == "share"
+    assert Plan.from_json(plan.to_json()) == plan

@@ -6,9 +6,9 @@ import pytest
 from mooring.audit import PointResult, RotationPoint
 from mooring.audit.hazards import count_duplicates, find_grids, find_hazards
 from mooring.audit.point_result import AttackOutcome
-from mooring.audit.statements import judge_leakage
 from mooring.metrics import Figure, Interval
 from mooring.tables import Partition
+from tests.auditing import how_much
 
 
 def dealt(rows: np.ndarray, n_participants: int = 2) -> Partition:
@@ -154,9 +154,9 @@ def test_the_share_that_rounding_gives_back_is_what_noise_leaves(scale: float, s
         ("exposed_row", 0.4, None, 1.0, "little"),  # nobody knows what chance gives
         ("centred_error", 0.45, None, None, "much"),  # nobody to guess from: relative to the spread
         ("linkage", 0.6, 0.1, 0.1, "much"),
-        ("linkage", 0.6, 0.1, 0.6, "little"),
+        ("linkage", 0.6, 0.1, 0.6, "something"),
         ("linkage", 0.6, 0.1, 0.45, "something"),
-        ("linkage", 1.0, 0.1, 1.0, "little"),
+        ("linkage", 1.0, 0.1, 1.0, "something"),
         ("linkage", 0.6, None, None, "much"),
         ("exposed_value", 1.0, 0.002, 0.002, "much"),
         ("exposed_value", 0.95, 0.3, 0.93, "something"),  # guessing finds nearly as many
@@ -175,4 +175,4 @@ def test_the_most_exposed_measure_decides(
     )
     point = RotationPoint("aa-i-gdp", 5, 20, 0.0, 0.0)
     outcome = AttackOutcome("known-anchor", {"centred_error": large, measure: figure})
-    assert judge_leakage(PointResult(point, 0.3, outcomes=(outcome,)))[0] == amount
+    assert how_much(PointResult(point, 0.3, outcomes=(outcome,))) == amount

@@ -37,9 +37,8 @@ from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt
 from mooring.audit.rotation.evaluator import LeakageEvaluator
 from mooring.audit.rotation.simulation import simulate
 from mooring.audit.statements import (
-    judge_leakage,
-    state_exposure,
-    state_membership,
+    list_exposed,
+    state_strongest,
     state_total,
     warn_of_dissimilar_colluder,
     warn_of_linkage,
@@ -50,6 +49,7 @@ from mooring.audit.utility import References
 from mooring.learners import Gain, Score
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 from mooring.tables import Column, Partition
+from tests.auditing import how_much
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -208,38 +208,35 @@ def point(**figures: Figure) -> PointResult:
         ({"centred_error": figure(0.9), "linkage": linked(0.56)}, "much"),
         ({"centred_error": figure(0.9), "linkage": linked(0.54)}, "something"),
         ({"centred_error": figure(0.9), "linkage": linked(0.54, 0.4)}, "something"),
-        ({"centred_error": figure(0.9), "linkage": linked(0.51, 0.4)}, "little"),
+        ({"centred_error": figure(0.9), "linkage": linked(0.51, 0.4)}, "something"),
         ({"centred_error": figure(0.9), "exposed_row": figure(0.3, chance=0.4)}, "much"),
         ({"centred_error": figure(0.9), "exposed_row": figure(0.4, chance=0.4)}, "little"),
     ],
 )
 def test_how_much_leaks_by_the_rule_that_is_stated(figures: dict[str, Figure], amount: str) -> None:
-    assert judge_leakage(point(**figures))[0] == amount
+    assert how_much(replace(point(**figures), data_noise_scale=0.3)) == amount
 
 
 def test_what_is_exposed_is_stated_and_only_above_chance() -> None:
     value = figure(0.75, chance=0.02, control=0.1, n=4, higher_is_worse=True)
-    found = state_exposure(point(exposed_value=value, exposed_column=figure(0.3), exposed_row=figure(0.2, chance=0.3)))
-    assert [re.findall(r"\d[\d.%]*", words) for words in found] == [
-        ["3", "4", "2.00%", "10.00%"],
+    clauses = list_exposed(point(exposed_value=value, exposed_column=figure(0.3), exposed_row=figure(0.2, chance=0.3)))
+    assert [re.findall(r"\d[\d.%]*", words) for words in clauses] == [
+        ["75.0%", "4", "2.0%", "10.0%"],
         ["0.30", "1.00"],
         ["0.20", "0.30"],
     ]
-    one_in_49 = figure(1 / 49, chance=0.02, control=0.1, n=49, higher_is_worse=True)
-    assert NUMBER.findall(state_exposure(point(exposed_value=one_in_49))[0])[:2] == ["1", "49"]
     for chance in (0.3, None):
-        assert state_exposure(point(exposed_row=figure(0.3, chance=chance))) == ()
+        assert list_exposed(point(exposed_row=figure(0.3, chance=chance))) == []
 
 
 def test_whether_a_row_is_in_is_said_beside_chance() -> None:
-    told = figure(0.3, chance=0.0144, control=0.015, higher_is_worse=True)
-    words = state_membership(point(membership_at_1_percent=told)) or ""
-    assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1.4", "1.4", "1.5"]  # 1 % false alarms cannot be measured
-    words = state_membership(point(membership_at_1_percent=replace(told, chance=0.01))) or ""
-    assert re.findall(r"(\d[\d.]*) ?%", words) == ["30", "1", "1", "1.5"]
-    outlying = replace(told, value=0.62)
-    said = state_membership(point(membership_at_1_percent=told, outlying_membership_at_1_percent=outlying)) or ""
-    assert "62%" in said
+    """At the lowest false positive rate that can be shown: of 68 other rows, 1 in 69."""
+    recognised = figure(0.3, chance=1 / 69, control=0.015, higher_is_worse=True)
+    for chance, others in ((1 / 69, "69"), (0.01, "100")):
+        words = state_strongest(
+            point(membership_at_1_percent=replace(recognised, chance=chance)), "membership_at_1_percent"
+        )
+        assert re.findall(r"\d[\d.]*", words) == ["1", others, "30.0", f"{100 * chance:.1f}", "1.5"]
 
 
 def test_eight_columns_are_named_and_the_others_counted() -> None:
@@ -303,8 +300,8 @@ def test_whether_a_result_is_trustworthy_and_what_it_measured() -> None:
     scored = replace(point(centred_error=known, linkage=linked(0.5)), deployed=score, gain=gain)
     worse = replace(point(centred_error=figure(0.1)), point=RotationPoint("c-gdp", 4, 16, 0.0, 0.0), usable=False)
     unmeasured = replace(scored, outcomes=())
-    both, error_only, nothing = ["0.40", "0.50"], ["0.10", None], [None, None]
-    cases: list[tuple[list[PointResult], int | None, dict[str, Any], bool, list[str | None]]] = [
+    both, error_only, nothing = [0.4, 0.5], [0.1, None], [None, None]
+    cases: list[tuple[list[PointResult], int | None, dict[str, Any], bool, list[float | None]]] = [
         ([scored], None, {}, True, both),
         ([bare, scored], 1, {"attacks": ("moments",)}, True, both),
         ([bare, scored, worse], None, {"attacks": tuple(ATTACKS)}, True, both),
@@ -316,11 +313,12 @@ def test_whether_a_result_is_trustworthy_and_what_it_measured() -> None:
     for points, chosen, description, is_trustworthy, figures in cases:
         for alone in (score, replace(score, value=float("nan")), None):
             result = AuditResult(AuditDescription(**description), References(alone, None, 2), tuple(points), (), chosen)
-            measured = [result.measured(measure) for measure in ("centred_error", "linkage")]
             assert result.trustworthy is is_trustworthy
-            assert [words and NUMBER.findall(words)[0] for words in measured] == figures
-            assert result.headline()
-            assert result.joining()
+            at = result.headline_point
+            measured = [None if at is None else at.worst(measure) for measure in ("centred_error", "linkage")]
+            assert [None if worst is None else worst[1].value for worst in measured] == figures
+            assert result.headline
+            assert result.joining
 
 
 def test_the_table_of_sums_is_on_record() -> None:

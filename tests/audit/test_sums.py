@@ -220,7 +220,7 @@ def test_a_tenth_may_be_missing_and_one_beside_the_colluders_is_there() -> None:
 def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     assert plan.recommended.point.epsilon == 2
     assert plan.answer == "pays"
-    for words in ("Recommended: secure sums, ε = 2", "odds by 7.40", "1 participant colluding", "false alarms"):
+    for words in ("Recommended: secure sums, ε = 2", "odds by 7.40", "1 participant colluding"):
         assert words in plan.verdict
     assert plan.mechanism["name"] == "secure-sum"
     assert plan.mechanism_lines().startswith('[mechanism]\nname = "secure-sum"\nepsilon = 2\n')

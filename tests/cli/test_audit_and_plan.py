@@ -67,8 +67,8 @@ def test_files_of_audits_and_plans_are_their_owners_alone(
 def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tuple[Result, Path]) -> None:
     printed = flat(audited[0].stdout)
     result = AuditResult.from_json((audited[1] / "audit.json").read_bytes())
-    assert result.headline() in printed
-    assert result.joining() in printed
+    assert result.headline in printed
+    assert result.joining in printed
     for words in ("lower bound", "local only", "pooled raw", "Open", "report.html", "no guarantee", "Sums, ε = 4"):
         assert words in printed
     assert [one.point.promise for one in result.totals] == [None, (4.0, 1e-5)]
@@ -167,7 +167,7 @@ def test_a_parquet_file_gives_what_the_same_table_as_text_gives(audited: tuple[R
     pyarrow.parquet.write_table(pyarrow.table(columns()), path)
     result = run("audit", path, "--label", "ill", *AUDIT, "--output", tmp_path / "out", "--format", "json")
     text = AuditResult.from_json((audited[1] / "audit.json").read_bytes())
-    assert AuditResult.from_json(result.stdout).headline() == text.headline()
+    assert AuditResult.from_json(result.stdout).headline == text.headline
 
 
 def test_a_folder_of_images(tmp_path: Path) -> None:
@@ -360,8 +360,10 @@ def test_an_audit_of_a_study_is_at_its_own_point_and_by_its_limits(csv: Path, st
     assert np.abs(original).max() <= 1  # by the declared range, not by the table's own statistics
     assert set(original[:, 4]) <= {0.0, 1.0}
     assert result["deployed"] is not None
+    (reason,) = plain["decision"]["reasons"]
+    assert (plain["decision"]["answer"], reason["limit"]) == ("do not share", 0.99)
     page = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
-    assert "the study allows 'mean error at least 0.99', and that is not kept" in page
+    assert plain["decision"]["sentences"][0] in page
 
 
 def test_other_methods_stand_beside_the_study_s_own(csv: Path, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_figure_survives_json() -> None:
 def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
     figure = Figure("error", math.nan, Interval.unknown(), math.nan, None, None, 1, False)
     told = Figure("error", 0.5, Interval(0.25, 0.75), None, None, None, 1, False)
-    assert [one.with_interval() for one in (figure, told)] == ["nan", "0.50 0.25–0.75"]
+    assert [one.with_interval() for one in (figure, told)] == ["–", "0.50 [0.25, 0.75]"]
     plain = json.loads(json.dumps(figure.as_dict(), allow_nan=False))
     assert plain["value"] is plain["interval"]["low"] is plain["chance"] is None
     again = Figure.from_dict(plain)
@@ -155,15 +155,14 @@ def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("psnr", ["0.3", "0.2", "0.4", "0.1"]),
-        ("centred_error", ["0.30", "0.20", "0.40", "0.10"]),
-        ("rows linkage", ["30%", "20%", "40%", "10%"]),
-        ("membership_at_1_percent", ["30.00%", "20.00%", "40.00%", "10.00%"]),
+        ("psnr", ["0.3", "0.2", "0.5", "0.1"]),
+        ("median_r2", ["0.30", "0.20", "0.41", "0.10"]),
+        ("linkage", ["30.0%", "20.0%", "40.1%", "10.0%"]),
     ],
 )
 def test_a_figure_is_written_in_the_digits_of_its_measure(name: str, written: list[str]) -> None:
     value, low, high, chance = written
-    found = Figure(name, 0.3, Interval(0.2, 0.4), 0.1, None, math.nan, 9, True).describe()
+    found = Figure(name, 0.3, Interval(0.2, 0.4001), 0.1, None, math.nan, 9, True).describe()
     assert found == Written(value, (low, high), chance)
     found = Figure(name, math.nan, Interval.unknown(), None, 0.1, 0.1, 9, True).describe()
     assert found == Written("–", None, None, chance, chance)

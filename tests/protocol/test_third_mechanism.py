@@ -194,8 +194,8 @@ class TotalsExchange(Exchange):
         return Inspection(n_rows, class_counts, (), ("Plain totals protect nobody.",), local, "They tell everything.")
 
     def conclude(self, study: Study, inspection: Inspection) -> Inspection:
-        weighed = weigh_total(None, None, study.upload_limits)
-        return replace(inspection, decision=decide_upload("totals", [weighed], check=inspection))
+        reasons = weigh_total(None, None, study.upload_limits)
+        return replace(inspection, decision=decide_upload("totals", reasons, check=inspection))
 
     def share(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mooring.audit import AuditDescription, AuditResult, NoiseUnit, PointResult, References, RotationPoint, SumPoint
-from mooring.audit.decision import Decision
+from mooring.audit.decision import Decision, Remark
 from mooring.audit.point_result import AttackOutcome, Examples
 from mooring.learners import Gain, Score
 from mooring.learners.evaluation import Importance, evaluate_classes
@@ -192,7 +192,7 @@ def participant_records(audit: AuditResult | None) -> StudyRecords:
             anchor_noise_scale=0.1,
             rms=0.4,
             self_attack=audit,
-            decision=Decision("do not share", ("much",), "Should you share these rows?"),
+            decision=Decision("Should you share these rows?", "do not share", (Remark("do not share", "Much leaks"),)),
             command="mooring check north.csv",
         ),
         share=ShareResult(60, "ef" * 32, True, command="mooring share north.csv"),

@@ -29,9 +29,9 @@ from tests.report.example_records import (
 from tests.study_settings import change
 
 SHOWN = (
-    ("linkage", "picked out of ten", ".0%"),
-    ("centred_error", "error over all rows", ".2f"),
-    ("membership_at_1_percent", "at 1 % false alarms", ".2%"),
+    ("linkage", "picked out of ten", ".1%"),
+    ("centred_error", "spread", ".2f"),
+    ("membership_at_1_percent", "1 % FPR", ".1%"),
 )
 NAMES = ("north", "south", "west")
 CANARY = 4.242424  # in rows that a self-attack keeps as examples

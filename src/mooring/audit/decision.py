@@ -1,4 +1,4 @@
-"""The decision whether to share (share, do not share, or cannot tell), with its reasons.
+"""The decision whether to share (share, do not share, or cannot tell), which follows from what its sentences show.
 
 Limits are checked first: those of the study or, by default, 'error at least 0.5' on the most exposed tenth of rows. No
 single measure leads to 'share': if limits are kept, but a measure that they do not cover shows much more leakage than
@@ -8,56 +8,174 @@ guessing, the answer is 'cannot tell'. If joining is shown not to pay, the answe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import ClassVar, Literal, Protocol
 
-from mooring.audit.planning import Plan
 from mooring.audit.point_result import PointResult
-from mooring.audit.result import AuditResult
 from mooring.audit.specification import DEFAULT_LIMIT, LeakageLimit
-from mooring.audit.statements import MEASURES, grade_measures, state_exposure, state_membership
-from mooring.learners import Answer, Score
-from mooring.mechanisms.sums.guarantee import bound_odds, round_up
-from mooring.mechanisms.sums.settings import SumSettings
-from mooring.metrics import Figure
-from mooring.metrics.membership import state_alarms
-from mooring.serialization import Record, count_noun
+from mooring.errors import InputError
+from mooring.learners import Answer, Gain
+from mooring.mechanisms.sums.guarantee import bound_odds
+from mooring.metrics import Figure, Interval
+from mooring.metrics.intervals import round_number
+from mooring.metrics.measures import MEASURES, state_figure
+from mooring.serialization import FloatOrNaN, Record
 
 Verdict = Literal["share", "do not share", "cannot tell"]
-_DEFAULT = LeakageLimit.parse(DEFAULT_LIMIT)
+_FIGURE = "{figure}"
 _MEMBERSHIP = "membership_at_1_percent"
 _NEEDED = (_MEMBERSHIP, "linkage")
-_RATES = {
-    _MEMBERSHIP: "an attacker recognises {} of the rows as uploaded, at {}",
-    "linkage": "{} of the rows are picked out of ten look-alikes",
-    "register_class": "{} of the rows rank first in a register of their class",
-    "identity_linkage": "{} of the persons are recognised",
-}
-_WEIGHED = {
-    **MEASURES,
-    "register_class": "the share of rows found in a register of their class",
-    "identity_linkage": "the share of persons recognised",
-    "attribute": "how well the attribute is inferred",
-    "read_column": "the column that is read best",
-}
-_FAR_ABOVE_CHANCE, _MUCH, _SOMETHING = 2.0, 0.5, 0.2  # as in mooring.audit.hazards
+_GRADED = (
+    *("centred_error", "linkage", "exposed_value", "exposed_column", "exposed_row", "exposed_tenth", _MEMBERSHIP),
+    *("register_class", "identity_linkage", "attribute", "read_column"),
+)
+_RATES = (_MEMBERSHIP, "linkage", "register_class", "identity_linkage")
+_FAR_ABOVE_CHANCE = 2.0
+_MUCH, _SOMETHING = 0.5, 0.2
+"""Shares of what guessing misses: an attack that recovers more than these is reported."""
+
+
+@dataclass(frozen=True)
+class Finding(Record):
+    """A figure, its interval and the limit that it is compared with, as its sentence shows them, and what follows."""
+
+    clause: str
+    """What was measured, with a place for the {figure}."""
+    value: FloatOrNaN
+    interval: Interval
+    """Ends are rounded outwards."""
+    limit: float
+    at_least: bool
+    """Whether the figure must be at least the limit, as errors must, or at most, as shares of rows must."""
+    basis: str
+    """What the limit is, such as "the study's limit"."""
+    otherwise: Verdict
+    """The answer if the limit is not kept."""
+    n_decimals: int
+    """Number of decimals to which all numbers are rounded."""
+    is_share: bool
+    """Whether numbers are written as percentages."""
+    by_interval: bool = True
+    """Whether the less safe end of the interval decides, rather than the figure itself."""
+
+    @classmethod
+    def of(
+        cls,
+        clause: str,
+        figure: tuple[float, Interval],
+        limit: float,
+        *,
+        at_least: bool,
+        basis: str,
+        otherwise: Verdict = "do not share",
+        is_share: bool = False,
+        is_exact: bool = True,
+        by_interval: bool = True,
+    ) -> Finding:
+        """Round a figure, its interval and its limit to the decimals that are shown.
+
+        An exact limit, which a person wrote, is shown with all of its decimals. One that was computed is rounded to the
+        safe side. The interval, or a figure without one, is rounded to the less safe side.
+        """
+        value, interval = figure
+        n_decimals = 3 if is_share else 2
+        if is_exact:
+            n_decimals = max(n_decimals, _count_decimals(limit))
+        safe, unsafe = (ROUND_CEILING, ROUND_FLOOR) if at_least else (ROUND_FLOOR, ROUND_CEILING)
+        alone = by_interval and not interval.known
+        return cls(
+            clause,
+            round_number(value, n_decimals, unsafe if alone else ROUND_HALF_EVEN),
+            interval.round_outwards(n_decimals),
+            limit if is_exact else round_number(limit, n_decimals, safe),
+            at_least,
+            basis,
+            otherwise,
+            n_decimals,
+            is_share,
+            by_interval,
+        )
+
+    @property
+    def decisive(self) -> float:
+        """The number that is compared with the limit."""
+        if not self.by_interval or not self.interval.known:
+            return self.value
+        return self.interval.low if self.at_least else self.interval.high
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the decisive number keeps to the limit; NaN does not."""
+        return self.decisive >= self.limit if self.at_least else self.decisive <= self.limit
+
+    @property
+    def answer(self) -> Verdict:
+        """The answer that this figure suggests."""
+        return "share" if self.is_kept else self.otherwise
+
+    @property
+    def words(self) -> str:
+        """A sentence with the figure, its interval and the limit, in this order, without a full stop."""
+        ends = self.interval
+        shown = self.write(self.value) + (f" [{self.write(ends.low)}, {self.write(ends.high)}]" if ends.known else "")
+        side, end = ("at least", "lower") if self.at_least else ("at most", "upper")
+        is_figure_kept = self.value >= self.limit if self.at_least else self.value <= self.limit
+        kept = "which is kept" if self.is_kept else "which is not kept"
+        if is_figure_kept and not self.is_kept:
+            kept = f"which the {end} end of the interval does not keep"
+        return f"{self.clause.replace(_FIGURE, shown)}; {self.basis} is {side} {self.write(self.limit)}, {kept}"
+
+    def write(self, number: float) -> str:
+        """Return a number as the sentence shows it."""
+        return f"{number:.{self.n_decimals - 2}%}" if self.is_share else f"{number:.{self.n_decimals}f}"
+
+
+@dataclass(frozen=True)
+class Remark(Record):
+    """A reason that is not a comparison of a figure with a limit, such as that something was not measured."""
+
+    answer: Verdict
+    words: str
+    """A sentence without a full stop."""
+
+
+Reason = Finding | Remark
 
 
 @dataclass(frozen=True)
 class Decision(Record):
-    """The answer to whether to share, and its reasons."""
+    """The answer to a question, and the reasons that lead to it."""
 
+    computed: ClassVar[tuple[str, ...]] = ("sentences",)
+
+    question: str
     answer: Verdict
-    reasons: tuple[str, ...]
-    """The reasons for the answer, as clauses without a full stop."""
-    question: str = ""
-    """The question that the decision answers; empty for a part of a decision."""
+    reasons: tuple[Reason, ...]
+
+    def __post_init__(self) -> None:
+        if not self.reasons or any(reason.answer != self.answer for reason in self.reasons):
+            problem = "The reasons of a decision must be given, and must all lead to its answer."
+            raise InputError("reasons", problem=problem, cure="Make the decision again from its figures.")
+
+    @classmethod
+    def from_reasons(cls, question: str, reasons: Iterable[Reason]) -> Decision:
+        """Return the decision that follows: one reason against is enough, and so is one that leaves the answer open."""
+        given = list(dict.fromkeys(reasons))
+        answers: tuple[Verdict, ...] = ("do not share", "cannot tell", "share")
+        answer = next(answer for answer in answers if any(reason.answer == answer for reason in given))
+        return cls(question, answer, tuple(reason for reason in given if reason.answer == answer))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The reasons, each as a sentence without a full stop."""
+        return tuple(reason.words for reason in self.reasons)
 
     @property
     def words(self) -> str:
         """Question, answer and reasons as one text."""
-        return f"{self.question} {self.answer.capitalize()}: {'; '.join(self.reasons)}."
+        return f"{self.question} {self.answer.capitalize()}: {'. '.join(self.sentences)}."
 
 
 class Checked(Protocol):
@@ -80,229 +198,190 @@ class Shared(Protocol):
         """The study's limits that were not shown to be kept, and that the participant overrode."""
 
 
-def weigh_point(result: PointResult | None, limits: Sequence[str] = (), whose: str = "the study allows") -> Decision:
-    """Return the decision that one operating point suggests: from its guarantee for totals, from attacks for rows.
+def compare_with_limit(result: PointResult | None, words: str, basis: str) -> Reason:
+    """Return what follows from a limit: of ε by the guarantee, of anything else by the strongest attack."""
+    limit = LeakageLimit.parse(words)
+    if limit.measure == "epsilon" and result is not None:
+        return _compare_epsilon(result.point.promise, limit, basis)
+    worst = None if result is None else result.worst(limit.measure)
+    if worst is None or math.isnan(worst[1].value):
+        return Remark("cannot tell", f"Whether {words!r} is kept was not measured")
+    attack, figure = worst
+    return Finding.of(
+        state_figure(limit.measure, attack, figure, _FIGURE),
+        (figure.value, figure.interval),
+        limit.bound,
+        at_least=limit.at_least,
+        basis=basis,
+        is_share=figure.is_share,
+    )
 
-    `limits` bound the leakage by each measure. Without any, the default limit applies to rows. `whose` introduces a limit
-    that is not kept.
+
+def weigh_point(
+    result: PointResult | None, limits: Sequence[str] = (), basis: str = "the study's limit"
+) -> list[Reason]:
+    """Return the reasons of one operating point: from its guarantee for totals, from attacks for rows.
+
+    Without limits, the default limit applies to rows.
     """
     if result is not None and not result.point.shares_rows:
-        return weigh_total(result, result.point.promise, limits, whose)
-    asked = {words: LeakageLimit.parse(words) for words in limits}
-    unknown = [words for words, limit in asked.items() if result is None or not _is_known(result.worst(limit.measure))]
-    broken = [words for words, limit in asked.items() if words not in unknown and result and not limit.met_at(result)]
-    if broken:
-        return state_broken(broken, whose)
+        return weigh_total(result, result.point.promise, limits, basis)
     if result is None or result.worst() is None:
-        return _because("cannot tell", "no attack could be run, so these results do not show that sharing is safe")
-    if not limits and _is_known(tenth := result.worst(_DEFAULT.measure)) and tenth and not _DEFAULT.met_at(result):
-        share = f"{tenth[1].value:.0%} or less" if tenth[1].value >= 0.01 else "less than 1%"
-        rebuilt = f"one row in ten is rebuilt with {share} of the error that guessing makes"
-        return _because("do not share", f"{rebuilt} (the default limit is {_DEFAULT.bound:.0%})")
-    left = grade_measures(result, _WEIGHED)
-    findings = {
-        measure: _state_amount(result, measure, amount) for measure, amount in left.items() if amount != "little"
-    }
-    if not limits and (much := [findings[measure] for measure, amount in left.items() if amount == "much"]):
-        return _because("do not share", much[0])
-    for measure, words in _RATES.items():
-        worst = result.worst(measure)
-        if worst is not None and measure not in findings and _is_far_above_chance(worst[1]):
-            findings[measure] = words.format(f"{worst[1].value:.0%}", state_alarms(worst[1]))
-    covered = {limit.measure for limit in asked.values()}
-    against = [words for measure, words in findings.items() if measure not in covered]
+        return [Remark("cannot tell", "No attack could be run, so these results do not show that sharing is safe")]
+    default = [] if limits else [compare_with_limit(result, DEFAULT_LIMIT, "the default limit")]
+    reasons = [*(compare_with_limit(result, words, basis) for words in limits), *default]
+    if any(reason.answer == "do not share" for reason in reasons):
+        return reasons
+    covered = {LeakageLimit.parse(words).measure for words in limits}
+    graded = [reason for name in _GRADED if name not in covered for reason in _grade(result, name, bool(limits))]
+    if much := [reason for reason in graded if reason.answer == "do not share"]:
+        return [*reasons, much[0]]
     if result.data_noise_scale == 0:
-        against.append("the rows carry no noise, so an upload is an exact image of them")
-    needed = (*_NEEDED, *(() if limits else (_DEFAULT.measure,)))
-    missing = [name for name in needed if name not in covered and not _is_known(result.worst(name))]
-    against += [f"not measured: {MEASURES[name]}" for name in missing]
-    against += [f"whether {words!r} is kept was not measured here" for words in unknown]
-    known = [words for words in limits or [DEFAULT_LIMIT] if words not in unknown]
-    kept = f"{' and '.join(map(repr, known))} is kept"
-    if against:
-        return _because("cannot tell", f"{kept}, but {against[0]}" if known else against[0], *against[1:])
-    allowed = [words for measure, words in findings.items() if measure in covered]
-    if allowed:
-        return _because("share", f"{kept}, which allows this: {' and '.join(allowed)}")
-    return _because("share", f"{kept}, and every measure considered here shows little leakage")
-
-
-def weigh_audit(result: AuditResult, limits: Sequence[str] = ()) -> Decision:
-    """Return the decision for the point that an audit's headline is about.
-
-    If only some of the attacks were run, the answer cannot be 'share'.
-    """
-    headline = result.headline_point
-    if headline is not None and not headline.point.shares_rows:
-        return weigh_point(headline, limits)
-    if not result.trustworthy:
-        return weigh_point(None)
-    decision = weigh_point(result.headline_point, limits)
-    usable = result.usable_points
-    if result.chosen is None and len(usable) > 1:
-        answers = [weigh_point(point, limits).answer for point in usable]
-        much, total = answers.count("do not share"), len(usable)
-        if much == total:
-            return _because("do not share", f"all {total} settings leak too much: at worst, {decision.reasons[0]}")
-        counts = count_noun(much, f"of {total} leaks too much", f"of {total} leak too much")
-        counts += f", {answers.count('share')} little"
-        return _because("cannot tell", f"no setting is chosen: {counts} ('mooring plan' chooses one)")
-    n_tried, n_known = result.count_attacks()
-    if decision.answer == "share" and n_tried < n_known:
-        return _because("cannot tell", f"only {n_tried} of {n_known} attacks were tried", *decision.reasons)
-    return decision
+        graded.append(Remark("cannot tell", "The rows carry no noise, so an upload is an exact image of them"))
+    missing = [name for name in _NEEDED if name not in covered and not _is_known(result.worst(name))]
+    graded += [Remark("cannot tell", f"Not measured: {MEASURES[name].explanation}") for name in missing]
+    if not graded:
+        graded = [Remark("share", "No other measure shows much more than guessing")]
+    return reasons + graded
 
 
 def weigh_total(
     result: PointResult | None,
     promise: tuple[float, float] | None,
     limits: Sequence[str] = (),
-    whose: str = "the study allows",
-) -> Decision:
-    """Return the decision that a total suggests, from its guarantee (ε, δ) and from attacks where they were run."""
+    basis: str = "the study's limit",
+) -> list[Reason]:
+    """Return the reasons of a total, from its guarantee (ε, δ) and from attacks where they were run."""
     asked = {words: LeakageLimit.parse(words) for words in limits}
-    allowed = {words: limit for words, limit in asked.items() if limit.measure == "epsilon"}
-    broken = [words for words, limit in allowed.items() if promise is None or promise[0] > limit.bound]
-    others = {words: limit for words, limit in asked.items() if limit.measure != "epsilon"}
-    unknown = [words for words, limit in others.items() if result is None or not _is_known(result.worst(limit.measure))]
-    broken += [words for words, limit in others.items() if words not in unknown and result and not limit.met_at(result)]
-    if broken:
-        return state_broken(broken, whose)
-    if result is not None and result.epsilon is not None and not result.epsilon.holds:
-        return _because("do not share", "the measured ε exceeds the guaranteed one")
-    worst = None if result is None else result.worst(_MEMBERSHIP)
-    rate = ""
-    if worst is not None:
-        share = f"{worst[1].value:.0%}{worst[1].interval.written('.0%')} of {worst[1].n} rows"
-        rate = f"'{worst[0]}' recognises {share} at {state_alarms(worst[1])}"
+    reasons: list[Reason] = [
+        _compare_epsilon(promise, limit, basis)
+        if limit.measure == "epsilon"
+        else compare_with_limit(result, words, basis)
+        for words, limit in asked.items()
+    ]
+    if result is not None and result.epsilon is not None:
+        clause = "Canaries, artificial rows that change the sums most, show that ε is at least {figure}"
+        measured = result.epsilon.measured.epsilon, Interval.unknown()
+        above = Finding.of(clause, measured, result.epsilon.claimed, at_least=False, basis="the guaranteed ε")
+        reasons += [] if above.is_kept else [above]
     if promise is None:
-        answer: Verdict = "do not share" if worst is not None and worst[1].value > _MUCH else "cannot tell"
-        return _because(answer, f"the sums carry no noise, so there is no guarantee{rate and '; '}{rate}")
-    most = min(1.0, bound_odds(*promise) / 100)
-    share = f"{round_up(100 * most)}% of the rows"
-    bound = f"with ε = {promise[0]:g}, any membership test at 1 % false positives recognises at most {share}"
-    if most > _SOMETHING:
-        kept = "the limit of ε is kept, but " if allowed else ""
-        return _because("cannot tell", f"{kept}the guarantee is weak: {bound}")
-    if unknown:
-        return _because("cannot tell", f"whether {' and '.join(map(repr, unknown))} is kept was not measured here")
-    above = worst is not None and worst[1].value > most
-    fault = "because of a fault in the noise, which canaries (artificial rows that change the sums most) can reveal"
-    control = (
-        f" ({worst[1].control:.0%} without the sums)" if worst is not None and worst[1].control is not None else ""
+        reasons.append(Remark("cannot tell", "The sums carry no noise, so there is no guarantee"))
+        worst = None if result is None else result.worst(_MEMBERSHIP)
+        if worst is not None:
+            clause, figure = state_figure(_MEMBERSHIP, *worst, _FIGURE), (worst[1].value, worst[1].interval)
+            many = Finding.of(
+                clause, figure, _MUCH, at_least=False, basis="the limit", is_share=True, by_interval=False
+            )
+            reasons += [] if many.is_kept else [many]
+        return reasons
+    clause = (
+        f"With ε = {promise[0]:g}, any attacker who accepts 1 false alarm in 100 recognises at most {{figure}} of the "
     )
-    by_chance = "by chance, which is likely with few rows"
-    more = f"; {rate}{control}, which exceeds this bound {by_chance}, or {fault}" if above else ""
-    return _because("share", f"{bound}, if the study's assumptions hold{more}")
+    bound = Finding.of(
+        f"{clause}members, if the study's assumptions hold",
+        (min(1.0, bound_odds(*promise) / 100), Interval.unknown()),
+        _SOMETHING,
+        at_least=False,
+        basis="the limit of a strong guarantee",
+        otherwise="cannot tell",
+        is_share=True,
+    )
+    return [*reasons, bound]
 
 
-def decide_audit(audit: AuditResult | Plan) -> Decision:
-    """Return the decision that the page of an audit or a plan states first, by the limits of its study if there are any."""
-    if isinstance(audit, Plan):
-        weighed, answer = weigh_plan(audit), audit.answer
-    else:
-        settled = audit.chosen is not None or len(audit.usable_points) == 1
-        headline = audit.headline_point if settled else None
-        weighed = weigh_audit(audit, audit.description.limits)
-        answer = None if headline is None or headline.gain is None else headline.gain.answer
-    return decide("Should rows like these be shared?", [weighed], [] if answer is None else [answer])
-
-
-def weigh_plan(plan: Plan) -> Decision:
-    """Return the decision for the setting that a plan recommends, by the plan's own limit."""
-    if plan.recommended is not None:
-        return weigh_point(plan.recommended, [str(plan.limit)], "the plan allows")
-    return _because("do not share", f"no setting is recommended within the limit ({plan.limit})")
-
-
-def state_broken(limits: Sequence[str], whose: str) -> Decision:
-    """Return the decision where limits are not kept."""
-    return _because("do not share", f"{whose} {' and '.join(map(repr, limits))}, and that is not kept")
-
-
-def decide(question: str, weighed: Sequence[Decision], answers: Sequence[Answer] = ()) -> Decision:
-    """Return the decision that follows from several partial decisions and from the answers to whether joining pays."""
-    unpaid: dict[Verdict, Answer] = {"do not share": "does not pay", "cannot tell": "cannot tell"}
-    words = {"do not share": "joining is shown not to pay", "cannot tell": "whether joining pays is not shown"}
-    for answer, unpaying in unpaid.items():
-        reasons = [reason for part in weighed if part.answer == answer for reason in part.reasons]
-        if not weighed and answer == "cannot tell":
-            reasons.append("what an upload discloses was not measured here")
-        if unpaying in answers:
-            reasons.append(words[answer])
-        if reasons:
-            return replace(_because(answer, *reasons), question=question)
-    joining = "joining is shown to pay" if answers else "the benefit of joining was not measured here"
-    decision = _because("share", *(reason for part in weighed for reason in part.reasons), joining)
-    return replace(decision, question=question)
+def judge_joining(gains: Sequence[Gain | None]) -> list[Reason]:
+    """Return what measured gains suggest, which the interval of each decides."""
+    answers: dict[Answer, Verdict] = {"pays": "share", "does not pay": "do not share", "cannot tell": "cannot tell"}
+    known = [gain for gain in gains if gain is not None]
+    reasons: list[Reason] = [Remark(answers[gain.answer], gain.sentence().rstrip(".")) for gain in known]
+    return reasons or [Remark("share", "The benefit of joining was not measured")]
 
 
 def decide_upload(
     what: str,
-    weighed: Sequence[Decision],
+    reasons: Sequence[Reason],
     *,
     check: Checked | None = None,
     share: Shared | None = None,
-    answers: Sequence[Answer] = (),
+    gains: Sequence[Gain | None] = (),
 ) -> Decision:
     """Return the decision on what a participant shares or shared or, without its records, on the uploads of a study.
 
-    `what` names what is shared: rows, or sums over them. `answers` state whether joining pays.
+    `what` names what is shared: rows, or sums over them. `reasons` are those of attacks and guarantees, `gains` those of
+    joining.
     """
     question = "Should participants share in this study?" if check is None else f"Should you share {what}?"
     if share is not None:
         question = f"You shared {what}. Do the measurements support sharing them?"
+    weighed = list(reasons) or [Remark("cannot tell", "What an upload discloses was not measured")]
     broken = dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded)
-    if broken and not any(part.answer == "do not share" for part in weighed):
-        words = f"this check or an earlier one does not show that {' and '.join(map(repr, broken))} is kept"
-        weighed = [*weighed, _because("do not share", words)]
-    if check is not None and check.refused and share is None:
-        refusals = (f"'mooring share' refuses them: {reason}" for reason in check.refused)
-        weighed = [_because("do not share", *refusals), *weighed]
-    return decide(question, weighed, answers)
+    if broken and not any(reason.answer == "do not share" for reason in weighed):
+        words = f"This check or an earlier one does not show that {' and '.join(map(repr, broken))} is kept"
+        weighed.append(Remark("do not share", words))
+    if check is not None and share is None:
+        refusals = [Remark("do not share", f"'mooring share' refuses them: {reason}") for reason in check.refused]
+        weighed = [*refusals, *weighed]
+    return Decision.from_reasons(question, [*weighed, *judge_joining(gains)])
 
 
-def state_leakage(result: AuditResult) -> list[str]:
-    """Return sentences on membership, reconstruction and the most exposed part, at the point of the headline."""
-    headline = result.headline_point
-    if headline is None or not result.trustworthy:
-        return [result.headline(), *result.warnings]
-    if not headline.point.shares_rows:
-        return [result.headline()]
-    membership = state_membership(headline)
-    exposed = [f"Most exposed: {words}." for words in state_exposure(headline)[:1]]
-    return [*([] if membership is None else [membership]), result.headline(), *exposed]
+def _compare_epsilon(promise: tuple[float, float] | None, limit: LeakageLimit, basis: str) -> Reason:
+    if promise is None:
+        return Remark("do not share", f"There is no guarantee, and {basis} is {str(limit)!r}")
+    epsilon = promise[0], Interval.unknown()
+    return Finding.of("The guarantee has ε = {figure}", epsilon, limit.bound, at_least=False, basis=basis)
 
 
-def state_promise(settings: SumSettings) -> str:
-    """Return what secure sums disclose at most, by their guarantee."""
-    return f"Can an attacker tell that a {settings.unit} is in the data? {settings.state_guarantee()}"
+def _grade(result: PointResult, measure: str, has_limits: bool) -> list[Reason]:
+    """Return a finding if an attack recovers much more than guessing, and nothing otherwise.
 
+    Where the study has limits, it has decided what may leak, so that other measures leave the answer open.
+    """
+    worst = result.worst(measure)
+    if worst is None or math.isnan(worst[1].value):
+        return []
+    attack, figure = worst
+    clause = state_figure(measure, attack, figure, _FIGURE)
 
-def state_alone(score: Score) -> str:
-    """Return a sentence on the score of a participant's model of its own rows, before it joins."""
-    figure = f"{score.metric} of {score.with_interval()}"
-    return (
-        f"A model of this participant's raw rows alone has a cross-validated {figure}. Joining has to improve on that."
-    )
+    def compare(limit: float, basis: str, otherwise: Verdict) -> Finding:
+        return Finding.of(
+            clause,
+            (figure.value, figure.interval),
+            limit,
+            at_least=not figure.higher_is_worse,
+            basis=basis,
+            otherwise=otherwise,
+            is_share=figure.is_share,
+            is_exact=False,
+            by_interval=False,
+        )
 
-
-def _state_amount(result: PointResult, measure: str, amount: str) -> str:
-    attack, figure = result.worst(measure) or ("", None)
-    assert figure is not None
-    which = f"{figure.name}: " if measure in ("exposed_value", "exposed_column", "read_column") else ""
-    return f"{amount} leaks, judged by {_WEIGHED[measure]} ({which}{figure.describe().value}, by '{attack}')"
+    levels = [level for level in (figure.chance, figure.control) if level is not None]
+    is_relative = measure in ("exposed_row", "exposed_tenth")  # already relative to guessing
+    if is_relative and figure.value >= (figure.chance or 0.0):  # chance is the smallest error by chance
+        return []
+    findings = []
+    otherwise: Verdict = "cannot tell" if has_limits else "do not share"
+    for share, way, error, answer in (
+        (_MUCH, "half", "half", otherwise),
+        (_SOMETHING, "a fifth", "four fifths", "cannot tell"),
+    ):
+        if figure.higher_is_worse:
+            without = max(levels, default=0.0)
+            limit, basis = without + share * (1 - without), f"{way} of the way from guessing to certainty"
+        else:
+            limit = (1 - share) * (1.0 if is_relative else min(levels, default=1.0))
+            basis = f"{error} of the error of guessing"
+        findings.append(compare(limit, f"the limit ({basis})", answer))
+    chance = figure.chance or 0.0
+    if measure in _RATES and not figure.interval.low <= chance:
+        findings.append(compare(_FAR_ABOVE_CHANCE * chance, "the limit (twice chance)", "cannot tell"))
+    return next(([finding] for finding in findings if not finding.is_kept), [])
 
 
 def _is_known(worst: tuple[str, Figure] | None) -> bool:
     return worst is not None and not math.isnan(worst[1].value)
 
 
-def _is_far_above_chance(figure: Figure) -> bool:
-    """Return whether a rate is at least twice its chance, with an interval above chance."""
-    chance = figure.chance or 0.0
-    return figure.value >= _FAR_ABOVE_CHANCE * chance and not figure.interval.low <= chance
-
-
-def _because(answer: Verdict, *reasons: str) -> Decision:
-    return Decision(answer, tuple(dict.fromkeys(reasons)))
+def _count_decimals(number: float) -> int:
+    exponent = Decimal(repr(float(number))).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0

@@ -1,9 +1,9 @@
 """Membership risk of the delivered model, which every participant gets.
 
-Membership by shadow models, on the rows of the audit: models are trained as the delivered one is, each on half of the
-rows as they were uploaded; the attacker asks each about rows as their owners have them, and reads its parameters. Inversion
-by the colluding participant, which has the model and its own map. The figures are of models of half the rows, and a lower
-bound. A model from secure sums is a function of the total: whatever holds for the total holds for it.
+Shadow models test membership: models are trained like the delivered one, each on half of the uploaded rows, and the
+attacker asks each of them about rows as their owners have them. A colluding participant, who has the model and its own map,
+inverts the model. The figures are those of models of half the rows, and lower bounds. A model of secure sums is a function
+of the total, so that whatever holds for the total holds for the model.
 """
 
 from __future__ import annotations
@@ -30,56 +30,48 @@ _FEWEST_ROWS, _FEWEST_OF_A_CLASS, _SOME_OF_A_CLASS = 20, 4, 8
 
 @dataclass(frozen=True)
 class ReleaseRisk(Record):
-    """What models of this kind give away."""
+    """What models of this kind disclose."""
 
     figures: dict[str, Figure]
-    """Membership over all rows; the control holds the same scores against the rows of other models."""
+    """Membership over all rows; the control applies the same scores to the rows of other models."""
     outlying: dict[str, Figure]
-    """Over the tenth of the rows that lies furthest from the mean of its class."""
+    """Membership over the tenth of the rows that lies farthest from the mean of its class."""
     n_models: int
     n_rows: int
     attack: str = "predictions"
     outlying_attack: str = "predictions"
-    """'predictions' or 'gradients': what tells most at 1 % false alarms of half of the models. The figures are of the
-    other half."""
+    """'predictions' or 'gradients': whichever recognises more rows of half of the models at 1 % false positives. The
+    figures come from the other half of the models."""
     inversion: Figure | None = None
-    """Cells found from the other columns, the label and the model, over rows that it was trained on. The control is
-    over other rows; chance is the commonest value of the label."""
+    """Share of the cells of training rows that are inferred from the other columns, the label and the model. The control is
+    the share for other rows; chance is that of the most frequent value of the label."""
     n_columns: int = 0
-    """How many were inverted."""
+    """Number of columns that were inverted."""
 
     def __str__(self) -> str:
         rate, outlying = self.figures[RATE], self.outlying[RATE]
         words = (
-            f"Whoever has the model recognises {rate.value:.1%}{rate.interval.written('.1%')} of its training rows at 1 % "
-            f"false positives (by {self.attack}; chance {100 * (rate.chance or 0):.2g} %), and "
-            f"{outlying.value:.0%} of the most outlying tenth (by {self.outlying_attack}; chance "
-            f"{100 * (outlying.chance or 0):.2g} %; {self.n_models} models, each of half of {self.n_rows} rows)."
+            f"An attacker who has the model and accepts 1 false alarm in 100 recognises {rate.with_interval()} of its "
+            f"training rows (by {self.attack}; {rate.describe().chance} by chance), and {outlying.with_interval()} of the "
+            f"most outlying tenth (by {self.outlying_attack}; {outlying.describe().chance} by chance; {self.n_models} "
+            f"models, each of half of {self.n_rows} rows)."
         )
         if self.inversion is not None:
-            inversion = self.inversion
+            text = self.inversion.describe()
             words += (
-                f" From the model, the label and a record's other columns, an attacker infers {inversion.value:.0%}"
-                f"{inversion.interval.written('.0%')} of the cells of training rows ({self.n_columns} columns were tried), "
-                f"and {inversion.control or 0:.0%} of the cells of other rows (guessing from the label: "
-                f"{inversion.chance or 0:.0%})."
+                f" From the model, the label and a record's other columns, an attacker infers "
+                f"{self.inversion.with_interval()} of the cells of training rows ({self.n_columns} columns were tried), "
+                f"and {text.control} of the cells of other rows ({text.chance} by guessing from the label)."
             )
         return f"{words} These figures are lower bounds."
 
 
 def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix) -> ReleaseRisk:
-    """How well scores tell the rows of a model from others, by the attack that tells most.
+    """Return how well the strongest attack recognises the rows of a model.
 
-    Of several attacks one is chosen on half of the pairs of models, and measured on the others.
-
-    Parameters
-    ----------
-    scores : dict of arrays of shape (n_models, n_rows)
-        By attack.
-    included : array of bool of shape (n_models, n_rows)
-        Which rows each model was trained on.
-    distances : array of shape (n_rows,)
-        How far each row lies out.
+    `scores` holds the scores of each attack and `included` the rows of each model, both of shape (n_models, n_rows).
+    `distances` says how far each row lies from its class. The strongest attack is chosen on half of the pairs of models,
+    and measured on the others.
     """
     outlying = distances >= np.quantile(distances, 1 - _OUTLYING)
     attack, figures = _strongest(scores, included)
@@ -99,22 +91,11 @@ def measure_trained_release(
     queries: Matrix | None = None,
     on_model: Callable[[], None] | None = None,
 ) -> ReleaseRisk | None:
-    """Attack a learner's models; of many rows, 2,000 are drawn.
+    """Return the risk of a learner's models of up to 2,000 uploaded and aligned rows.
 
-    None where fewer than 20 rows, or fewer than two classes of four rows, are left. Rows of rarer classes take no part.
-
-    Parameters
-    ----------
-    learner : str or Learner
-        A name in `mooring.learners.LEARNERS`, or a learner of one's own.
-    rows : array of shape (n, h)
-        As they were uploaded and aligned.
-    labels : array of shape (n,)
-    kind : {"classes", "number"}
-    queries : array of shape (n, h), optional
-        The same rows as their owners would have them predicted, without noise.
-    on_model : callable, optional
-        Called after each model.
+    `queries` are the same rows without noise, as their owners would have them predicted. `on_model` is called after each
+    model. Rows of classes with fewer than four rows are left out. The result is None if fewer than 20 rows, or fewer
+    than two classes, remain.
     """
     rng = np.random.default_rng([seed, 16])
     chosen = _draw_rows(labels if kind == "classes" else np.zeros(len(labels), dtype=np.intp), rng)
@@ -137,7 +118,7 @@ def measure_trained_release(
 
 
 def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
-    """Rows to attack: some of every class, then any; none of a class that half of the models would hardly have."""
+    """Return the rows to attack: some of every class first, and none of a class with very few rows."""
     order = rng.permutation(classes.size)
     _, codes, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
     by_class = np.argsort(codes, kind="stable")
@@ -149,7 +130,7 @@ def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
 
 
 def answer_queries(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
-    """Numbers, or logarithms of the probabilities of classes; of a learner without these, of which one is predicted."""
+    """Return predicted numbers, or logarithms of class probabilities, which are 0 or −∞ for learners without them."""
     predicted = fitted.predict(queries)
     if fitted.kind == "number":
         return np.asarray(predicted, dtype=np.float64)
@@ -159,7 +140,7 @@ def answer_queries(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
 
 
 def _score(answers: Matrix, labels: Labels, included: Mask) -> dict[str, Matrix]:
-    """Scores by predictions and by gradients, of answers to every row."""
+    """Return scores by predictions and by gradients, from the answers to every row."""
     confidences = (
         labels - answers if answers.ndim == 2 else np.stack([find_confidence(answer, labels) for answer in answers])
     )
@@ -168,7 +149,7 @@ def _score(answers: Matrix, labels: Labels, included: Mask) -> dict[str, Matrix]
 
 
 def _strongest(scores: dict[str, Matrix], included: Mask) -> tuple[str, dict[str, Figure]]:
-    """The attack that tells most in the first half of the pairs of models, and its figures in the others."""
+    """Return the strongest attack in the first half of the pairs of models, and its figures in the others."""
     if len(scores) == 1:
         return next((name, _figures(values, included)) for name, values in scores.items())
     half = len(included) // 4 * 2
@@ -181,7 +162,7 @@ def _strongest(scores: dict[str, Matrix], included: Mask) -> tuple[str, dict[str
 
 
 def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:
-    """Rates over all models, with intervals of as many rows as there are; the area's is over pairs of models."""
+    """Return rates over all models, with intervals over rows; the interval of the area is over pairs of models."""
     n_rows = scores.shape[1]
     elsewhere = np.roll(included, 2, axis=0)
     figures = Membership(scores[included], scores[~included]).figures(Membership(scores[elsewhere], scores[~elsewhere]))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mooring.attacks import CollusionView, SumView, attacks_on
+from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
 from mooring.audit.operating_points import NoiseUnit
 from mooring.audit.point_result import PointResult
 from mooring.audit.release import ReleaseRisk
-from mooring.audit.statements import state_total
+from mooring.audit.statements import LOWER_BOUND, list_exposed, state_strongest, state_total
 from mooring.audit.utility import References
 from mooring.errors import InputError
 from mooring.serialization import Count, Record, Rows, drop_empty_columns, render_html
 
+QUESTION = "Should rows like these be shared?"
 _UNKNOWN = "none could be run: do not trust"
+_LEADING = ("centred_error", "exposed_tenth", "linkage")
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class AuditDescription(Record):
 @dataclass(frozen=True)
 class AuditResult(Record):
     """Everything an audit found."""
+
+    computed: ClassVar[tuple[str, ...]] = ("decision", "headline", "joining", "trustworthy", "titles")
 
     description: AuditDescription
     references: References
@@ -112,8 +118,9 @@ class AuditResult(Record):
         """Whether at least one attack could be run at every point. If not, nothing here may be read as safety."""
         return bool(self.points) and all(result.worst() is not None for result in self.points)
 
+    @property
     def headline(self) -> str:
-        """The one sentence to read first."""
+        """The sentences to read first: what the strongest attacks recover at the point that the result is about."""
         result = self.headline_point
         if result is None or not self.trustworthy:
             return (
@@ -121,69 +128,95 @@ class AuditResult(Record):
                 "sharing is safe."
             )
         n_tried, n_known = self.count_attacks()
-        first = ""
-        if n_tried < n_known:
-            first = f"Only {n_tried} of {n_known} attacks were tried, so a stronger one may be missing. "
+        few = f"Only {n_tried} of {n_known} attacks were tried, so a stronger one may be missing."
+        first = [few] if n_tried < n_known else []
         if not result.point.shares_rows:
-            measured = (
-                f"{self._where(result)} {state_total(result)} A lower bound on leakage: a better attack may exist."
-            )
-            return " ".join(filter(None, (first.strip(), result.point.state_guarantee(), measured)))
-        attack, figure = result.worst() or ("", None)
-        assert figure is not None
-        words = f"{first}{self._where(result)} the attack '{attack}' rebuilds the target's rows with an error of "
-        words += f"{figure.value:.2f}{figure.interval.written()} of their spread"
-        words += "" if figure.control is None else f" (without the upload: {figure.control:.2f})"
-        if (tenth := result.worst("exposed_tenth")) is not None:
-            words += f", and a tenth of them with at most {tenth[1].value:.2f} of the error of guessing"
-        linked = result.worst("linkage")
-        if linked is not None:
-            by, link = linked
-            words += f"; the attack '{by}' links {link.value:.0%}{link.interval.written('.0%')} of them"
-            words += "" if link.chance is None else f" (chance {link.chance:.0%})"
-        return words + ". A lower bound on leakage: a better attack may exist."
+            measured = [result.point.state_guarantee(), f"{self._where(result)}: {state_total(result)}"]
+        else:
+            clauses = filter(None, (state_strongest(result, measure) for measure in _LEADING))
+            measured = [f"{self._where(result)}: {'; '.join(clauses)}."]
+        return " ".join([*first, *measured, LOWER_BOUND])
+
+    @property
+    def sentences(self) -> list[str]:
+        """What a reader must know of the leakage at the headline's point, in a few sentences."""
+        point = self.headline_point
+        if point is None or not self.trustworthy:
+            return [self.headline, *self.warnings]
+        if not point.point.shares_rows:
+            return [self.headline]
+        membership = state_strongest(point, "membership_at_1_percent")
+        exposed = [f"Most exposed: {clause}." for clause in list_exposed(point)[:1]]
+        return [*([f"{membership}."] if membership else []), self.headline, *exposed]
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The title of each point, in the order of the points."""
+        return tuple(result.title for result in self.points)
+
+    def weigh(self, limits: Sequence[str] = ()) -> list[Reason]:
+        """Return the reasons for or against sharing at the headline's point; without a chosen point, at all of them.
+
+        If only some of the attacks were run, the answer cannot be 'share'.
+        """
+        point, usable = self.headline_point, self.usable_points
+        if point is not None and not point.point.shares_rows:
+            return weigh_point(point, limits)
+        if not self.trustworthy:
+            return weigh_point(None)
+        reasons = weigh_point(point, limits)
+        if self.chosen is None and len(usable) > 1:
+            answers = [Decision.from_reasons("", weigh_point(other, limits)).answer for other in usable]
+            n_much, n_little = answers.count("do not share"), answers.count("share")
+            if n_much == len(usable):
+                against = [reason for reason in reasons if reason.answer == "do not share"]
+                return [Remark("do not share", f"Every one of {n_much} settings discloses too much"), *against]
+            words = f"No setting is chosen: {n_much} of {len(usable)} disclose too much, {n_little} little"
+            return [Remark("cannot tell", f"{words} ('mooring plan' chooses one)")]
+        n_tried, n_known = self.count_attacks()
+        if n_tried < n_known:
+            reasons.append(Remark("cannot tell", f"Only {n_tried} of {n_known} attacks were tried"))
+        return reasons
+
+    @property
+    def decision(self) -> Decision:
+        """Whether rows like these should be shared, by the limits of their study if there are any."""
+        is_settled = self.chosen is not None or len(self.usable_points) == 1
+        gains = [self.headline_point.gain] if is_settled and self.headline_point is not None else []
+        reasons = [*self.weigh(self.description.limits), *judge_joining(gains)]
+        return Decision.from_reasons(QUESTION, reasons)
 
     def count_attacks(self) -> tuple[int, int]:
-        """How many of mooring's attacks on such points as the headline's were asked for, and how many there are."""
+        """Return how many of mooring's attacks on points like the headline's were asked for, and how many there are."""
         result, asked = self.headline_point, self.description.attacks
         view = SumView if result is not None and not result.point.shares_rows else CollusionView
         known = {attack.name for attack in attacks_on(view)}
         return len(known if asked is None else known & set(asked)), len(known)
 
     def _where(self, result: PointResult) -> str:
-        """Which point a headline is about, and why it."""
+        """Return which point the headline is about."""
         if not result.usable:
-            return f"At worst ({result.title}, a method that no study can use)"
+            return f"With settings that no study may have ({result.title})"
         if self.description.safest:
-            return f"At the safest setting that was tried ({result.title})"
+            return f"With the safest settings that were tried ({result.title})"
         n_usable = len(self.usable_points)
         if self.chosen is not None or n_usable == 1:
-            return f"At the chosen setting ({result.title})"
-        return f"No setting is chosen; at the worst of {n_usable} that a study can use ({result.title})"
+            return f"With these settings ({result.title})"
+        return f"With the least safe of {n_usable} settings that a study may have ({result.title})"
 
+    @property
     def joining(self) -> str:
-        """Whether joining beats training alone, in a sentence."""
+        """Sentences on whether the joint model is better than training alone."""
         alone, result = self.references.local_only, self.headline_point
         if alone is None or result is None or result.deployed is None or alone.value != alone.value:
             return "Utility was not measured: there is nothing to learn, or there are no rows to test on."
         trained = "Training alone"
         if result.alone is not None and result.alone.value > alone.value:  # what the joint model is compared with
             trained, alone = "Training alone with the same features", result.alone
-        words = f"{trained} scores {alone} ({alone.metric}), the joint model {result.deployed} ({result.title}). "
+        words = f"{trained} scores {alone} ({alone.metric}), the joint model {result.deployed} ({result.title})."
         if result.gain is None:
-            return words + "The two were not compared row by row, so whether joining pays is not known."
-        return words + result.gain.sentence()
-
-    def measured(self, measure: str) -> str | None:
-        """The strongest attack by a measure where the headline is, in a sentence; None if nobody measured it."""
-        result = self.headline_point
-        worst = None if result is None else result.worst(measure)
-        if result is None or worst is None:
-            return None
-        attack, figure = worst
-        beside = {"chance": figure.chance, "without the upload": figure.control, "projection alone": figure.floor}
-        levels = ", ".join(f"{name} {value:.2f}" for name, value in beside.items() if value is not None)
-        return f"{figure.value:.2f}{figure.interval.written()} by '{attack}' at {result.title} ({levels})"
+            return f"{words} The two were not compared row by row, so whether joining pays is not known."
+        return f"{words} {result.gain.sentence()}"
 
     def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
         """A table with a line for each point: the strongest attack, what it recovers, the joint model's score.
@@ -203,7 +236,7 @@ class AuditResult(Record):
 
     def _repr_html_(self) -> str:
         """What a notebook shows; `mooring.report.draw_audit` gives charts."""
-        return render_html(self.headline(), self.joining(), tables=[self.list_points()])
+        return render_html(self.headline, self.joining, tables=[self.list_points()])
 
 
 _HEADINGS = (

@@ -21,6 +21,7 @@ from mooring.learners import LearnerLike, require_learner
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.metrics import Embedding, Figure
+from mooring.metrics.measures import MEASURES
 from mooring.serialization import Record
 from mooring.tables import Column, Partition
 from mooring.tables.column_encoder import decode_cells
@@ -31,25 +32,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = "error at least 0.5"
 """What a plan keeps to, and a page decides by, unless a study or its reader says otherwise."""
-_MEASURES = {
-    "error": "exposed_tenth",
-    "mean error": "centred_error",
-    "centred error": "centred_error",
-    "relative error": "relative_error",
-    "decoded error": "decoded_error",
-    "linkage": "linkage",
-    "identity linkage": "identity_linkage",
-    "exact source linkage": "exact_source_linkage",
-    "register": "register_class",
-    "claims": "claims",
-    "holder": "holder",
-    "roster": "roster",
-    "well rebuilt": "exposed_share",
-    "attribute": "attribute",
-    "membership": "membership_at_1_percent",
-    "outlying membership": "outlying_membership_at_1_percent",
-    "epsilon": "epsilon",
-}
+_MEASURES = {measure.limit: name for name, measure in MEASURES.items() if measure.limit} | {"epsilon": "epsilon"}
 _ERRORS = ("exposed_tenth", "centred_error", "relative_error", "decoded_error")
 _SHAPE = re.compile(
     r"^\s*(?P<measure>[a-z_ ]+?)\s*(?P<side>at least|at most|>=|<=|≥|≤)\s*(?P<bound>[0-9.]+)\s*(?P<percent>%?)"

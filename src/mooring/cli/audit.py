@@ -103,6 +103,6 @@ def audit(
         typer.echo(result.to_json())
         return
     print_findings(console, result, notes=given.records.notes)
-    console.print(result.joining(), style="bold", markup=False)
+    console.print(result.joining, style="bold", markup=False)
     print_points(console, result, result.points)
     console.print(where)

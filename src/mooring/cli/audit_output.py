@@ -12,26 +12,22 @@ from rich.markup import escape
 from mooring import AuditResult
 from mooring.atomic_io import write_atomically
 from mooring.audit import PointResult
-from mooring.audit.statements import state_exposure, state_membership
+from mooring.audit.statements import list_exposed, state_strongest
 from mooring.cli.execution import make_table, quote_command
 
 _CAPTION = (
     "data, anchor, both: AA-I-GDP with noise on private data (σ), on the anchor (v), on both. {unit} "
     "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
     "guess: the error of guessing without the upload. "
-    "links: rows picked out of ten look-alikes. at 1 %: rows recognised as uploaded, with 1 % false alarms. "
+    "links: rows picked out of ten look-alikes. at 1 %: members recognised at 1 % false positives. "
     "score: as deployed; (noisy): with noise on test rows too, as in the paper."
 )
 _OF_TOTALS = (
-    "AUC: how often a row behind the total scores above another, 0.5 by chance. at 1 %, at 0.1 %: such rows that are "
-    "recognised with so many false alarms. Both are lower bounds on leakage. ε ≥: measured by canaries, made-up rows "
-    "that move the sums most; more than the ε stated would be a fault."
+    "AUC: how often a member scores above a non-member, 0.5 by chance. at 1 %, at 0.1 %: members recognised at these "
+    "false positive rates. Both are lower bounds on leakage. ε ≥: measured by canaries, artificial rows that change the "
+    "sums most; more than the stated ε would be a fault."
 )
-_ASKED = {
-    "exact_source_linkage": "Linkage by the auditor",
-    "identity_linkage": "Identity linkage",
-    "attribute": "Attribute inference",
-}
+_ASKED = ("exact_source_linkage", "identity_linkage", "attribute")
 
 
 def write_page(folder: Path, render: Callable[..., str], result: Any, name: str) -> str:
@@ -68,18 +64,16 @@ def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str
     console.print(
         f"{', '.join(about.colluders) or 'nobody'} colludes with the analyst against {', '.join(about.targets)}."
     )
-    headline = result.headline_point
-    membership = None if headline is None or not headline.point.shares_rows else state_membership(headline)
-    for words in [*([] if membership is None else [membership]), result.headline()]:
+    point = result.headline_point
+    for words in result.sentences[:2]:
         console.print(words, style="bold red", markup=False)
-    for measure, words in _ASKED.items():
-        figure = result.measured(measure)
-        if figure is not None:
-            console.print(f"{words}: {figure}", markup=False)
+    for clause in () if point is None else (state_strongest(point, measure) for measure in _ASKED):
+        if clause:
+            console.print(f"{clause}.", markup=False)
     if result.release is not None:
         console.print(f"The model: {result.release}", markup=False)
-    for words in () if headline is None else state_exposure(headline):
-        console.print(f"Most exposed: {words}.", markup=False)
+    for clause in () if point is None else list_exposed(point):
+        console.print(f"Most exposed: {clause}.", markup=False)
 
 
 def print_points(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from mooring.errors import InputError
-from mooring.metrics.intervals import LEVEL, Written, mean_ratio, student_interval
+from mooring.metrics.intervals import LEVEL, Interval, Written, mean_ratio, student_interval
 from mooring.randomness import require_generator
 from mooring.serialization import FloatOrNaN, Record
 from mooring.typing import Labels
@@ -19,6 +19,7 @@ from mooring.typing import Labels
 METRICS = {"classes": "balanced accuracy", "number": "R²"}
 _RESAMPLES = 1000
 _POWER = 0.8
+_DECIMALS = 3  # of differences: a tenth of a percentage point
 Answer = Literal["pays", "does not pay", "cannot tell"]
 
 
@@ -67,11 +68,16 @@ class Gain(Score):
 
     @property
     def answer(self) -> Answer:
-        """Whether joining pays, which is known if the interval lies on one side of zero."""
-        return "pays" if self.low > 0 else "does not pay" if self.high <= 0 else "cannot tell"
+        """Whether joining pays, which is known if the interval, as it is shown, lies on one side of zero."""
+        ends = self._shown
+        return "pays" if ends.low > 0 else "does not pay" if ends.high <= 0 else "cannot tell"
+
+    @property
+    def _shown(self) -> Interval:
+        return Interval(self.low, self.high).round_outwards(_DECIMALS)
 
     def __str__(self) -> str:
-        value, low, high = (self.written(number) for number in (self.value, self.low, self.high))
+        value, low, high = (self.written(number) for number in (self.value, self._shown.low, self._shown.high))
         return f"{value}{'' if self.metric == 'R²' else ' points'} [{low}, {high}]"
 
     def sentence(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +20,14 @@ from mooring.randomness import require_generator
 from mooring.serialization import FloatOrNaN, Record
 from mooring.typing import Indices, Matrix
 
-_SHARES = ("roster", "holder", "claims_right", "columns read")  # figures written in whole percent
+_NUMBERS = (
+    "attribute",
+    "empirical_epsilon",
+    "median_r2",
+    "membership_auc",
+    "psnr",
+    "ssim",
+)  # higher is worse, no shares
 LEVEL = 0.95
 """The confidence level of every interval."""
 N_RESAMPLES = 2000
@@ -64,15 +72,10 @@ class Interval(Record):
         """Whether the interval has bounds."""
         return not math.isnan(self.low)
 
-    def written(self, digits: str = ".2f") -> str:
-        """Return the interval as text to append to a value; empty if it is unknown.
-
-        Examples
-        --------
-        >>> Interval(0.25, 0.75).written(".0%")
-        ' [25%, 75%]'
-        """
-        return f" [{self.low:{digits}}, {self.high:{digits}}]" if self.known else ""
+    def round_outwards(self, n_decimals: int) -> Interval:
+        """Return the interval with its low end rounded down and its high end rounded up, so that it covers this one."""
+        ends = (round_number(self.low, n_decimals, ROUND_FLOOR), round_number(self.high, n_decimals, ROUND_CEILING))
+        return Interval(*ends, self.level)
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -139,28 +142,35 @@ class Figure(Record):
 
     def with_interval(self) -> str:
         """Return the value as text, followed by its interval if it has one."""
-        around = f" {self.interval.low:.2f}–{self.interval.high:.2f}"
-        return f"{self.value:.2f}{around if self.interval.known else ''}"
+        text = self.describe()
+        return text.value if text.interval is None else f"{text.value} [{text.interval[0]}, {text.interval[1]}]"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the value is a share of rows, which is written as a percentage."""
+        return self.higher_is_worse and self.name not in _NUMBERS
 
     def describe(self) -> Written:
         """Return value, interval, chance, control and floor as text; None where not known."""
+        n_decimals = 1 if self.name == "psnr" else 2
+        if self.is_share:
+            n_decimals = 4 if "0.1_percent" in self.name else 3
+        digits = f".{n_decimals - 2}%" if self.is_share else f".{n_decimals}f"
 
         def written(value: float | None) -> str | None:
-            """Write shares as percentages, decibels with one digit and other values with two."""
-            if value is None or math.isnan(value):
-                return None
-            digits = ".1f" if self.name == "psnr" else ".2f"
-            if "linkage" in self.name or self.name in _SHARES:
-                digits = ".0%"
-            elif self.name.startswith(("carriers of", "membership_at", "outlying_", "register", "claims", "rows well")):
-                digits = ".2%"
-            return f"{value:{digits}}"
+            return None if value is None or math.isnan(value) else f"{value:{digits}}"
 
-        interval = (
-            (written(self.interval.low) or "", written(self.interval.high) or "") if self.interval.known else None
-        )
+        ends = self.interval.round_outwards(n_decimals)
+        interval = (written(ends.low) or "", written(ends.high) or "") if ends.known else None
         levels = (written(level) for level in (self.chance, self.control, self.floor))
         return Written(written(self.value) or "–", interval, *levels)
+
+
+def round_number(number: float, n_decimals: int, rounding: str) -> float:
+    """Return a number rounded as a mode of `decimal` says, after errors of representation are removed; NaN stays NaN."""
+    if math.isnan(number):
+        return number
+    return float(Decimal(repr(round(float(number), 12))).quantize(Decimal(1).scaleb(-n_decimals), rounding=rounding))
 
 
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:

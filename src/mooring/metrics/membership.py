@@ -235,8 +235,3 @@ def _highest(statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, 
         (values.max(), side, tried[side][values == values.max()].max()) for side, values in enumerate(bounds)
     )
     return float(bounded(side, np.array([threshold]), 1, LEVEL)[0])
-
-
-def state_alarms(figure: Figure) -> str:
-    """Return the false positive rate of a figure as text: 1 %, or the lowest that few other rows allow."""
-    return f"{100 * max(0.01, figure.chance or 0):.2g} % false alarms"

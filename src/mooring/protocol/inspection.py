@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mooring.audit import AuditResult
-from mooring.audit.decision import Decision, state_alone, state_leakage
+from mooring.audit.decision import Decision
+from mooring.audit.statements import state_alone
 from mooring.learners import Score
 from mooring.serialization import Count, Record, count_noun, render_html
 
@@ -54,7 +55,5 @@ class Inspection(Record):
         tables = [] if self.self_attack is None else [self.self_attack.list_points()]
         fits = count_noun(self.n_rows, "row fits", "rows fit")
         alone = "" if self.local_only is None else state_alone(self.local_only)
-        leakage = [] if self.self_attack is None else state_leakage(self.self_attack)
-        rest = self.verdict.removeprefix(" ".join(leakage)).strip()
-        first = "" if self.decision is None else self.decision.words, *leakage, rest, alone, f"{fits}."
+        first = "" if self.decision is None else self.decision.words, self.verdict, alone, f"{fits}."
         return render_html(*first, *self.hazards, *self.warnings, tables=tables)

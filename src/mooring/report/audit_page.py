@@ -9,29 +9,18 @@ from functools import cached_property
 from mooring import AuditResult, Plan
 from mooring.attacks import Attack, CollusionView, SumView, attacks_on
 from mooring.audit import PointResult
-from mooring.audit.decision import decide_audit, state_leakage
 from mooring.audit.point_result import Examples, find_strongest
-from mooring.audit.statements import state_total
+from mooring.audit.statements import state_strongest, state_total
 from mooring.learners import Score
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import Figure
-from mooring.metrics.membership import FALSE_POSITIVE_RATES, state_alarms
+from mooring.metrics.measures import MEASURES, RISKS
+from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.charts import ErrorTable, ImageStrip, draw_audit, list_images, order_points, tabulate_errors
 from mooring.report.frame import render_page
 from mooring.report.plot import Chart
 
-_MEMBERSHIP = ("membership_at_1_percent", "membership_at_0.1_percent")
-RISKS = {
-    "Membership": (*_MEMBERSHIP, *(f"outlying_{name}" for name in _MEMBERSHIP), "membership_auc", "empirical_epsilon"),
-    "Singling out": ("register_class", "register_1000", "claims", "claims_right", "exposed_value", "exposed_row"),
-    "Linkability": ("linkage", "exact_source_linkage", "identity_linkage", "holder", "roster"),
-    "Inference": (
-        *("exposed_percent", "exposed_tenth", "exposed_half", "exposed_share", "read_column", "column_accuracy"),
-        *("exposed_column", "attribute"),
-    ),
-    "Reconstruction on the whole": ("centred_error", "relative_error", "decoded_error", "median_r2", "psnr", "ssim"),
-}
-"""Measures by the risks that regulators name: singling out, linkability, inference (opinion 05/2014 on anonymisation)."""
+_MEMBERSHIP = "membership_at_1_percent"
 _VERSIONS = ("mooring", "seed", "learner", "device", "machine")
 _MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 8, 4, 20
 _SHOWN = ("original", "rebuilt", "guessed without the upload")
@@ -86,6 +75,9 @@ class AuditSection:
     detailed_point: PointResult | None = None
     """The point to show in detail; if None, the chosen one, else the one that hides least, but something."""
 
+    measures = MEASURES
+    questions = RISKS
+
     @property
     def tried(self) -> AuditResult:
         """The audit of every point that was tried."""
@@ -99,9 +91,8 @@ class AuditSection:
         rows = f"{low}" if low == high else f"{low} to {high}"
         colluders, targets = ", ".join(about.colluders) or "nobody", ", ".join(about.targets)
         return (
-            f"{about.n_participants} participants with {rows} rows of {about.n_features} features; {colluders} "
-            "colludes "
-            f"with the analyst against {targets}."
+            f"{about.n_participants} participants with {rows} rows of {about.n_features} features each were simulated; "
+            f"{colluders} colludes with the analyst against {targets}."
         )
 
     @property
@@ -116,8 +107,8 @@ class AuditSection:
         guarded = [point for point in self.result.totals if point.point.promise is not None]
         instead = [] if self.is_about_totals else guarded[:1]
         return [
-            *state_leakage(self.result),
-            self.result.joining(),
+            *self.result.sentences,
+            self.result.joining,
             *(f"{point.title}, in place of rows: {state_total(point)}" for point in instead),
         ]
 
@@ -157,13 +148,12 @@ class AuditSection:
     @property
     def risks(self) -> dict[str, dict[str, tuple[str, Figure]]]:
         """All figures at the detailed point by risk and measure, each with the name of the strongest attack by it."""
-        if self.detailed is None:
-            return {}
-        figures = {
-            risk: {name: worst for name in measures if (worst := self.detailed.worst(name)) is not None}
-            for risk, measures in RISKS.items()
+        point = self.detailed
+        figures = {name: worst for name in MEASURES if point is not None and (worst := point.worst(name)) is not None}
+        by_risk = {
+            risk: {name: worst for name, worst in figures.items() if MEASURES[name].risk == risk} for risk in RISKS
         }
-        return {risk: found for risk, found in figures.items() if found}
+        return {risk: measured for risk, measured in by_risk.items() if measured}
 
     @property
     def examples(self) -> Examples | None:
@@ -265,7 +255,7 @@ class AuditSection:
 
 def render_audit(result: AuditResult, *, command: str) -> str:
     """The page of an audit."""
-    return _render("What an upload gives away", result, AuditSection(result), command)
+    return _render("What an upload discloses", result, AuditSection(result), command)
 
 
 def render_plan(plan: Plan, *, command: str) -> str:
@@ -276,7 +266,7 @@ def render_plan(plan: Plan, *, command: str) -> str:
 
 def _render(title: str, audited: AuditResult | Plan, section: AuditSection, command: str) -> str:
     made = {name: getattr(section.result.description, name) for name in _VERSIONS}
-    values = {"title": title, "decision": decide_audit(audited), "audit": section, "command": command, "made": made}
+    values = {"title": title, "decision": audited.decision, "audit": section, "command": command, "made": made}
     return render_page("audit.html.jinja", values)
 
 
@@ -287,22 +277,13 @@ def compare_mechanisms(result: AuditResult) -> list[MechanismLine]:
     alone = next((point.alone for point in result.totals if point.alone is not None), None)
     if alone is not None:
         lines.append(MechanismLine("alone, with the features of the sums", alone, "nothing", nothing))
-    for point in result.totals:
-        auc, found = point.worst(), point.worst("membership_at_1_percent")
-        attacker = "no attack could be run"
-        if auc is not None and found is not None:
-            rate = f"{found[1].value:.1%} of members at {state_alarms(found[1])}"
-            attacker = f"who is in it: AUC {auc[1].value:.2f} (0.5 is chance), {rate}"
+    for point in (*result.totals, *result.row_points):
+        measures = ("centred_error", "linkage") if point.point.shares_rows else ("membership_auc", _MEMBERSHIP)
+        clauses = [clause for measure in measures if (clause := state_strongest(point, measure))]
         promise = point.point.promise
         promised = "nothing" if promise is None else f"ε = {promise[0]:g}, δ = {promise[1]:g} a row"
-        lines.append(MechanismLine(point.title, point.deployed, attacker, promised))
-    for point in result.row_points:
-        worst, linked = point.worst(), point.worst("linkage")
-        attacker = "no attack could be run"
-        if worst is not None:
-            attacker = f"rows, with an error of {worst[1].value:.2f} (0 is exact)"
-            attacker += "" if linked is None else f"; {linked[1].value:.0%} of them recognised among nine look-alikes"
-        lines.append(MechanismLine(f"{point.title}: rows uploaded", point.deployed, attacker, "nothing"))
+        name = f"{point.title}: rows uploaded" if point.point.shares_rows else point.title
+        lines.append(MechanismLine(name, point.deployed, "; ".join(clauses) or "no attack could be run", promised))
     return [*lines, MechanismLine("pooled raw", result.references.pooled_raw, "every row", "nothing")]
 
 

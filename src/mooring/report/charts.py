@@ -196,21 +196,23 @@ def _envelope_at_one_point(one: PointResult) -> Chart | None:
 
 def _membership(result: AuditResult) -> Chart | None:
     """The ROC of the strongest attack on membership at up to four points, both rates on a log scale."""
-    told = [(one.title, find_strongest(one.outcomes, "membership_at_1_percent")) for one in order_points(result)]
-    having = [(title, one) for title, one in told if one is not None and one.curve]
+    strongest = [
+        (point.title, find_strongest(point.outcomes, "membership_at_1_percent")) for point in order_points(result)
+    ]
+    having = [(title, outcome) for title, outcome in strongest if outcome is not None and outcome.curve]
     if not having:
         return None
-    least = min(one.curve[0][0] for _, one in having)
-    area = Area(Axis.shares("false alarms", least), Axis.shares("members told", least))
+    least = min(outcome.curve[0][0] for _, outcome in having)
+    area = Area(Axis.shares("false positive rate", least), Axis.shares("true positive rate: members recognised", least))
     shapes = [area.line([(least, least), (1.0, 1.0)], QUIET, dash=DOTTED)]
     legend = [("chance", shapes[-1])]
     chosen = sorted({round(x) for x in np.linspace(0, len(having) - 1, min(4, len(having)))})
     for colour, k in zip(_COLOURS, chosen, strict=False):
-        title, one = having[k]
-        name = f"{title}: {one.attack}" if len(chosen) > 1 else one.attack
-        shapes.append(area.line(one.curve, colour, title=name))
+        title, outcome = having[k]
+        name = f"{title}: {outcome.attack}" if len(chosen) > 1 else outcome.attack
+        shapes.append(area.line(outcome.curve, colour, title=name))
         legend.append((name, shapes[-1]))
-    label = "Members told against false alarms, on a logarithmic scale"
+    label = "True positive rate against false positive rate, on logarithmic scales"
     return Chart(label, area, tuple(shapes), tuple(legend))
 
 

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from mooring.audit import PointResult
 from mooring.errors import InputError
 from mooring.metrics import Figure
+from mooring.metrics.measures import MEASURES
 from mooring.report.frame import load_template
 from mooring.report.summary import AttackedStudy, Report
 
@@ -24,15 +25,7 @@ DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")
 _MOST_COLUMNS = 40
 _MARKUP = re.compile(r"[&<|`*\\]|\](?=[(\[])|(?<!\w)_|_(?!\w)")
 _PIPE = "\0"  # stands for | in a code span, which is escaped in lines of a table only
-_MEASURES = {
-    "membership_at_1_percent": "records recognised as part of the data, at 1 % false alarms or, of few rows, at the chance "
-    "beside",
-    "membership_auc": "recognising whether a record is in the data (area under the curve; 0.5 is chance)",
-    "linkage": "rows picked out of ten look-alikes",
-    "register_class": "rows that come first in a register of their class",
-    "exposed_tenth": "error of the most exposed tenth of rows, relative to guessing (0 is exact)",
-    "centred_error": "error over all rows (0 is exact)",
-}
+_SHOWN = ("membership_at_1_percent", "membership_auc", "linkage", "register_class", "exposed_tenth", "centred_error")
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ def render_drafts(report: Report) -> dict[str, str]:
     if study is None or description is None:
         raise InputError("study", expected="given", got="none", cure="Name the study's file with --study.")
     study.require_roster()
-    attacked = [(one.title, one.own) for one in report.audits if one.own is not None]
+    attacked = [(audit.title, audit.own) for audit in report.audits if audit.own is not None]
     values = {
         "study": study,
         "columns": study.columns[:_MOST_COLUMNS],
@@ -94,10 +87,10 @@ def _is_audit(attacked: AttackedStudy) -> bool:
 
 def _list_figures(source: str, point: PointResult) -> Iterator[MeasuredLine]:
     """The strongest attack by each measure that was taken."""
-    for measure, words in _MEASURES.items():
+    for measure in _SHOWN:
         worst = point.worst(measure)
         if worst is not None and worst[1].describe().value != "–":
-            yield MeasuredLine(source, words, *worst)
+            yield MeasuredLine(source, f"{MEASURES[measure].title}: {MEASURES[measure].explanation}", *worst)
 
 
 def _to_markdown(value: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mooring import AuditResult, Plan, __version__
 from mooring.audit import PointResult
-from mooring.audit.decision import Decision, decide_upload, state_alone, state_leakage, weigh_audit, weigh_total
-from mooring.learners import Answer, Score
+from mooring.audit.decision import Decision, Reason, Remark, decide_upload, weigh_total
+from mooring.audit.statements import state_alone
+from mooring.learners import Answer, Gain, Score
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Contribution, Finding
 from mooring.report.records import StudyRecords
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "cryptography", "pyrage")
 _NOT_MEASURED = (
-    "What an upload gives away was not measured. Do not read anything on this page as evidence of safety. "
+    "What an upload discloses was not measured. Do not read anything on this page as evidence of safety. "
     "'mooring check' attacks a participant's own rows before they leave. 'mooring audit' attacks similar rows; "
     "'mooring report --audit' includes its result."
 )
@@ -36,8 +37,7 @@ _OTHER_SETTINGS = (
 )
 _NOT_SCORED = (
     "What joining gives was not measured here: 'mooring train' (analyst) or 'mooring predict' on labelled rows "
-    "(participant) "
-    "measures it."
+    "(participant) measures it."
 )
 Group = Literal["joint", "joint by participant", "alone", "local only", "pooled raw"]
 
@@ -64,8 +64,13 @@ class JoiningFact(Record):
     kind: Literal["uploads", "new rows", "own rows", "simulation", "pooled raw not known", "not measured"]
     words: str
     """The fact in sentences."""
-    answer: Answer | None = None
-    """Whether joining pays, where models were compared on the same rows."""
+    gain: Gain | None = None
+    """The joint model compared with training alone on the same rows."""
+
+    @property
+    def answer(self) -> Answer | None:
+        """Whether joining pays, if models were compared on the same rows."""
+        return None if self.gain is None else self.gain.answer
 
 
 @dataclass(frozen=True)
@@ -180,14 +185,13 @@ def summarise(
     joining = tuple(_list_joining(description, records, audits, scores))
     measured = [words for attacked in audits for words in _state_leakage(attacked)]
     headlines = () if description is None else description.headlines
-    answers = [fact.answer for fact in joining if fact.answer is not None]
     what = "these rows" if description is None else description.what_is_shared
-    weighed = _weigh(study, description, audits)
+    reasons, gains = _weigh(study, description, audits), [fact.gain for fact in joining]
     summary = Summary(
         role=records.role,
         made=made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         study=None if study is None else StudyIdentity(study.name, study.fingerprint, study.digest),
-        decision=decide_upload(what, weighed, check=records.check, share=records.share, answers=answers),
+        decision=decide_upload(what, reasons, check=records.check, share=records.share, gains=gains),
         joining=joining,
         leakage=tuple(headlines or measured or [_NOT_MEASURED]),
         leakage_measured=bool(headlines or measured),
@@ -216,19 +220,19 @@ def _list_audits(study: Study | None, records: StudyRecords, audit: AuditResult 
     return attacked
 
 
-def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Decision]:
+def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Reason]:
     limits = () if study is None else study.upload_limits
     if description is not None and not description.shares_rows:
         points: list[PointResult | None] = [attacked.own for attacked in audits if attacked.own is not None]
-        return [weigh_total(point, description.promise, limits) for point in points or [None]]
+        return [reason for point in points or [None] for reason in weigh_total(point, description.promise, limits)]
     own = [attacked for attacked in audits if attacked.own is not None or attacked.is_self_attack]
     if audits and not own:
-        return [Decision("cannot tell", ("the audit is of other settings than the study's",))]
-    return [weigh_audit(attacked.own_result, limits) for attacked in own]
+        return [Remark("cannot tell", "The audit is of other settings than the study's")]
+    return [reason for attacked in own for reason in attacked.own_result.weigh(limits)]
 
 
 def _state_leakage(attacked: AttackedStudy) -> list[str]:
-    sentences = state_leakage(attacked.own_result)
+    sentences = attacked.own_result.sentences
     if not attacked.is_self_attack:
         sentences = [f"The audit: {sentences[0]}", *sentences[1:]]
         if attacked.own is None and attacked.result.trustworthy:
@@ -259,8 +263,8 @@ def _list_joining(
         result = attacked.own_result
         point = result.headline_point
         if not attacked.is_self_attack and result.references.local_only is not None and point is not None:
-            answer = None if attacked.own is None or point.gain is None else point.gain.answer
-            facts.append(JoiningFact("simulation", f"In the audit's simulation: {result.joining()}", answer))
+            gain = None if attacked.own is None else point.gain
+            facts.append(JoiningFact("simulation", f"In the audit's simulation: {result.joining}", gain))
     if not facts or all(fact.kind == "simulation" for fact in facts):
         facts.append(JoiningFact("not measured", _NOT_SCORED if description is None else description.scoring))
     if facts[0].kind != "not measured" and not any(score.group == "pooled raw" for score in scores):
@@ -310,7 +314,7 @@ def _state_new_rows(records: StudyRecords) -> JoiningFact:
         return JoiningFact("new rows", f"{words}; its own model was not measured on them.")
     words += f", a model of its raw rows alone {local.with_interval()}."
     if gain is not None:
-        return JoiningFact("new rows", f"{words} {gain.sentence()}", gain.answer)
+        return JoiningFact("new rows", f"{words} {gain.sentence()}", gain)
     why = "The two were not compared row by row, so whether joining pays is not shown."
     if shared:
         why = "Neither is a score of new rows alone, so whether joining pays is not shown."

@@ -188,7 +188,7 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     assert found.decision == decision
     assert shown.startswith(f"<p><b>{decision.words}</b></p>")
     assert f'<p class="answer">{decision.answer.capitalize()}' in page
-    for words in (decision.question, *decision.reasons, summary.leakage[0], summary.joining[0].words):
+    for words in (decision.question, *decision.sentences, summary.leakage[0], summary.joining[0].words):
         assert words in page
         assert words in shown
     for words in summary.leakage:

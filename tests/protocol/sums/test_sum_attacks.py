@@ -13,6 +13,7 @@ import pytest
 
 from mooring.audit import LeakageLimit
 from mooring.errors import InputError, RefusedError
+from mooring.metrics import Figure, Interval
 from mooring.protocol.crypto.keys import CombiningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
@@ -149,10 +150,8 @@ def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:
 
 def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
     """Rows are attacked, with noise for rows: where persons have several, that is not the study's."""
-    tried, found = (
-        Mock(point=Mock(promise=(1.0, 1e-5)), deployed=None, gain=None, epsilon=None),
-        Mock(value=0.5, chance=0.01),
-    )
+    tried = Mock(point=Mock(promise=(1.0, 1e-5)), deployed=None, gain=None, epsilon=None)
+    found = Figure("membership_at_1_percent", 0.5, Interval.unknown(), 0.01, None, None, 100, True)
     tried.worst, audit = lambda *_: ("an attack", found), Mock(points=[tried])
     one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
     assert "the study's noise" in _verdict(one, audit)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
 from mooring.audit.point_result import PointResult
-from mooring.audit.result import AuditResult
+from mooring.audit.result import QUESTION, AuditResult
 from mooring.audit.specification import LeakageLimit
 from mooring.learners import Answer
 from mooring.serialization import Record, render_html
@@ -15,6 +16,8 @@ from mooring.serialization import Record, render_html
 @dataclass(frozen=True)
 class Plan(Record):
     """The points that were tried, the report on the chosen one, and the recommendation."""
+
+    computed: ClassVar[tuple[str, ...]] = ("decision",)
 
     limit: LeakageLimit
     audit: AuditResult
@@ -41,6 +44,15 @@ class Plan(Record):
         """Whether joining pays at the recommended point; None if this was not measured or nothing is recommended."""
         gain = None if self.recommended is None else self.recommended.gain
         return None if gain is None else gain.answer
+
+    @property
+    def decision(self) -> Decision:
+        """Whether rows like these should be shared, by the plan's own limit."""
+        reasons: list[Reason] = [Remark("do not share", f"No setting is recommended within the limit ({self.limit})")]
+        if self.recommended is not None:
+            reasons = weigh_point(self.recommended, [str(self.limit)], "the plan's limit")
+            reasons += judge_joining([self.recommended.gain])
+        return Decision.from_reasons(QUESTION, reasons)
 
     def mechanism_lines(self) -> str | None:
         """Return the [mechanism] table as lines for a study's file, or None if nothing is recommended."""

@@ -13,9 +13,9 @@ from mooring.audit.planning.plan import find_safety
 from mooring.audit.point_result import PointResult
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.specification import LeakageLimit
+from mooring.audit.statements import LOWER_BOUND, state_strongest
 from mooring.errors import InputError
 from mooring.learners import Score
-from mooring.metrics.membership import state_alarms
 from mooring.typing import Progress
 
 _MOST_NOISE = 5.0
@@ -115,8 +115,8 @@ class PointSearch:
         aside = ""
         if bare is not None and (best is None or _score(bare) > _score(best)):
             aside = (
-                f" ({bare.title} keeps to it against the attacks we know, but its rows carry no noise: the upload is "
-                "an exact image of them, so it is not recommended.)"
+                f" ({bare.title} keeps to the limit against the attacks we know. It is not recommended, because its rows "
+                "carry no noise, so that an upload is an exact image of them.)"
             )
         noisy = [result for point, result in self.tried.items() if point.data_noise_level > 0]
         chosen = best or max(noisy, key=lambda result: find_safety(result, self.limit))
@@ -127,40 +127,24 @@ class PointSearch:
         )  # the same σ in the other rows' unit
         reported = reporter.audit(replace(point, data_noise_level=level))
         if best is None:
-            words = f"No operating point that was tried keeps to the limit ({self.limit}). None is recommended."
-            return (
-                reported,
-                None,
-                f"{words} At the safest, {_describe_point(reported)}, {self._describe_leakage(reported)}. {HALVES}{aside}",
-            )
+            words = f"Nothing is recommended: no settings that were tried keep to the limit ({self.limit})."
+            safest = f"The safest are {_describe_point(reported)}: {self._describe_leakage(reported)}."
+            return reported, None, f"{words} {safest} {HALVES}{aside}"
         recommended, words = self._worded(reported, reporter.alone.references.local_only)
         return reported, recommended, f"{words} {HALVES}{aside}"
 
     def _describe_leakage(self, result: PointResult) -> str:
-        """Return a clause on what attacks recover at a point."""
-        worst = result.worst(self.limit.measure)
-        if worst is None:
-            return "no attack could be measured"
-        digits = ".2f" if self.limit.at_least else ".0%"
-        words = (
-            f"the strongest attack ({worst[0]}) reaches {worst[1].value:{digits}}{worst[1].interval.written(digits)}"
-        )
-        words += "" if worst[1].control is None else f" (without the upload: {worst[1].control:{digits}})"
-        linked = result.worst("linkage")
-        if linked is not None and self.limit.measure != "linkage":
-            words += f", and '{linked[0]}' links {linked[1].value:.0%} of the rows (chance {linked[1].chance:.0%})"
-        recognised = result.worst("membership_at_1_percent")
-        if recognised is not None and "membership" not in self.limit.measure:
-            attack, figure = recognised
-            words += f"; '{attack}' recognises {figure.value:.0%} of them as uploaded, at {state_alarms(figure)}"
-        return words
+        """Return a clause on what attacks recover at a point, by the limit's measure, linkage and membership."""
+        measures = dict.fromkeys((self.limit.measure, "linkage", "membership_at_1_percent"))
+        clauses = [clause for measure in measures if (clause := state_strongest(result, measure))]
+        return "; ".join(clauses) or "no attack could be measured"
 
     def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
         held, leakage = _describe_point(best), self._describe_leakage(best)
         if not self.limit.met_at(best):
             return None, (
-                f"Nothing is recommended. {held} kept to the limit ({self.limit}) on the rows that were searched; on others "
-                f"{leakage}, so it is not kept. More rows make figures more certain; a stricter limit leaves a margin."
+                f"Nothing is recommended. {held} kept to the limit ({self.limit}) on the rows that were searched, but not "
+                f"on others: {leakage}. More rows make figures more certain; a stricter limit leaves a margin."
             )
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
             return best, f"{held} keeps to the limit ({self.limit}): {leakage}. Utility was not measured."
@@ -168,7 +152,7 @@ class PointSearch:
         scores = (
             f"The joint model ({best.learner}) scores {best.deployed}, training alone {alone}. {best.gain.sentence()}"
         )
-        kept = f"There {leakage}, so the limit ({self.limit}) is kept. A lower bound on leakage, not a guarantee."
+        kept = f"The limit ({self.limit}) is kept: {leakage}. {LOWER_BOUND}"
         if best.gain.answer == "does not pay":
             words = f"Nothing is recommended. The best point that keeps to the limit ({self.limit}) is {held}."
             return None, f"{words} {scores}"

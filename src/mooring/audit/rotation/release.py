@@ -24,7 +24,7 @@ _MOST_INVERTED, _MOST_COLUMNS = 600, 40
 def measure_point_release(
     simulation: RowSimulation, deployment: Deployment, *, learner: LearnerLike | None
 ) -> ReleaseRisk | None:
-    """Attack the joint models of a simulation; None where there is nothing to learn."""
+    """Return the risk of the joint models of a simulation, or None if there is nothing to learn."""
     kind, partition = deployment.label_kind, deployment.partition
     seed, columns = deployment.seed, deployment.columns
     if kind is None or learner is None:
@@ -57,7 +57,7 @@ def _invert(
     n_members: int,
     groups: Sequence[Indices],
 ) -> Figure:
-    """Cells that the first participant finds with a model of the first so many records; classes are 0 to K − 1."""
+    """Return the share of cells that a participant infers with a model of the first `n_members` records."""
     places = np.arange(len(labels))
 
     def answer(changed: Matrix) -> Matrix:

@@ -24,13 +24,8 @@ from mooring.audit import (
     root_mean_square,
     run_audit,
 )
-from mooring.audit.decision import (
-    decide_upload,
-    state_leakage,
-    weigh_audit,
-)
+from mooring.audit.decision import decide_upload
 from mooring.audit.hazards import hazards_of_columns, hazards_of_labels, hazards_of_rows, rows_of_rare_values
-from mooring.audit.statements import judge_leakage
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.protocol.exchange import AuditRequest
@@ -110,8 +105,8 @@ def inspect(
 def conclude(study: Study, inspection: Inspection) -> Inspection:
     """Return the inspection with its decision, which its page begins with."""
     attacked = inspection.self_attack
-    weighed = [] if attacked is None else [weigh_audit(attacked, study.upload_limits)]
-    return replace(inspection, decision=decide_upload("these rows", weighed, check=inspection))
+    reasons = [] if attacked is None else attacked.weigh(study.upload_limits)
+    return replace(inspection, decision=decide_upload("these rows", reasons, check=inspection))
 
 
 def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
@@ -270,8 +265,7 @@ def _verdict(result: AuditResult) -> str:
     if found is None or found.worst() is None:
         return "No attack could be run on your rows, so nothing here may be read as safety."
     held = count_noun(min(result.description.rows_each), "row")  # the smaller part is the colluder's
-    amount, rule, _ = judge_leakage(found)
     return (
-        f"{' '.join(state_leakage(result))} That is {amount} ({rule}). The colluder, here {held} of yours, may hold more "
-        "and recover more ('mooring audit --study' plays all participants)."
+        f"{' '.join(result.sentences)} The colluder, here {held} of yours, may hold more rows and recover more "
+        "('mooring audit --study' simulates all participants)."
     )

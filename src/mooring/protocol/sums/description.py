@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mooring.audit import AuditResult, PointResult
-from mooring.audit.decision import state_promise
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme
@@ -54,6 +54,11 @@ def describe_sums(study: Study) -> Description:
         headlines=(state_promise(settings), *protected),
         guarantee=tuple((headings[name], words) for name, words in said.items() if name in headings),
     )
+
+
+def state_promise(settings: SumSettings) -> str:
+    """Return what secure sums disclose at most, by their guarantee."""
+    return f"Can an attacker tell that a {settings.unit} is in the data? {settings.state_guarantee()}"
 
 
 def find_sum_point(study: Study, result: AuditResult) -> PointResult | None:

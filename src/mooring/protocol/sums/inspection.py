@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from mooring.audit import AuditResult, AuditSettings, LeakageLimit, OperatingPoint, References, SumPoint, run_audit
-from mooring.audit.decision import decide_upload, state_promise, weigh_audit, weigh_total
+from mooring.audit.decision import decide_upload, weigh_total
 from mooring.audit.statements import state_total
 from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.inspection import Inspection
@@ -20,6 +20,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import contrast_to_sums, drafted_projection
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.sums.contribution import scale_labels
+from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.scheme import sum_scheme, sum_settings
 from mooring.tables import Partition
@@ -82,10 +83,10 @@ def conclude_sums(study: Study, inspection: Inspection) -> Inspection:
     """The same with its decision: the one that its page leads with."""
     limits = study.upload_limits
     if inspection.self_attack is not None:
-        weighed = weigh_audit(inspection.self_attack, limits)
+        reasons = inspection.self_attack.weigh(limits)
     else:
-        weighed = weigh_total(None, sum_scheme(study).settings.promise, limits)
-    return replace(inspection, decision=decide_upload("sums over these rows", [weighed], check=inspection))
+        reasons = weigh_total(None, sum_scheme(study).settings.promise, limits)
+    return replace(inspection, decision=decide_upload("sums over these rows", reasons, check=inspection))
 
 
 def _is_kept(limit: LeakageLimit, epsilon: float | None, audit: AuditResult | None) -> bool:
