@@ -103,7 +103,7 @@ def test_nothing_but_the_pages_of_steps_is_served(name: str, running: Running) -
 
 def test_forms_without_the_desks_token_do_nothing(running: Running, folder: Path) -> None:
     running.take("join", form_token="x", name="north", role="participant")
-    assert "it is not of this desk" in running.ask("GET", "/").text
+    assert "it does not come from a page of this desk" in running.ask("GET", "/").text
     assert not (folder / "vault").exists()
     running.upload({"rows.csv": b"age\n"}, token="x")
     assert not (folder / "rows.csv").exists()

@@ -45,7 +45,7 @@ UNLOCK = Step(
     name="unlock",
     role="everybody",
     title="Unlock the vault",
-    explanation="The vault is encrypted; commands ask for its passphrase each time, the desk once.",
+    explanation="The vault is encrypted. Commands ask for its passphrase each time; the desk asks once.",
     command="",
     phase="",
     asks=(Question("passphrase", "Passphrase of the vault", "password"),),
@@ -66,7 +66,7 @@ class Situation:
     def following(self) -> str:
         """The step to take next: the first that can be taken, else the first that waits; empty if there is none."""
         left = [state for state in self.states if not state.is_done]
-        # somebody else keeps the study's file where a participant looks
+        # a participant does not take the designer's steps
         left = [state for state in left if not (self.who.role == "participant" and state.step.role == "designer")]
         left.sort(key=lambda state: (state.step.is_optional, bool(state.waits_for)))
         return left[0].step.name if left else ""
@@ -74,16 +74,16 @@ class Situation:
 
 @dataclass
 class DeskApplication:
-    """What a desk answers to the requests that its session lets through."""
+    """The web application of a desk, which answers the requests that its session accepts."""
 
     place: Place
     session: Session
     jobs: JobRunner = field(default_factory=JobRunner)
     chosen: dict[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    """What was chosen last, by the name of the question: other steps offer it again."""
+    """The last answers by the names of their questions, which other steps offer again."""
 
     def build(self) -> Starlette:
-        """The application, guarded."""
+        """Return the application, with the guard in front of it."""
         routes = [
             Route("/open", self.open),
             Route("/", self.show),
@@ -95,7 +95,7 @@ class DeskApplication:
         return Starlette(routes=[Mount(self.session.path, routes=routes)], middleware=[guard])
 
     def look(self) -> Situation:
-        """The study, who this is, and the steps that follow."""
+        """Return the study, the identity of the vault's owner, and the steps that follow."""
         place = self.place
         if place.is_locked:
             return Situation(states=[StepState(UNLOCK, is_done=False, waits_for=())])
@@ -105,12 +105,12 @@ class DeskApplication:
             return Situation(problem=explain_error(problem))
 
     def open(self, request: Request) -> Response:
-        """Let a browser in, whose token the session has checked; after a redirect it would not send the new cookie."""
+        """Give the cookie to a browser whose token the session has checked; a redirect would not send the cookie."""
         page = '<!doctype html><title>mooring desk</title><p><a href="./">Open the desk</a></p>'
         return HTMLResponse(page, headers={"set-cookie": self.session.cookie, "refresh": "0; url=./"})
 
     def show(self, request: Request) -> Response:
-        """The page of steps; it loads itself again while a step runs, or where it is asked to watch the inbox."""
+        """Return the page of steps, which reloads itself while a step runs or while it watches the inbox."""
         job, place = self.jobs.last, self.place
         values = {
             "title": "desk",
@@ -182,7 +182,7 @@ class DeskApplication:
         return RedirectResponse(f"{self.session.path}/", 303)
 
     def read_page(self, request: Request) -> Response:
-        """A page that a step wrote, without an origin of its own."""
+        """Return a page that a step wrote, in a sandbox."""
         path = find_page(self.place, request.path_params["name"])
         if path is None:
             return PlainTextResponse("There is no such page.\n", 404)
@@ -190,33 +190,17 @@ class DeskApplication:
 
 
 def serve_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -> None:
-    """Serve a desk on 127.0.0.1 until it is interrupted.
-
-    Parameters
-    ----------
-    folder : Path
-        Where it works.
-    port : int
-        0 for any that is free.
-    announce : callable
-        Given the address to open, and a new one each time that one is used.
-    """
+    """Serve a desk on 127.0.0.1 until it is interrupted; the arguments are those of `make_desk`."""
     listener, application = make_desk(folder, port=port, announce=announce)
     announce(application.session.address)
     make_server(application).run(sockets=[listener])
 
 
 def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -> tuple[socket.socket, DeskApplication]:
-    """A desk, and the socket that it is to listen on.
+    """Return a desk for a folder, which is created if needed, and the socket that the desk listens on.
 
-    Parameters
-    ----------
-    folder : Path
-        Where vaults, studies and tables are; a new one is made for this account alone.
-    port : int, default 0
-        On 127.0.0.1; 0 takes a free one.
-    announce : callable
-        Called with the page's address.
+    Port 0 stands for any free port. `announce` is called with the address to open, and with a new one whenever an address
+    has been used.
     """
     make_folder(folder, mode=0o700, what="the desk's folder")
     listener = socket.socket()
@@ -233,7 +217,7 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
 
 
 def make_server(application: DeskApplication) -> uvicorn.Server:
-    """A server that logs nothing: addresses and forms hold secrets."""
+    """Return a server that logs nothing, because addresses and forms hold secrets."""
     config = uvicorn.Config(
         application.build(),
         lifespan="off",

@@ -1,4 +1,4 @@
-"""One long step at a time, in a thread, with the library's own progress."""
+"""Steps that run in a thread, one at a time, with their progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Job:
 
     title: str
     command: str = ""
-    """What does the same in a terminal, in the desk's folder."""
+    """The command that does the same in a terminal, in the desk's folder."""
     done: float = 0.0
     total: float = 0.0
     what: str = ""
@@ -33,15 +33,7 @@ class Job:
         return self.outcome is None and self.problem is None
 
     def tell(self, done: float, total: float, what: str = "", /) -> None:
-        """Take progress from the step.
-
-        Parameters
-        ----------
-        done, total : float
-            Steps, or rows.
-        what : str, optional
-            The step; "" keeps the one before.
-        """
+        """Record the progress of the step; an empty `what` keeps the description before."""
         self.done, self.total, self.what = done, total, what or self.what
 
 
@@ -53,11 +45,11 @@ class JobRunner:
     _starting: Lock = field(default_factory=Lock, repr=False)
 
     def start(self, title: str, run: Callable[[Progress], Outcome], *, command: str = "") -> Job:
-        """Start a step, unless one runs."""
+        """Start a step; refuse it while another one runs."""
         with self._starting:
             if self.last is not None and self.last.is_running:
                 raise RefusedError(
-                    "the step", reason=f"another one runs: {self.last.title}", cure="Wait until it has ended."
+                    "the step", reason=f"'{self.last.title}' is still running", cure="Wait until it has ended."
                 )
             job = self.last = Job(title, command)
             job.thread = Thread(target=_work, args=(job, run), name="mooring-desk", daemon=True)
@@ -65,7 +57,7 @@ class JobRunner:
         return job
 
     def show(self, ended: Job) -> None:
-        """Show what needed no thread, or could not start; what runs is not disturbed."""
+        """Show a job that has ended without a thread, unless another one is running."""
         with self._starting:
             if self.last is None or not self.last.is_running:
                 self.last = ended

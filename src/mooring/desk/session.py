@@ -1,8 +1,10 @@
-"""Who may talk to a desk: the browser that opened it with the address in the terminal, from the desk's own pages.
+"""Protection of a desk: it answers only the browser that opened the address from the terminal, and only its own pages.
 
-Other machines: the desk listens on 127.0.0.1. Other users of this one: a cookie, in exchange for a token that works once.
-Other web pages in the same browser: the Host header (DNS rebinding), Origin and Sec-Fetch-Site, a cookie that is not sent
-across sites, nor to other servers on this machine, which do not know its path, and a token in every form.
+- Other machines cannot connect, because the desk listens on 127.0.0.1.
+- Other users of this machine have no cookie. A browser gets it for the token in the address, which works once.
+- Other web pages in the same browser are refused by the headers Host (against DNS rebinding), Origin and Sec-Fetch-Site, and
+  by a token in every form. The browser does not send the cookie with their requests.
+- Other servers on this machine do not receive the cookie, because they do not know its path.
 """
 
 from __future__ import annotations
@@ -37,28 +39,28 @@ class Session:
 
     port: int
     announce: Callable[[str], None] = field(default=lambda address: None, repr=False)
-    """Given the next address to open whenever one is used."""
+    """Called with the next address whenever an address has been used."""
     path: str = field(default_factory=lambda: f"/{secrets.token_hex(8)}", repr=False)
-    """Below which everything lies, and alone the cookie is sent."""
+    """The path of all pages, and the only one that the cookie is sent to."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    """In the address; another one once it is used."""
+    """The token in the address, which is replaced once it is used."""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     """The cookie's value."""
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    """In every form."""
+    """The token in every form."""
 
     @property
     def address(self) -> str:
-        """Opens the desk, once."""
+        """The address that opens the desk; it works once."""
         return f"http://127.0.0.1:{self.port}{self.path}/open?token={self.token}"
 
     @property
     def cookie(self) -> str:
-        """The header that lets a browser in."""
+        """The header that gives a browser the cookie."""
         return f"{COOKIE}={self.key}; Path={self.path}/; HttpOnly; SameSite=Strict"
 
     def redeem(self, token: str) -> bool:
-        """Whether a token is the one in the address, which is used up then."""
+        """Return whether a token is the one in the address; if it is, the token is replaced."""
         if not secrets.compare_digest(token.encode(), self.token.encode()):
             return False
         self.token = secrets.token_urlsafe(32)
@@ -66,12 +68,14 @@ class Session:
         return True
 
     def require_form_token(self, given: object) -> None:
-        """Refuse a form that no page of this desk held."""
+        """Refuse a form that does not come from a page of this desk."""
         if not (isinstance(given, str) and secrets.compare_digest(given.encode(), self.form_token.encode())):
-            raise RefusedError("the form", reason="it is not of this desk", cure="Load the page again.")
+            raise RefusedError(
+                "the form", reason="it does not come from a page of this desk", cure="Load the page again."
+            )
 
     def find_refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and the reason to refuse a request with, judged by its head alone; None to let it through."""
+        """Return the status and the reason for refusing a request, from its headers alone; None if it is accepted."""
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
@@ -87,21 +91,21 @@ class Session:
             sizes = headers.get("content-length", [])
             most = MOST_UPLOAD_BYTES if scope["path"] == f"{self.path}/upload" else MOST_FORM_BYTES
             if len(sizes) != 1 or not sizes[0].isdecimal():
-                return 411, "it does not say its size"
+                return 411, "it does not state its size"
             if int(sizes[0]) > most:
                 return 413, f"it is larger than {most >> 20 or 1} MB; copy the file into the desk's folder instead"
         elif scope["method"] != "GET":
-            return 405, "nothing but GET and POST is understood"
+            return 405, "only GET and POST are supported"
         if opens:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            return None if self.redeem(given) else (403, "the address was used before, or is of another desk")
+            return None if self.redeem(given) else (403, "the address was used before, or belongs to a different desk")
         if not self._has_key(headers.get("cookie", [])):
             return 403, "this browser did not open the desk"
         return None
 
     def _has_key(self, cookies: list[str]) -> bool:
-        """Whether one of the cookies is the key: other servers on this machine may have set more of that name."""
-        pairs = (one.strip().partition("=") for header in cookies for one in header.split(";"))
+        """Return whether a cookie holds the key; other servers on this machine may have set cookies of the same name."""
+        pairs = (cookie.strip().partition("=") for header in cookies for cookie in header.split(";"))
         return any(
             name == COOKIE and secrets.compare_digest(value.encode(), self.key.encode()) for name, _, value in pairs
         )
@@ -109,7 +113,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Guard:
-    """Middleware: lets through what a session does not refuse, and puts its headers on every answer."""
+    """Middleware that refuses what the session refuses, and adds the desk's headers to every answer."""
 
     app: ASGIApp
     session: Session
@@ -123,8 +127,9 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in message["headers"]}
-                more = [(name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in own]
+                present = {name for name, _ in message["headers"]}
+                headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                more = [header for header in headers if header[0] not in present]
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 

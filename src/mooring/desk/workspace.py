@@ -1,7 +1,7 @@
-"""What comes into a desk's folder, and the pages that go out of it.
+"""Files that are put into a desk's folder, and the pages that are read from it.
 
-Everything lies there as the commands leave it when they are run in it. A file that somebody puts in goes where the steps
-that need such files look for them. Nothing outside is read or written; of the vault, nothing is listed.
+The folder has the layout that the commands use. A file that somebody adds is stored where the steps that need such files
+look for it. Nothing outside the folder is read or written, and the vault's content is never listed.
 """
 
 from __future__ import annotations
@@ -28,25 +28,17 @@ _BLOCK = 2**20
 
 
 def find_page(place: Place, name: str) -> Path | None:
-    """A page that a step wrote, or None."""
+    """Return the path of a page that a step wrote, or None."""
     path = place.root / name
     return path if name in PAGES and is_plain(path) else None
 
 
 def receive(place: Place, name: str, content: BinaryIO, *, replace: bool) -> Path:
-    """Put a file where the steps look for files of its kind; returns where.
-
-    Parameters
-    ----------
-    name : str
-        As its sender calls it.
-    replace : bool
-        Whether it may take the place of another file of that name.
-    """
+    """Store a file where the steps look for files of its kind, and return its path; `replace` allows overwriting."""
     path = _choose_path(place, name)
     folder = path.parent
     if folder.is_symlink() or path.is_symlink() or path.is_dir():
-        raise RefusedError("the file", reason="a link or a folder is in its place", cure="Remove that first.")
+        raise RefusedError("the file", reason="there is a link or a folder of its name", cure="Remove that first.")
     make_folder(folder, mode=0o700, what="the folder")
     if path.exists() and not replace:
         digest = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
@@ -55,7 +47,7 @@ def receive(place: Place, name: str, content: BinaryIO, *, replace: bool) -> Pat
                 f"file {path.name!r}",
                 expected="new, or the same as the file that is here",
                 got="a file with other contents",
-                cure="Tick 'replace' if it is to take its place.",
+                cure="Tick 'replace' to overwrite it.",
             )
         return path
     with open_atomically(path, mode=0o600, what="the file") as file:
@@ -86,6 +78,6 @@ def _choose_path(place: Place, name: str) -> Path:
 
 
 def _list_patterns(place: Place) -> Iterator[str]:
-    """Names of files that steps need and others send."""
+    """Yield the patterns of files that steps need and that others send."""
     for item in (item for steps in list_steps().values() for step in steps if step.run for item in step.needs):
         yield from (pattern for pattern in item.files if not pattern.startswith(_MADE_HERE))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, StorageError
@@ -17,6 +19,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import render_value
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.storage.vault import Vault
+from mooring.serialization import Count, Record, read_entries
 
 SETTINGS_FILE = "mooring.toml"
 _MOST_BYTES = 2**20
@@ -34,7 +37,7 @@ _SERVER_HEAD = """\
 
 
 @dataclass(frozen=True)
-class SiteSettings:
+class SiteSettings(Record):
     """The settings of a participant."""
 
     study: Path
@@ -59,7 +62,7 @@ class SiteSettings:
     @classmethod
     def read(cls, folder: Path) -> SiteSettings:
         """Read a site's settings from its local folder."""
-        return cls(**_read(cls, folder))
+        return _read(cls, folder)
 
     def write(self, folder: Path) -> None:
         """Write the settings to a kit's local folder."""
@@ -67,7 +70,7 @@ class SiteSettings:
 
 
 @dataclass(frozen=True)
-class ServerSettings:
+class ServerSettings(Record):
     """The settings of the analyst."""
 
     study: Path
@@ -77,17 +80,17 @@ class ServerSettings:
     folder: Path = Path("analysis")
     """The work folder, as for 'mooring align'. Bundles arrive in its `inbox`; results are in its `results`."""
     learner: str = "auto"
-    seed: int = field(default=0, metadata={"least": 0})
-    least_sites: int = field(default=2, metadata={"least": 2})
+    seed: Count = 0
+    least_sites: Annotated[int, Field(ge=2)] = 2
     """Minimum number of bundles. Secure sums also need the study's quorum."""
-    wait_seconds: int = field(default=3600, metadata={"least": 1})
+    wait_seconds: Annotated[int, Field(ge=1)] = 3600
     late: bool = False
     """Whether to only admit late joiners once there is an alignment; maps and model of the others do not change."""
 
     @classmethod
     def read(cls, folder: Path) -> ServerSettings:
         """Read the server's settings from its local folder."""
-        return cls(**_read(cls, folder))
+        return _read(cls, folder)
 
     def require_learner(self, study: Study) -> None:
         """Raise an `InputError` for a learner that the study cannot train or deliver, before any work is done."""
@@ -98,65 +101,37 @@ class ServerSettings:
         _write(self, folder, _SERVER_HEAD)
 
 
+Settings = TypeVar("Settings", SiteSettings, ServerSettings)
+
+
 def opened_vault(folder: Path) -> Vault:
     """Open a vault with the passphrase from the environment, if any, because nobody can be asked for it."""
     return Vault.open(folder, passphrase=os.environ.get("MOORING_PASSPHRASE"))
 
 
-def _read(kind: type[SiteSettings] | type[ServerSettings], folder: Path) -> dict[str, Any]:
-    """Return the entries of a settings file as fields of its class; unknown and invalid entries are errors."""
-    path = folder / SETTINGS_FILE
+def _read(kind: type[Settings], folder: Path) -> Settings:
+    """Read a settings file. A relative path is relative to its folder, and an empty entry counts as left out."""
     cure = "'mooring flare site' or 'mooring flare server' writes it to the kit's local folder."
     try:
-        with path.open("rb") as file:
+        with (folder / SETTINGS_FILE).open("rb") as file:
             plain = tomllib.loads(file.read(_MOST_BYTES).decode("utf-8"))
     except OSError:
         raise StorageError("the settings", reason=f"there is no {SETTINGS_FILE} that can be read", cure=cure) from None
     except (ValueError, RecursionError):
         problem = f"{SETTINGS_FILE} is not valid TOML."
         raise InputError("the settings", problem=problem, cure=cure) from None
-    values = {entry.name: _value_of(entry, plain.pop(entry.name, None), folder) for entry in fields(kind)}
-    if plain:
-        problem = f"{SETTINGS_FILE} has an unknown entry: {repr(next(iter(plain)))[:80]}."
-        raise InputError("the settings", problem=problem, cure="Correct its spelling, or remove it.")
-    return values
-
-
-def _value_of(entry: Field[Any], given: Any, folder: Path) -> Any:
-    """Return the value of a field, or its default; a relative path is relative to the settings' folder."""
-    if given is None and entry.default is not MISSING:
-        given = entry.default
-    least = entry.metadata.get("least", 0)
-    match entry.type:
-        case "Path" | "Path | None":
-            expected = "a path"
-            if given == "" and entry.default is not MISSING:
-                given = entry.default
-            if given is None and entry.default is None:
-                return None
-            if given and isinstance(given, str | Path):
-                return folder / Path(given).expanduser()
-        case "tuple[str, ...]":
-            expected = "a list of columns' names"
-            if isinstance(given, list | tuple) and all(isinstance(name, str) for name in given):
-                return tuple(given)
-        case "int":
-            expected = f"a whole number, {least} or more"
-            if type(given) is int and given >= least:
-                return given
-        case kind:
-            expected = "true or false" if kind == "bool" else "a word in quotes"
-            if type(given).__name__ == kind:
-                return given
-    got = "nothing" if given is None else repr(given)[:80]
-    raise InputError(f"{entry.name} in {SETTINGS_FILE}", expected=expected, got=got, cure="Correct this entry.")
+    given = {name: value for name, value in plain.items() if value != ""}
+    settings = read_entries(kind, given, what=SETTINGS_FILE, within=SETTINGS_FILE, cure="Correct this entry.")
+    paths: dict[str, Any] = {
+        name: folder / path.expanduser() for name, path in vars(settings).items() if isinstance(path, Path)
+    }
+    return replace(settings, **paths)
 
 
 def _write(settings: SiteSettings | ServerSettings, folder: Path, head: str) -> None:
-    words = {}
-    for name, value in vars(settings).items():
-        plain = list(value) if isinstance(value, tuple) else "" if value is None else value
-        plain = str(plain) if isinstance(plain, Path) else plain
-        words[name] = str(plain).lower() if isinstance(plain, bool) else render_value(plain)
-    text = head + "".join(f"{name} = {word}\n" for name, word in words.items())
+    entries = {name: "" if value is None else value for name, value in settings.as_dict().items()}
+    text = head + "".join(
+        f"{name} = {str(value).lower() if isinstance(value, bool) else render_value(value)}\n"
+        for name, value in entries.items()
+    )
     write_atomically(folder / SETTINGS_FILE, text.encode(), mode=0o600, what="the settings")
