@@ -35,7 +35,7 @@ _MOST_COMPONENTS = 30
 
 
 class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turn, reflect and shift rows by a secret rigid map that `fit` draws.
+    """Rotate, reflect and shift rows by a secret rigid map, which `fit` draws at random.
 
     Parameters
     ----------
@@ -52,9 +52,8 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Notes
     -----
-    A rigid map by itself promises nothing; see `docs/methods.md`. `upload` draws its noise from the secret and the rows
-    themselves, so that the same rows give the same upload however often it is called: noise drawn afresh could be averaged
-    away.
+    A rigid map by itself gives no guarantee; see `docs/methods.md`. `upload` derives its noise from the secret and the rows,
+    so that the same rows give the same upload each time. An attacker could average fresh noise away.
 
     Examples
     --------
@@ -80,17 +79,17 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
-        """X O + 1 Ψᵀ, without noise."""
+        """Return X O + 1 Ψᵀ, without noise."""
         check_is_fitted(self)
         return np.asarray(map_rows(_checked(self, X, reset=False), self.secret_))
 
     def inverse_transform(self, X: npt.ArrayLike) -> Matrix:
-        """The rows that `transform` gave X for."""
+        """Return the rows that `transform` maps to X."""
         check_is_fitted(self)
         return np.asarray(self.secret_.invert(check_array(X, dtype=np.float64)))
 
     def upload(self, X: npt.ArrayLike) -> Matrix:
-        """What leaves the participant: X O + 1 Ψᵀ + σ W, and the same W for the same rows."""
+        """Return what leaves the participant, X O + 1 Ψᵀ + σ W, with the same W for the same rows."""
         check_is_fitted(self)
         require_scale("data_noise_scale", self.data_noise_scale)
         rows = np.ascontiguousarray(_checked(self, X, reset=False))
@@ -108,10 +107,10 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     n_components : int, optional
         h; by default as many as there are features, up to 30.
     kind : {"gaussian", "public-svd"}
-        Independent normal directions; or the top singular vectors of the rows that `fit` is given, which must then be
-        public: never a participant's.
+        Independent normal directions, or the top singular vectors of the rows that `fit` is given. The latter rows must be
+        public, never a participant's.
     random_state : int, optional
-        All participants need the same projection, and so the same seed, unless they pass the projection on.
+        All participants need the same projection, and therefore the same seed.
 
     Attributes
     ----------
@@ -212,7 +211,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def fit(self, X: npt.ArrayLike, y: Any = None) -> AnchorAligner:
         """Find the rigid map that brings the anchor representation X closest to the template."""
         B = _checked(self, X)
-        if self.template is None:  # Π(BᵀB) is I, also where B is rank-poor and a computed factor would not be
+        if self.template is None:  # Π(BᵀB) is I, which a computed factor is not if B lacks full rank
             mean, d = B.mean(axis=0), B.shape[1]
             return self._settled(RigidMap(np.eye(d), -mean), B - mean)
         template = check_array(self.template, dtype=np.float64)

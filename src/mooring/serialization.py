@@ -68,9 +68,9 @@ Count = Annotated[int, _CountBounds()]
 class Record:
     """A frozen dataclass that is written as JSON and read back, checked field by field.
 
-    Fields are text, numbers, tuples, mappings, None, or other dataclasses. What is read must have every field that has no
-    default, and no others; numbers are finite; a value of another kind is not converted. Annotate a number that may be NaN
-    as `FloatOrNaN`.
+    Fields are text, numbers, tuples, mappings, None, or other dataclasses. A file must have every field that has no default,
+    and no unknown fields. Numbers must be finite, and values are not converted to other types. Annotate a number that may
+    be NaN as `FloatOrNaN`.
 
     A subclass may name properties in `computed`. They are written before the fields, for readers of the file, and are
     computed again when it is read.
@@ -99,28 +99,20 @@ class Record:
     computed: ClassVar[tuple[str, ...]] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values: computed ones, and those of the fields in their order."""
+        """Return plain values: the computed ones, then those of the fields in their order."""
         plain: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
         values = {name: getattr(self, name) for name in self.computed}
         return {name: value.as_dict() if isinstance(value, Record) else value for name, value in values.items()} | plain
 
     def to_json(self) -> str:
-        """JSON text: computed values, and those of the fields in their order."""
+        """Return JSON text: the computed values, then those of the fields in their order."""
         from pydantic_core import to_json
 
         return to_json(self.as_dict(), indent=1).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes, *, what: str = "", cure: str = "Pass what to_json returned.") -> Self:
-        """Read what `to_json` returned.
-
-        Parameters
-        ----------
-        text : str or bytes
-            JSON.
-        what, cure : str
-            How an error calls the record, and what it advises.
-        """
+        """Read what `to_json` returned; in errors, the record is called `what`, and `cure` says what to do."""
         from pydantic import ValidationError
 
         try:
@@ -182,7 +174,7 @@ class OpenRecord(Record):
         raise InputError(cls.kind_key, expected=f"one of {known}", got="none of these", cure="Load what defines it.")
 
     def as_dict(self) -> dict[str, Any]:
-        """The kind, and plain values in the order of the fields."""
+        """Return the kind and the plain values, in the order of the fields."""
         return {self.kind_key: getattr(self, self.kind_key), **super().as_dict()}
 
     @classmethod
@@ -192,7 +184,9 @@ class OpenRecord(Record):
         record = Record.from_json.__func__(base, text, what=what, cure=cure)  # type: ignore[attr-defined]
         if not isinstance(record, cls):
             expected = f"'{cls.kind_key}' {getattr(cls, cls.kind_key)}"
-            raise InputError(what or cls.__name__, expected=expected, got="another kind of record", cure=cure)
+            raise InputError(
+                what or cls.__name__, expected=expected, got=f"{getattr(record, cls.kind_key)!r}", cure=cure
+            )
         return record
 
     @classmethod
@@ -238,7 +232,7 @@ R = TypeVar("R", bound=Record)
 
 
 def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: int = MOST_BYTES) -> R:
-    """Read a file that holds one record.
+    """Read a file that holds one record; in errors, the record is called `what`, and `cure` says what to do.
 
     Raises
     ------
@@ -246,11 +240,6 @@ def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: 
         If the file cannot be read.
     InputError
         If it is larger than `most_bytes`, or does not hold such a record. The error names the place, never the value.
-
-    Parameters
-    ----------
-    what, cure : str
-        How an error calls the record, and what it advises.
     """
     try:
         text = read_bounded(path, most_bytes, what=what)
@@ -260,7 +249,7 @@ def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: 
 
 
 def _has_huge_integer(value: object) -> bool:
-    """Whether tomllib read an integer of so many digits that writing it takes long; smaller ones fail their own checks."""
+    """Return whether tomllib read an integer that has so many digits that printing it would take seconds."""
     if isinstance(value, Mapping):
         return any(map(_has_huge_integer, value.values()))
     if isinstance(value, list | tuple):
@@ -271,18 +260,14 @@ def _has_huge_integer(value: object) -> bool:
 def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: str, within: str = "") -> R:
     """Read what a person wrote, such as a table of a TOML file, as a record.
 
+    In errors, the whole table is called `what`, a single entry is called "entry of `within`", for example "range of column
+    'age'", and `cure` says what to do.
+
     Raises
     ------
     InputError
-        If an entry is missing, unknown or of another kind. The error names the entry, never its value. An error that the
+        If an entry is missing, unknown or of the wrong type. The error names the entry, never its value. An error that the
         record itself raises is passed on.
-
-    Parameters
-    ----------
-    what, cure : str
-        How an error calls the table as a whole, and what it advises.
-    within : str, optional
-        What the entries are of, such as "column 'age'", for errors about single entries.
     """
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError, to_json
@@ -293,7 +278,8 @@ def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: 
     try:
         record: R = _adapter(kind).validate_json(to_json(entries))
     except PydanticSerializationError:
-        raise InputError(what, expected="text, numbers, lists and tables", got="other values", cure=cure) from None
+        got = "values of other types, such as dates"
+        raise InputError(what, expected="text, numbers, lists and tables", got=got, cure=cure) from None
     except ValidationError as problem:
         inner = problem.errors(include_url=False)[0].get("ctx", {}).get("error")
         if isinstance(inner, InputError):
@@ -308,9 +294,9 @@ def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: 
 
 
 def explain_validation(problem: ValidationError) -> tuple[str, str, str]:
-    """Where the first error of a validation is, what was expected there, and what kind of value there was.
+    """Return where the first error of a validation is, what was expected there, and the type of what was found.
 
-    The place is a path such as 'participants.3.name', and empty for the whole. No value is quoted.
+    The place is a path such as 'participants.3.name', or empty for the whole record. No value is quoted.
     """
     first = problem.errors(include_url=False)[0]
     context = first.get("ctx", {})
@@ -373,7 +359,7 @@ _ADAPTERS: dict[type[Record], TypeAdapter[Any]] = {}
 
 
 def _adapter(kind: type[Record]) -> TypeAdapter[Any]:
-    """The validator of a class, which takes milliseconds to make and is kept."""
+    """Return the validator of a class; it is kept, because making it takes milliseconds."""
     if kind not in _ADAPTERS:
         from pydantic import TypeAdapter
 

@@ -51,8 +51,8 @@ def _convert_classifier(estimator: Any, n_inputs: int, scale: float) -> tuple[Mo
         case HistGradientBoostingClassifier():
             rounds, base = read_gradient_boosting(estimator, scale), np.ravel(estimator._baseline_prediction)
             first = int(base.size == 1)  # for two classes, there is only a score for the second
-            outputs = [first + k for one_round in rounds for k in range(len(one_round))]
-            trees = [tree for one_round in rounds for tree in one_round]
+            outputs = [first + k for predictors in rounds for k in range(len(predictors))]
+            trees = [tree for predictors in rounds for tree in predictors]
             return lay_out_trees(trees, outputs, intercepts=np.r_[np.zeros(first), base]), "softmax"
         case Pipeline(steps=[(_, features), (_, LogisticRegression() as last)]):
             weights, intercepts = last.coef_.T, last.intercept_
@@ -75,7 +75,7 @@ def _convert_regressor(estimator: Any, n_inputs: int, scale: float) -> ModelFunc
             trees = read_forest(forest, scale)
             return lay_out_trees(trees, [0] * len(trees), intercepts=[mean], divisor=len(trees) / unit)
         case HistGradientBoostingRegressor() as boosting:
-            trees = [tree for one_round in read_gradient_boosting(boosting, scale) for tree in one_round]
+            trees = [tree for predictors in read_gradient_boosting(boosting, scale) for tree in predictors]
             base = float(np.ravel(boosting._baseline_prediction)[0])
             return lay_out_trees(trees, [0] * len(trees), intercepts=[mean + unit * base], divisor=1 / unit)
         case Pipeline(steps=[(_, features), (_, Ridge() as last)]):

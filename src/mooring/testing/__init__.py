@@ -1,4 +1,4 @@
-"""Contract suites for attacks, learners and methods of one's own: each raises AssertionError that says what is wrong."""
+"""Contract suites for your own attacks, learners and methods. Each raises an AssertionError that says what is wrong."""
 
 from mooring.testing.attacks import check_attack
 from mooring.testing.learners import check_learner

@@ -31,8 +31,8 @@ def check_attack(attack: str | Attack | Callable[..., Any]) -> None:
 
     The attack is run on small simulated collaborations: with every method of rotation, with and without labels and
     colluders, for attacks on rows; with and without noise, for attacks on sums. In each it must return finite rows of the
-    right shape, or one score per candidate (NaN where it says nothing), or raise `DoesNotApply` with a sentence. It must
-    apply at least once, give the same result for the same `rng`, and leave what it is given unchanged.
+    right shape, or one score per candidate (NaN if it cannot judge one), or raise `DoesNotApply` with a sentence. It must
+    apply at least once, return the same result for the same `rng`, and leave its arguments unchanged.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _run(attack: Attack, view: Any) -> Any:
 
 
 def _values_of(attack: Attack, finding: Any, view: Any, place: str) -> Matrix:
-    """The rows or scores of a finding, checked."""
+    """Return the rows or scores of a finding, after checking them."""
     name = attack.name
     if isinstance(finding, MembershipScores):
         scores = np.asarray(finding.scores)
@@ -139,7 +139,7 @@ def _sum_views() -> Iterator[tuple[str, Any]]:
 
 
 def _draw() -> tuple[list[Matrix], list[Any]]:
-    """Rows of three skewed classes, the same for all participants, and their labels."""
+    """Return rows of three skewed classes, which are the same for all participants, and their labels."""
     rng = np.random.default_rng(0)
     means = 2 * rng.standard_normal((3, _WIDTH))
     labels = [rng.integers(0, 3, _ROWS) for _ in range(_PARTICIPANTS)]
@@ -147,7 +147,7 @@ def _draw() -> tuple[list[Matrix], list[Any]]:
 
 
 def _arrays_of(value: Any) -> Iterator[Any]:
-    """The arrays of a view, of the values in it, and of the values in those."""
+    """Yield the arrays of a view, also those in nested dataclasses and tuples."""
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""The contract of learners, as a suite that anybody can run on a learner of their own."""
+"""The contract of a learner."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def check_learner(learner: LearnerLike) -> None:
     Parameters
     ----------
     learner : str or Learner
-        The name of a registered learner, or a learner of one's own.
+        The name of a registered learner, or a learner object.
 
     Raises
     ------
     AssertionError
-        The message names the part of the contract that is not kept.
+        If the learner breaks the contract; the message names the rule.
 
     Examples
     --------
@@ -80,10 +80,10 @@ def _check_attributes(learner: Learner) -> None:
 def _check_predictions(learner: Learner, fitted: Fitted, rows: Matrix, labels: Labels, n_classes: int) -> None:
     kind: Kind = "classes" if n_classes else "number"
     _require(
-        fitted.learner == learner.name and fitted.kind == kind, learner, "tell its name and kind once it is fitted"
+        fitted.learner == learner.name and fitted.kind == kind, learner, "state its name and kind once it is fitted"
     )
     predicted = fitted.predict(rows)
-    _require(predicted.shape == (len(rows),), learner, "predict one value a row")
+    _require(predicted.shape == (len(rows),), learner, "predict one value per row")
     if kind == "number":
         _require(bool(np.isfinite(predicted).all()), learner, "predict finite numbers")
         _require(fitted.probabilities(rows, 0) is None, learner, "give no probabilities of a number")
@@ -100,7 +100,7 @@ def _check_predictions(learner: Learner, fitted: Fitted, rows: Matrix, labels: L
 
 def _check_model(learner: Learner, fitted: Fitted, rows: Matrix, n_classes: int) -> None:
     if not learner.delivers:
-        if n_classes != 1:  # of one class, there is nothing but the class to hold
+        if n_classes != 1:  # with one class, the model holds only the class
             _require(_is_refused(fitted.to_model), learner, "raise InputError where its model would hold rows")
         return
     model = fitted.to_model(n_classes)
