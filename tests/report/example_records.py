@@ -1,6 +1,7 @@
 """Studies, and the records and audits that their steps leave behind, for tests of the report."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mooring.protocol.rotation.alignment_state import AlignedParticipant, Alignm
 from mooring.protocol.rotation.training import Training
 from mooring.protocol.sums.total import Closing
 from mooring.protocol.sums.training import SumTraining
-from mooring.report import StudyRecords
+from mooring.report import Report, StudyRecords
 from mooring.serialization import Record
 from mooring.tables.schema import Column, Label
 from tests.study_settings import make_study
@@ -33,6 +34,14 @@ from tests.study_settings import make_study
 NAMES = ("north", "south", "west")
 COLUMNS = ("age", "weight", "height", "pressure")
 SHARES = np.column_stack([1 - np.linspace(0.05, 0.95, 30), np.linspace(0.05, 0.95, 30)])
+
+
+MADE = "2026-01-01 00:00 UTC"
+
+
+def fixed(made: Report) -> Report:
+    """The same report, made at one time by one version."""
+    return replace(made, summary=replace(made.summary, made=MADE, versions={"mooring": "0"}))
 
 
 def example_study(names: Sequence[str] = NAMES) -> Study:

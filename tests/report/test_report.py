@@ -2,7 +2,6 @@
 
 import html
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -40,11 +39,13 @@ from mooring.serialization import Record
 from tests.permissions import has_mode
 from tests.protocol.sums.support import make_sum_study
 from tests.raising import raising
+from tests.record import check_snapshot, without_digests
 from tests.report.example_records import (
     NAMES,
     analyst_records,
     example_audit,
     example_study,
+    fixed,
     gain,
     list_files,
     participant_records,
@@ -58,7 +59,6 @@ app = typer.Typer()
 app.command()(report)
 RUNNER = CliRunner()
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-MADE = "2026-01-01 00:00 UTC"
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +93,6 @@ def kinds(made: Report) -> list[tuple[str, tuple[str, ...]]]:
     return [(finding.kind, finding.about) for finding in made.summary.attention]
 
 
-def fixed(made: Report) -> Report:
-    return replace(made, summary=replace(made.summary, made=MADE, versions={"mooring": "0"}))
-
-
 def both(first: StudyRecords, second: StudyRecords) -> StudyRecords:
     return replace(first, check=second.check, share=second.share, predict=second.predict)
 
@@ -117,19 +113,10 @@ def make_pages(study: Study, sum_study: Study) -> dict[str, str]:
     }
 
 
-def without_digests(text: str) -> str:
-    """The same text with digests and fingerprints, which keys change, replaced."""
-    text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)
-    return re.sub(r"\b([a-z2-7]{4}-){6}[a-z2-7]{4}\b", "FINGERPRINT", text)
-
-
 @pytest.mark.parametrize("name", ["rotation-report", "sums-report", "audit", "plan"])
 def test_a_page_says_what_it_said(name: str, study: Study, sum_study: Study) -> None:
     """One snapshot for each page; RENEW_RECORDS=1 renews it, and its difference is to be read."""
-    text, path = without_digests(body(make_pages(study, sum_study)[name])), SNAPSHOTS / f"{name}.txt"
-    if os.environ.get("RENEW_RECORDS"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    check_snapshot(SNAPSHOTS / f"{name}.txt", without_digests(body(make_pages(study, sum_study)[name])))
 
 
 def test_the_analysts_report_finds_who_took_part_what_joining_gives_and_that_leakage_is_not_known(
