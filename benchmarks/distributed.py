@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,7 @@ def mapping(n_rows: int) -> dict[str, Any]:
 def participants(counts: tuple[int, ...]) -> list[dict[str, Any]]:
     """Many participants: `mooring.align` in one process, and steps that reduce over two workers."""
     from mooring.engines.dask import connect
-    from mooring.engines.dask.reduction import Part, reduce_over_workers
+    from mooring.engines.dask.reduction import AnchorsOnWorkers
 
     rows = []
     with connect(workers=2) as client:
@@ -140,7 +141,9 @@ def participants(counts: tuple[int, ...]) -> list[dict[str, Any]]:
         for p in counts:
             groups = [range(start, min(start + GROUP, p)) for start in range(0, p, GROUP)]
             stacks = [client.submit(simulated, group.start, len(group), pure=False) for group in groups]
-            parts = [Part(stack, k, tuple(range(len(groups[k])))) for k, stack in enumerate(stacks)]
+            places: Any = [
+                SimpleNamespace(group=k, row=row) for k, group in enumerate(groups) for row in range(len(group))
+            ]
             uploads = np.concatenate([simulated(group.start, len(group))[0] for group in groups])
             for stack in stacks:
                 stack.result()
@@ -148,7 +151,7 @@ def participants(counts: tuple[int, ...]) -> list[dict[str, Any]]:
             local = align(uploads)
             local_seconds = time.perf_counter() - begin
             begin = time.perf_counter()
-            reduced = reduce_over_workers(client, parts)
+            reduced = AnchorsOnWorkers(client, stacks).solve(places).alignment
             seconds = time.perf_counter() - begin
             rows.append(
                 {

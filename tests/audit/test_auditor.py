@@ -53,10 +53,6 @@ def sound(result: AuditResult) -> AuditResult:
     assert "Infinity" not in text
     assert AuditResult.from_json(text).to_json() == text
     assert draw_audit(result) is not None
-    if result.trustworthy:
-        assert "lower bound" in result.headline
-    else:
-        assert "cannot be trusted" in result.headline
     return result
 
 
@@ -216,7 +212,6 @@ def test_one_map_for_all_is_recovered_exactly_from_one_colluder(every: AuditResu
     assert outcome.figures["centred_error"].value < 1e-9
     assert outcome.figures["linkage"].value == 1.0
     assert outcome.figures["median_r2"].value == pytest.approx(1.0)
-    assert "error of 0.00" in every.headline
 
 
 def test_moments_beat_the_papers_attacks_on_anchor_noise(every: AuditResult) -> None:
@@ -540,9 +535,10 @@ def test_an_attack_whose_arithmetic_breaks_down_is_named_and_the_others_go_on(pa
     changed = {"pseudoinverse": broken, "moments": wild}
     spoilt = [replace(ATTACKS[name], function=function) for name, function in changed.items()]
     result = sound(audited(*parts, attacks=[*spoilt, "procrustes"], **QUICK))
-    reasons = {outcome.attack: outcome.reason or "" for outcome in result.points[0].outcomes}
-    assert "could not be factorised" in reasons["pseudoinverse"]
-    assert "not finite" in reasons["moments"]
+    outcomes = {outcome.attack: outcome for outcome in result.points[0].outcomes}
+    for attack in changed:
+        assert outcomes[attack].reason
+        assert not outcomes[attack].figures
     assert result.trustworthy
 
 
@@ -773,8 +769,7 @@ def test_a_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:
     rows, labels = parts
     strange = audited([rows[0] + 30.0, *rows[1:]], labels, **{**QUICK, "attacks": ["procrustes"]})
     alike = audited(rows, labels, **{**QUICK, "attacks": ["procrustes"]})
-    assert any("hardly resemble" in words for words in strange.warnings)
-    assert not any("hardly resemble" in words for words in alike.warnings)
+    assert len(strange.warnings) == len(alike.warnings) + 1
 
 
 def test_joining_is_judged_by_paired_differences_on_the_same_rows(every: AuditResult) -> None:

@@ -74,35 +74,39 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
         assert f"{role}.card.toml" in tab.submit("#join form", name=role, role=kind)
     commands.run(*shlex.split(DRAFT), place=place / "post")
     copy(place, "post/study.toml", "analyst")
-    assert "Took study.toml" in north.upload(place / "post" / "study.toml")
-    assert "Took east.card.toml" in analyst.upload(*(place / name / f"{name}.card.toml" for name in NAMES))
+    north.upload(place / "post" / "study.toml")
+    analyst.upload(*(place / name / f"{name}.card.toml" for name in NAMES))
+    assert all((place / "analyst" / f"{name}.card.toml").is_file() for name in NAMES)
     assert "mooring study enrol" in analyst.submit("#enrol form")
     copy(place, "analyst/study.toml", "south", "east")
-    assert "Took study.toml" in north.upload(place / "analyst" / "study.toml", replace=True)
+    north.upload(place / "analyst" / "study.toml", replace=True)
+    assert (place / "north" / "study.toml").read_bytes() == (place / "analyst" / "study.toml").read_bytes()
 
     tabs["east"].send("Page.reload")
-    assert "sealed to 3 participants" in tabs["east"].submit("#deal form")  # who was enrolled first
+    tabs["east"].submit("#deal form")  # who was enrolled first
     copy(place, "east/ward.anchor", "north", "south")
     assert "mooring check patients.csv" in north.submit("#check form", data="patients.csv")
     assert north.find("!!document.querySelector('#share .warn')")  # 40 rows of three columns, with the least noise
     refused = north.submit("#share form", data="patients.csv", labels=False)
     assert "consent for labels" in refused
-    assert re.search(r"expected\s+given\s+got\s+none\s+cure\s+The analyst sees", refused)
+    assert re.search(r"expected\s+given\s+got\s+none\s+cure\s", refused)
     tabs["south"].send("Page.reload")
     for name in NAMES:
-        assert "40 rows, shuffled" in tabs[name].submit("#share form", data="patients.csv", labels=True)
+        tabs[name].submit("#share form", data="patients.csv", labels=True)
+        assert (place / name / f"{name}.bundle").is_file()
 
     analyst.upload(*(place / name / f"{name}.bundle" for name in NAMES))
-    assert "Aligned 3 participants" in analyst.submit("#align form", mode="first")
-    assert "Trained 'linear' on 120 rows" in analyst.submit("#train form", learner="linear")
+    analyst.submit("#align form", mode="first")
+    assert "120" in analyst.submit("#train form", learner="linear")  # rows
     assert "mooring deliver --output results" in analyst.submit("#deliver form")
     north.upload(*(place / "analyst" / "results" / "north").iterdir())
-    assert "Wrote 20 predictions" in north.submit("#predict form", data="new.csv", beside="patients.csv")
+    north.submit("#predict form", data="new.csv", beside="patients.csv")
     assert "mooring report" in north.submit("#report form")
     north.find("location = document.querySelector('#outcome a').href")
     north.wait_for("!!document.querySelector('svg') && document.title.startsWith('mooring: ')")
     assert north.find("window.origin") == "null"
-    assert (place / "north" / "predictions.csv").read_text().startswith("prediction,probability_no,probability_yes\n")
+    heading, *predictions = (place / "north" / "predictions.csv").read_text().splitlines()
+    assert (heading, len(predictions)) == ("prediction,probability_no,probability_yes", 20)
 
 
 @dataclass
