@@ -182,7 +182,7 @@ class TotalsExchange(Exchange):
         if not floors.without_noise:
             raise RefusedError("the study", reason="its totals carry no noise", cure="Stay out.")
 
-    def list_refusals(self, study: Study, n_rows: int, class_counts: Any, persons: Any) -> list[Any]:
+    def list_refusals(self, study: Study, n_rows: int, class_counts: Any) -> list[Any]:
         assert isinstance(study.mechanism, TotalsSettings)
         few = n_rows < study.mechanism.least_rows
         return [InputError("rows", expected="more", got=str(n_rows), cure="Gather more.")] if few else []

@@ -46,6 +46,9 @@ class MechanismSettings(OpenRecord):
     def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:
         """Raise an `InputError` for settings that do not fit a study's columns."""
 
+    def require_limits(self, uploads: Sequence[str]) -> None:
+        """Raise an `InputError` for limits on uploads that a study with these settings cannot have."""
+
     def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
         """Raise an `InputError` for settings that do not fit the participants of a complete study."""
 

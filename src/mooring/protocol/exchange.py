@@ -203,11 +203,19 @@ class Participation(Protocol):
     def require_floors(self, study: Study, floors: Floors) -> None:
         """Refuse a study whose noise is below a participant's floors."""
 
+    def adapts_rows(self, study: Study) -> bool:
+        """Whether nothing about the rows decides if they are shared: cells that do not fit are adapted, not refused."""
+        return False
+
     def list_refusals(
-        self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None
+        self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> Sequence[InputError | RefusedError]:
         """Return the reasons why `share` refuses such a table, apart from measured leakage; empty if it accepts it."""
         return ()
+
+    def describe_persons(self, study: Study, persons: PersonCounts) -> list[str]:
+        """What `share` does with the rows of persons who have several, in sentences."""
+        return []
 
     @abstractmethod
     def inspect(

@@ -145,8 +145,8 @@ class ShareResult(Record):
     """Rows a class, where rows are shared; the analyst sees them too."""
     epsilon: float | None = None
     """ε of a study of secure sums; None without noise."""
-    spent: float | None = 0.0
-    """What these rows have spent in other studies of secure sums; None if one of them had no noise."""
+    spent: float = 0.0
+    """ε that this vault has spent in other studies of secure sums."""
     rows_digest: str = field(default="", repr=False)
     """Keyed: by it the report knows whether these very rows were checked. It stays in the vault."""
     override: str = ""
@@ -163,8 +163,8 @@ class ShareResult(Record):
 
     @property
     def epsilon_in_all(self) -> float | None:
-        """What these rows have spent in all studies of secure sums; None without a guarantee."""
-        return None if self.epsilon is None or self.spent is None else self.epsilon + self.spent
+        """ε that this vault has spent in all studies of secure sums; None without a guarantee in this one."""
+        return None if self.epsilon is None else self.epsilon + self.spent
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,9 @@ def _list_audits(study: Study | None, records: StudyRecords, audit: AuditResult 
 def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Reason]:
     limits = () if study is None else study.upload_limits
     if description is not None and not description.shares_rows:
-        points: list[PointResult | None] = [attacked.own for attacked in audits if attacked.own is not None]
+        # With a guarantee, figures from one's own rows are shown and do not decide, which would disclose them.
+        deciding = [attacked for attacked in audits if description.promise is None or not attacked.is_self_attack]
+        points: list[PointResult | None] = [attacked.own for attacked in deciding if attacked.own is not None]
         return [reason for point in points or [None] for reason in weigh_total(point, description.promise, limits)]
     own = [attacked for attacked in audits if attacked.own is not None or attacked.is_self_attack]
     if audits and not own:

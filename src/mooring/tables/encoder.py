@@ -7,6 +7,7 @@ row and column, and no message quotes a value. Audits use an inferred schema, by
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,8 @@ from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Progress, TableSource
 
 LabelUse = Literal["require", "allow", "ignore"]
+UnfitUse = Literal["refuse", "adapt"]
+_OTHER = "other"
 _ROWS_AT_ONCE = 65_536
 _MOST_HINTS = 20  # each name is compared with all others, which would take minutes for a wide table
 
@@ -69,6 +72,7 @@ def encoded_batches(
     ignore: Sequence[str] = (),
     person: str = "",
     with_ids: bool = False,
+    unfit: UnfitUse = "refuse",
     rows_at_once: int = _ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Iterator[EncodedRows]:
@@ -88,6 +92,11 @@ def encoded_batches(
         A further column of the table, which names persons; empty for none.
     with_ids : bool
         Whether to read the schema's ids that the table has.
+    unfit : {"refuse", "adapt"}
+        With "adapt", cells that do not fit are adapted instead of refused: numbers are clipped to their range, unknown words
+        become the category "other" if it is declared, and all else is filled as a missing value. Rows without a label, or
+        without a person where persons are read, are left out, as are lines with a wrong number of fields. There may be no
+        rows. What becomes of a row depends on that row alone.
     rows_at_once : int
         Largest number of rows in a batch; batches of wide tables are shorter.
     progress : callable, optional
@@ -96,7 +105,8 @@ def encoded_batches(
     Raises
     ------
     InputError
-        For the first row of the file that does not fit the schema, with its number and column and never its value.
+        For the first row of the file that does not fit the schema, with its number and column and never its value; and
+        for a table whose header does not fit.
 
     Examples
     --------
@@ -115,6 +125,9 @@ def encoded_batches(
     for problem in reading.problems:
         raise problem.error()
     log = ProblemLog(reading.columns, reading.label)
+    if unfit == "adapt":
+        yield from _scan_adapted(reading, log, rows_at_once, progress)
+        return
     try:
         for encoded in _scan(reading, log, rows_at_once, progress):
             if encoded is not None and not log:
@@ -241,29 +254,87 @@ def _scan(
     reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None
 ) -> Iterator[EncodedRows | None]:
     """Encode batch after batch. A batch with cells that do not fit is None, and the reasons go to the log."""
-    schema, columns = reading.schema, reading.columns
-    if not columns:
+    if not reading.columns:
         return
-    batches = table_batches(
-        reading.table,
-        list(dict.fromkeys([*(column.name for column in columns), *reading.ids])),
-        numbers=[column.name for column in columns if _comes_as_numbers(schema, column)],
-        rows_at_once=rows_at_once,
-        ragged=log.ragged,
-        progress=progress,
-    )
-    for batch in batches:
-        encoded, invalid = _encode(schema, batch, reading.label, log.n_rows + 1)
-        if reading.person:
-            persons, broken = _read_persons(batch.column(reading.person))
-            invalid += [(len(columns) - 1, cells) for cells in broken]
-            encoded = replace(encoded, persons=persons)
-        if reading.ids:
-            encoded = replace(encoded, ids={name: as_texts(batch.column(name)) for name in reading.ids})
+    for batch in _read(reading, log, rows_at_once, progress):
+        encoded, invalid = _encode_batch(reading, batch, log.n_rows + 1)
         log.add(encoded.rows.shape[0], invalid)
         yield None if invalid else encoded
     if log.n_rows == 0 and not log:
         raise no_rows()
+
+
+def _scan_adapted(
+    reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None
+) -> Iterator[EncodedRows]:
+    """Encode batch after batch. Cells that do not fit are adapted, and rows that cannot be used are left out."""
+    columns = tuple(
+        replace(column, outside="clip", missing="fill" if column.missing == "refuse" else column.missing)
+        for column in reading.schema.columns
+    )
+    label = None if reading.label is None else replace(reading.label, outside="clip")
+    reading = replace(reading, schema=replace(reading.schema, columns=columns), label=label)
+    log.ragged.most = math.inf
+    for batch in _read(reading, log, rows_at_once, progress):
+        encoded, invalid = _encode_batch(reading, batch, log.n_rows + 1)
+        log.add(batch.num_rows, ())
+        if invalid or (encoded.persons is not None and (encoded.persons == MISSING_VALUE).any()):
+            adapted = _adapt(reading, batch, encoded, invalid)
+            if adapted is not None:
+                yield adapted
+        else:
+            yield encoded
+
+
+def _adapt(
+    reading: _Reading, batch: Any, encoded: EncodedRows, invalid: Sequence[tuple[int, InvalidCells]]
+) -> EncodedRows | None:
+    """Encode a batch again with invalid cells filled and without rows of no label or person; None if no row is left."""
+    n, columns = batch.num_rows, reading.schema.columns
+    usable = np.ones(n, dtype=np.bool_) if encoded.persons is None else encoded.persons != MISSING_VALUE
+    unfit = {place: np.zeros(n, dtype=np.bool_) for place, _ in invalid}
+    for place, cells in invalid:
+        unfit[place][cells.rows] = True
+    for place, mask in unfit.items():
+        if place >= len(columns):
+            usable &= ~mask
+            continue
+        at = batch.column_names.index(columns[place].name)
+        filled = batch.column(at).take(pa.array(np.arange(n), mask=mask))  # no value in place of an unfit one
+        batch = batch.set_column(at, columns[place].name, filled)
+    if not usable.any():
+        return None
+    again, _ = _encode_batch(reading, batch.filter(pa.array(usable)), encoded.first_row)
+    starts = np.cumsum([0, *(column.width for column in columns)])
+    for place, mask in unfit.items():
+        if place < len(columns) and _OTHER in (words := columns[place].categories):
+            encoding = again.rows[:, starts[place] : starts[place + 1]]
+            encoding[mask[usable]] = np.arange(encoding.shape[1]) == words.index(_OTHER)
+    return replace(again, values=encoded.values[usable])
+
+
+def _read(reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None) -> Iterator[Any]:
+    """The columns of a table to be encoded, batch after batch."""
+    return table_batches(
+        reading.table,
+        list(dict.fromkeys([*(column.name for column in reading.columns), *reading.ids])),
+        numbers=[column.name for column in reading.columns if _comes_as_numbers(reading.schema, column)],
+        rows_at_once=rows_at_once,
+        ragged=log.ragged,
+        progress=progress,
+    )
+
+
+def _encode_batch(reading: _Reading, batch: Any, first_row: int) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
+    """Return the encoded rows with persons and ids, and the invalid cells with the index of their column."""
+    encoded, invalid = _encode(reading.schema, batch, reading.label, first_row)
+    if reading.person:
+        persons, broken = _read_persons(batch.column(reading.person))
+        invalid += [(len(reading.columns) - 1, cells) for cells in broken]
+        encoded = replace(encoded, persons=persons)
+    if reading.ids:
+        encoded = replace(encoded, ids={name: as_texts(batch.column(name)) for name in reading.ids})
+    return encoded, invalid
 
 
 def _comes_as_numbers(schema: Schema, column: Column) -> bool:

@@ -207,6 +207,8 @@ class RaggedLines:
     """Number of fields in the first of them."""
     n_expected: int = 0
     """Number of fields in the first line of the file."""
+    most: float = _MOST_RAGGED
+    """With more such lines, the rest of the file is not read."""
 
     def add(self, number: int, n_fields: int, n_expected: int) -> None:
         """Record a line by its row number and its number of fields."""
@@ -216,7 +218,7 @@ class RaggedLines:
     @property
     def are_too_many(self) -> bool:
         """Whether there are so many that reading on is pointless."""
-        return len(self.numbers) > _MOST_RAGGED
+        return len(self.numbers) > self.most
 
     def number_of(self, places: Any) -> Any:
         """Row numbers in the file of rows whose `places` are counted from 0 without these lines."""

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.randomness import require_generator
-from mooring.tables.encoder import EncodedRows, encoded_batches, join_rows
+from mooring.tables.encoder import EncodedRows, UnfitUse, encoded_batches, join_rows
+from mooring.tables.files import no_rows
 from mooring.tables.reader import read_ahead
 from mooring.tables.records import label_kind_of
 from mooring.tables.schema import Schema
@@ -37,6 +38,7 @@ def sample_rows(
     *,
     ignore: Collection[str] = (),
     person: str = "",
+    unfit: UnfitUse = "refuse",
     seed: int = 0,
     at_most: int | None = None,
     each: Callable[[EncodedRows], object] | None = None,
@@ -53,7 +55,7 @@ def sample_rows(
     kept: EncodedRows | None = None
     draws: npt.NDArray[np.float64] = np.zeros(0)
     n_rows = 0
-    for block in read_ahead(encoded_batches(schema, data, ignore=tuple(ignore), person=person)):
+    for block in read_ahead(encoded_batches(schema, data, ignore=tuple(ignore), person=person, unfit=unfit)):
         if each is not None:
             each(block)
         if schema.label.kind == "classes" and block.labels is not None:
@@ -67,7 +69,8 @@ def sample_rows(
         if draws.size > at_most:
             stay = np.sort(np.argpartition(draws, at_most - 1)[:at_most])
             kept, draws = _taken(kept, stay), draws[stay]
-    assert kept is not None  # the reader refuses a table without rows
+    if kept is None:
+        raise no_rows()
     by_class = dict(zip(schema.label.classes, counts.tolist(), strict=True)) if counts.size else None
     return Sample(kept, n_rows, by_class)
 

@@ -14,7 +14,14 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.guarantee import _ORDERS, SumNoise, SumPrivacy, calibrate_sums, round_up
 from mooring.mechanisms.sums.settings import SumSettings
-from mooring.mechanisms.sums.sums import Outcome, PersonCounts, SumAccumulator, SumLayout, quantise
+from mooring.mechanisms.sums.sums import (
+    Outcome,
+    SumAccumulator,
+    SumLayout,
+    count_rows_of_persons,
+    quantise,
+    rank_rows_of_persons,
+)
 from mooring.tables.schema import Column, Schema
 from tests.mechanisms.sums.test_secret_sharing import words_of
 from tests.raising import raising
@@ -154,18 +161,13 @@ def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int],
     phi = rng.standard_normal((len(persons), 4))
     phi /= np.linalg.norm(phi, axis=1, keepdims=True)
     labels = rng.uniform(-1, 1, len(persons)) if n_classes == 0 else rng.integers(0, n_classes, len(persons))
-    counts, again, sums = PersonCounts(), PersonCounts(), SumAccumulator(layout)
-    for block in np.array_split(persons, 3):
-        counts.add(block)
+    counts, sums = count_rows_of_persons(persons), SumAccumulator(layout)
     for block in np.array_split(np.arange(len(persons)), 2):
-        sums.add(phi[block], labels[block], counts.of(persons[block]))
-        again.add(persons[block])
-    counts.require_same(again)
-    assert counts.most == max(rows)
+        sums.add(phi[block], labels[block], counts[block])
     whole, expected = np.zeros(layout.size, dtype=np.int64), np.zeros(layout.size)
     for person in np.unique(persons):
         own, alone, plain = persons == person, SumAccumulator(layout), SumAccumulator(layout)
-        alone.add(phi[own], labels[own], counts.of(persons[own]))
+        alone.add(phi[own], labels[own], counts[own])
         plain.add(phi[own], labels[own])
         S, T = alone.vector[: layout.n_products], alone.vector[layout.n_products :]
         doubled = np.where(np.equal(*np.triu_indices(4)), 1, 2)
@@ -178,24 +180,17 @@ def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int],
     assert np.abs(whole - expected).max() < slack
 
 
-def test_persons_that_were_not_counted_are_refused() -> None:
-    counts, more = PersonCounts(), PersonCounts()
-    assert counts.most == 0
-    for known in ([], [0.5]):
-        counts.add(np.array(known))
-        for unknown in (0.0, 1.0, np.nan):
-            with raising(InputError, "rows of a person"):
-                counts.of(np.array([unknown]))
-    counts.add(np.array([2.0, 1.0, 2.0, np.nan, np.nan]))
-    assert counts.of(np.array([1.0, np.nan, 2.0])).tolist() == [1, 2, 2]
-    more.add(np.array([2.0, 1.0, 2.0, np.nan, np.nan, 1.0]))
-    with raising(InputError, "rows of a person"):
-        counts.of(np.array([1.5]))
-    with raising(InputError, "rows of a person"):
-        counts.require_same(more)
-    again = PersonCounts()
-    again.add(np.array([0.5, 2.0, 1.0, 2.0, np.nan, np.nan]))
-    counts.require_same(again)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=20), st.integers(1, 3))
+def test_which_rows_of_a_person_are_used_depends_on_that_person_alone(rows: list[tuple[int, int]], most: int) -> None:
+    persons = np.array([person for person, _ in rows], dtype=np.float64)
+    keys = np.array([key for _, key in rows], dtype=np.uint64)
+    used = rank_rows_of_persons(persons, keys) < most
+    for person in np.unique(persons):
+        his = persons == person
+        assert used[his].sum() == min(most, his.sum())
+        assert keys[his & used].max() <= keys[his & ~used].min(initial=6)
+        alone = rank_rows_of_persons(persons[his], keys[his]) < most
+        assert (used[his] == alone).all()
     with raising(InputError, "divisors"):
         SumAccumulator(SumLayout(2, Outcome(2))).add(np.eye(2), np.zeros(2), np.array([1, 0]))
 

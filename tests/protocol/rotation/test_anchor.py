@@ -2,18 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.rotation.anchors import make_anchor
-from mooring.mechanisms.sums.settings import SumSettings
-from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.crypto.keys import seal
 from mooring.protocol.participant.membership import make_member
-from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation import result
 from mooring.protocol.rotation.anchor import deal_anchor, open_anchor, write_anchor
 from mooring.protocol.storage.vault import Floors, Vault
@@ -153,21 +149,3 @@ def test_nothing_is_predicted_before_rows_are_shared(small_study, monkeypatch):
     monkeypatch.setattr(result, "read_result", lambda *_: None)
     with raising(StorageError, "the vault", reason="does not know of an upload"):
         result.open_mapped_model(small_study.vaults[0], small_study.study, small_study.folder)
-
-
-def test_limits_on_sums_hold_up_to_the_limit_itself():
-    settings, persons = SumSettings(2.0, person="who", rows_per_person=3), PersonCounts()
-    study = SimpleNamespace(mechanism=settings, smallest_class=3)
-    plain = SimpleNamespace(mechanism=SumSettings(None, least_rows=40), smallest_class=3)
-    exchange_of(study).require_floors(study, Floors(most_epsilon=2.0))
-    for floors, one in ((Floors(most_epsilon=1.99), study), (Floors(), plain)):
-        with raising(RefusedError, "the study"):
-            exchange_of(one).require_floors(one, floors)
-    assert [len(exchange_of(plain).list_refusals(plain, n, {"a": n - 37, "b": 37}, None)) for n in (40, 39)] == [0, 2]
-    (small,) = exchange_of(plain).list_refusals(plain, 40, {"a": 1, "b": 39, "c": 0}, persons)
-    assert small.reason == "fewer than 3 rows have the label 'a', and such rows can be read in sums"
-    persons.add(np.array([1.0, 1, 1, 2, 2, 2, 3]))
-    assert exchange_of(study).list_refusals(study, 7, {"a": 1}, persons) == []
-    persons.add(np.array([1.0, 1, 2]))
-    (refusal,) = exchange_of(study).list_refusals(study, 10, {"a": 1}, persons)
-    assert refusal.got == "up to 5 (2 persons have more than 3)"

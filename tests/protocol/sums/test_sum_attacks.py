@@ -1,5 +1,6 @@
 """Attacks on secure sums by who writes the study, who carries files, and who asks for the same rows again."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,16 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from mooring.atomic_io import hash_file
 from mooring.audit import LeakageLimit
 from mooring.errors import InputError, RefusedError
+from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.metrics import Figure, Interval
 from mooring.protocol.crypto.keys import CombiningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Consent
 from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.upload import share_rows
@@ -28,7 +32,9 @@ from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.inspection import _is_kept, _verdict
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.tables.schema import Column
+from tests import commands
 from tests.protocol.sums.support import SumStudy, make_sum_study
+from tests.protocol.sums.test_sum_noise import open_with_fixed_noise, require_within
 from tests.raising import raising
 from tests.sites import vaulted_study
 
@@ -83,12 +89,103 @@ def test_bundles_exchanged_after_they_were_verified_are_not_added(
     assert not (given.inbox / "p0.share").exists()
 
 
-def test_whether_somebody_shares_does_not_depend_on_one_row_where_there_is_noise(folder: Path) -> None:
-    given = make_sum_study(folder / "noise", least_rows=30)
-    assert given.share(0, data=given.table(0, 29))
-    without = make_sum_study(folder / "none", least_rows=30, epsilon=None)
+NEIGHBOURS = {
+    "fifteen rows": lambda lines: lines[:16],
+    "sixteen rows": lambda lines: lines[:17],
+    "no rows": lambda lines: lines[:1],
+    "a value out of range": lambda lines: [*lines, "1e9,0,a,id 0"],
+    "a value far out of range": lambda lines: [*lines, "-inf,0,a,id 0"],
+    "a word for a number": lambda lines: [*lines, "high,0,a,id 0"],
+    "a missing value": lambda lines: [*lines, ",0,a,id 0"],
+    "an unknown class": lambda lines: [*lines, "1,0,z,id 0"],
+    "a missing class": lambda lines: [*lines, "1,0,,id 0"],
+    "a line too short": lambda lines: [*lines, "1,0"],
+    "a row of no person": lambda lines: [*lines, "1,0,a,"],
+    "a person's row beyond the most": lambda lines: [*lines, lines[1], lines[1].replace("id 0", " ID 0")],
+    "one class alone": lambda lines: [lines[0], *(line for line in lines if ",a," in line)],
+}
+
+
+def test_nothing_about_the_rows_is_seen_when_they_are_shared(folder: Path) -> None:
+    """Neighbouring tables give the same exit code, the same words and files of the same sizes; counts are not shown."""
+    given = make_sum_study(folder, p=2, person="who", rows_per_person=1)
+    given.study.write(study := folder / "study.toml")
+    lines = given.table(0, 40).read_text().splitlines()
+    expected = None
+    for name, change in {"as it is": lambda lines: lines, **NEIGHBOURS}.items():
+        vault = given.copy_vault(0)
+        (table := folder / "table.csv").write_text("\n".join(change(lines)) + "\n")
+        output = folder / "p0.bundle"
+        arguments = ("share", table, "--study", study, "--vault", vault.folder, "--output", output)
+        seen: list[Any] = []
+        for form in ("text", "json"):  # the second writes the recorded bundle again
+            words = commands.run(*arguments, "--format", form).stdout
+            seen.append(words.replace(hash_file(output, what=""), "DIGEST"))
+        seen.append(output.stat().st_size)
+        assert seen == (expected := expected or seen), name
+        shutil.rmtree(vault.folder)
+        output.unlink()
+
+
+def test_one_row_or_person_moves_the_shared_sums_by_no_more_than_its_bound(folder: Path) -> None:
+    """Whatever the cells hold that are adapted, and however many rows the person has."""
+    given = make_sum_study(folder, p=2, person="who", rows_per_person=2)
+    lines = given.table(0, 40).read_text().splitlines()
+    (table := folder / "table.csv").write_text("\n".join(lines) + "\n")
+    before = open_with_fixed_noise(given, table)
+    for cells in ("1e9,0,a", "-inf,high,b", ",0,a", "3,4,c"):
+        table.write_text("\n".join([*lines, *[f"{cells},one person"] * 5]) + "\n")
+        require_within(open_with_fixed_noise(given, table) - before, rows=2)
+    table.write_text("\n".join([*lines, *["3,4,z,one person", "3,4,a,", "3"] * 5]) + "\n")
+    np.testing.assert_array_equal(open_with_fixed_noise(given, table), before)
+
+
+def test_limits_on_sums_hold_up_to_the_limit_itself(folder: Path) -> None:
+    study = make_sum_study(folder, 2, person="who", rows_per_person=3, epsilon=2.0).study
+    plain = replace(make_sum_study(folder / "plain", 2, epsilon=None, least_rows=80).study, smallest_class=3)
+    exchange = exchange_of(study)
+    exchange.require_floors(study, Floors(most_epsilon=2.0))
+    for floors, refused in ((Floors(most_epsilon=1.99), study), (Floors(), plain)):
+        with raising(RefusedError, "the study"):
+            exchange.require_floors(refused, floors)
+    assert [len(exchange.list_refusals(plain, n, {"a": n - 77, "b": 77})) for n in (80, 79)] == [0, 2]
+    assert len(exchange.list_refusals(plain, 80, {"a": 1, "b": 79, "c": 0})) == 1
+    assert exchange.list_refusals(study, 7, {"a": 1}) == []  # with noise, nothing about the rows decides
+    persons = PersonCounts()
+    for names, n_above in (([1.0, 1, 1, 2, 2, 2, 3], 0), ([1.0, 1, 2], 2)):
+        persons.add(np.array(names))
+        assert persons.count_above(3) == n_above
+        assert len(exchange.describe_persons(study, persons)) == (n_above > 0)
+
+
+def test_without_noise_few_rows_are_refused(folder: Path) -> None:
+    without = make_sum_study(folder, least_rows=30, epsilon=None)
     with raising(InputError, "rows"):
         without.share(0, data=without.table(0, 29))
+
+
+@pytest.mark.parametrize("limit", ["membership at most 5 %", "error at least 0.5", "linkage at most 20 %"])
+def test_a_study_with_noise_has_no_limits_that_rows_decide(folder: Path, limit: str) -> None:
+    with raising(InputError, "limits"):
+        make_sum_study(folder, upload_limits=(limit,))
+    assert make_sum_study(folder / "none", epsilon=None, least_rows=25, upload_limits=(limit,))
+    assert make_sum_study(folder / "epsilon", upload_limits=("Epsilon at most 2",))
+
+
+def test_a_limit_of_epsilon_is_decided_by_the_study_and_not_by_a_check_of_the_rows(folder: Path) -> None:
+    given = make_sum_study(folder, p=3, epsilon=2.0, upload_limits=("epsilon at most 1",))
+    with raising(RefusedError, "the upload", reason="was not shown"):
+        given.share(0)
+    assert given.share(0, override="Dr. Ash: agreed")
+    kept = make_sum_study(folder / "kept", p=3, epsilon=2.0, upload_limits=("epsilon at most 2",))
+    assert kept.share(0)  # no check is asked for
+
+
+def test_with_noise_a_check_decides_by_the_guarantee_whatever_the_rows(folder: Path) -> None:
+    given = make_sum_study(folder, p=2, epsilon=1.0)
+    found = [Participant(given.study, given.vaults[0]).check(given.table(0, n)) for n in (15, 16, 200)]
+    assert found[0].decision == found[1].decision == found[2].decision
+    assert found[2].self_attack is not None  # which is shown
 
 
 def test_a_share_that_was_killed_is_counted_anew_when_it_is_resumed(
@@ -137,15 +234,17 @@ def test_of_rows_that_went_into_sums_not_one_goes_out_mapped(folder: Path) -> No
         share_rows(given.vaults[1], rotated, mixed, anchor=anchor, output=output, consent=consent)
 
 
-def test_persons_with_long_numbers_are_told_apart(folder: Path) -> None:
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_persons_with_long_numbers_are_told_apart(folder: Path, form: str) -> None:
     """Beyond 2⁵³ a float64 holds no odd number: two persons taken for one would be protected together, not each."""
-    given = make_sum_study(folder, person="who", rows_per_person=1)
+    given = make_sum_study(folder, person="who", rows_per_person=1, epsilon=None, least_rows=25)
     numbers = [1180000000000000001 + k for k in range(30)]
-    assert given.share(0, data=given.table(0, persons=numbers))
-    pyarrow.parquet.write_table(pyarrow.csv.read_csv(given.table(1, persons=numbers)), folder / "own.parquet")
-    assert given.share(1, data=folder / "own.parquet")
-    with raising(InputError, "rows of a person"):
-        given.share(2, data=given.table(2, persons=[*numbers[1:], f" {numbers[-1]}"]))
+    tables = [given.table(0, persons=numbers), given.table(1, persons=[*numbers[1:], f" {numbers[-1]}"])]
+    for i, n_persons in enumerate((30, 29)):
+        pyarrow.parquet.write_table(pyarrow.csv.read_csv(tables[i]), folder / f"{i}.parquet")
+        given.share(i, data=tables[i] if form == "csv" else folder / f"{i}.parquet")
+        S, _ = sum_scheme(given.study).layout.unpack(given.open_vector(i))
+        assert S[-1, -1] / sum_scheme(given.study).features.constant_share == pytest.approx(n_persons, rel=0.01)
 
 
 def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
@@ -180,12 +279,12 @@ def test_check_attacks_ones_own_sums(folder: Path, monkeypatch: pytest.MonkeyPat
     assert ([len(part) for part in rows], len(others)) == ([4, 8], 4)
 
 
-def test_means_are_of_persons_with_a_name(folder: Path) -> None:
-    """Nine rows of one person beside one of another's, none with a name, would move the sums by 1.27 times the bound."""
-    given = make_sum_study(folder, person="who", rows_per_person="mean")
-    named = [f"id {k}" for k in range(28)]
-    nameless = given.table(0, persons=[*named, "", ""])
-    with raising(InputError, "rows of a person"):
-        given.share(0, data=nameless)
-    assert Participant(given.study, given.vaults[0]).check(nameless).refused
-    assert given.share(0, data=given.table(0, persons=[*named, "a", "a"]))
+@pytest.mark.parametrize("rows_per_person", ["mean", 1])
+def test_rows_that_name_no_person_are_left_out(folder: Path, rows_per_person: Any) -> None:
+    """Nine rows of one person beside one of another's, none with a name, would move the means by 1.27 times the bound."""
+    given = make_sum_study(folder, p=2, person="who", rows_per_person=rows_per_person)
+    lines = given.table(0, persons=[f"id {k}" for k in range(30)]).read_text().splitlines()
+    (named := folder / "named.csv").write_text("\n".join(lines[:26]) + "\n")
+    (nameless := folder / "nameless.csv").write_text("\n".join(line.split("id")[0] for line in lines[26:]) + "\n")
+    nameless.write_text(named.read_text() + nameless.read_text())
+    np.testing.assert_array_equal(*(open_with_fixed_noise(given, table) for table in (named, nameless)))

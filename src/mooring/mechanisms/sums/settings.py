@@ -185,6 +185,17 @@ class SumSettings(MechanismSettings):
         """Raise an `InputError` where features or sums cannot be made of the columns."""
         make_layout(self, schema, make_features(self, schema, image_shape))
 
+    def require_limits(self, uploads: Sequence[str]) -> None:
+        """Raise an `InputError` for a limit that a participant's rows decide: with noise, nothing about them may."""
+        measured = [limit for limit in uploads if not limit.lower().lstrip().startswith("epsilon")]
+        if self.epsilon is not None and measured:
+            problem = (
+                f"The limit {measured[0]!r} is measured on rows, so that whether somebody shares would disclose them."
+            )
+            raise InputError(
+                "limits", problem=problem, cure="Limit epsilon, or leave the limit out: epsilon bounds it."
+            )
+
     def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
         """Raise an `InputError` where thresholds do not hold, or a combiner has no combining key."""
         features = make_features(self, schema, image_shape)

@@ -7,10 +7,10 @@ Because φ is quantised, and not the sums, every sum is exact: products of such 
 any order, so that blocks of rows can use floating-point matrix products. A row changes (S, T) by at most (B², BY) in
 norm, which is checked in integers. The shared vector holds the upper triangle of S, row by row, and then T.
 
-If the unit is a person, either nobody has more than m rows, and the noise is m times as large; or the mean over a person's k
-rows is added, which changes the sums by no more than one row does. It is computed in integers, row by row: each row adds
-q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Bφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ BY over a person's
-rows.
+If the unit is a person, either at most m rows of each are added, and the noise is m times as large; or the mean over a
+person's k rows is added, which changes the sums by no more than one row does. It is computed in integers, row by row: each
+row adds q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Bφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ BY over a
+person's rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.prime_field import LARGEST
-from mooring.tables.cells import MISSING_VALUE
 from mooring.typing import Matrix
 
 Integers = npt.NDArray[np.int64]
@@ -188,22 +187,12 @@ class PersonCounts:
     --------
     >>> counts = PersonCounts()
     >>> counts.add(np.array([7.0, 3.0, 7.0]))
-    >>> counts.most, counts.of(np.array([3.0, 7.0]))
-    (2, array([1, 2]))
+    >>> counts.count_above(1)
+    1
     """
 
     def __init__(self) -> None:
         self._persons, self._counts = np.empty(0), np.empty(0, dtype=np.int64)
-
-    @property
-    def most(self) -> int:
-        """The largest number of rows of a person."""
-        return int(self._counts.max(initial=0))
-
-    @property
-    def has_nameless(self) -> bool:
-        """Whether a row has no person. Several such rows would count as one person, with too large a weight."""
-        return MISSING_VALUE in self._persons
 
     def count_above(self, most: int) -> int:
         """Return the number of persons with more rows than this."""
@@ -218,23 +207,29 @@ class PersonCounts:
         total = np.bincount(place, weights=np.concatenate([self._counts, counts]), minlength=known.size)
         self._persons, self._counts = known, total.astype(np.int64)
 
-    def of(self, persons: Matrix) -> Integers:
-        """Return, for each row, the number of rows of its person."""
-        place = np.searchsorted(self._persons, persons, side="right") - 1
-        if self._persons.size == 0 or not np.array_equal(self._persons[place], persons, equal_nan=True):
-            raise _changed_persons()
-        return np.asarray(self._counts[place])
 
-    def require_same(self, others: PersonCounts) -> None:
-        """Raise an `InputError` if the counts differ, because a person could then have too large a weight."""
-        same = np.array_equal(self._persons, others._persons, equal_nan=True)
-        if not (same and np.array_equal(self._counts, others._counts)):
-            raise _changed_persons()
+def count_rows_of_persons(persons: Matrix) -> Integers:
+    """Return, for each row, the number of rows of its person. `persons` are those of a whole table."""
+    _, place, counts = np.unique(persons, return_inverse=True, return_counts=True)
+    return np.asarray(counts[place], dtype=np.int64)
 
 
-def _changed_persons() -> InputError:
-    problem = "The table changed while it was read: the rows of a person differ from those counted first."
-    return InputError("rows of a person", problem=problem, cure="Share it again.")
+def rank_rows_of_persons(persons: Matrix, keys: npt.NDArray[np.uint64]) -> Integers:
+    """Return, for each row of a whole table, its rank by `keys` among the rows of its person, from 0 on.
+
+    Which rows of a person have a rank below m does not depend on the rows of anybody else.
+
+    Examples
+    --------
+    >>> rank_rows_of_persons(np.array([7.0, 3.0, 7.0]), np.array([9, 5, 4], dtype=np.uint64))
+    array([1, 0, 0])
+    """
+    order = np.lexsort((keys, persons))
+    begins = np.flatnonzero(np.diff(persons[order], prepend=np.nan) != 0)
+    lengths = np.diff(begins, append=order.size)
+    ranks = np.empty(order.size, dtype=np.int64)
+    ranks[order] = np.arange(order.size) - np.repeat(begins, lengths)
+    return ranks
 
 
 def quantise(features: Matrix, resolution: int, divisors: Integers | None = None) -> Matrix:

@@ -75,6 +75,7 @@ class Study:
             )
         self._check_columns()
         self.mechanism.require_fit(self.schema, self.image_shape)
+        self.mechanism.require_limits(self.upload_limits)
         self._check_roster()
 
     @property

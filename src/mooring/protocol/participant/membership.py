@@ -84,24 +84,31 @@ def read_check(vault: Vault, study: Study) -> Inspection | None:
         return None  # the report tells what is damaged
 
 
-def require_limits(vault: Vault, study: Study, rows_digest: str, override: str) -> tuple[str, tuple[str, ...]]:
-    """Refuse a first upload of rows that the last check does not show to keep to the study's limits, unless overridden.
+def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, ...] | None:
+    """The limits of the study that the last check did not show rows to keep; None where it was of other rows."""
+    checked = read_check(vault, study)
+    return checked.exceeded if checked is not None and checked.rows_digest == rows_digest else None
+
+
+def require_limits(
+    vault: Vault, study: Study, exceeded: tuple[str, ...] | None, override: str
+) -> tuple[str, tuple[str, ...]]:
+    """Refuse a first upload that exceeds the study's limits, or was not checked (None), unless overridden.
 
     Returns the override and the limits that it is for, both empty where limits are kept. The ledger keeps those of the first
     time for a bundle that is issued again.
     """
     if not study.upload_limits:
         return "", ()
-    entry, checked = Ledger(vault.folder).entry(study.digest), read_check(vault, study)
-    exceeded = checked.exceeded if checked is not None and checked.rows_digest == rows_digest else None
     if exceeded and override:
         return override, exceeded
+    entry = Ledger(vault.folder).entry(study.digest)
     is_issued = entry is not None and entry.bundle is not None
     if is_issued or exceeded == ():
         return "", ()
     reason, cure = "these rows were not checked", "Run 'mooring check' on this very table first."
     if exceeded:
-        reason = "the check does not show that these rows keep to it"
+        reason = "it was not shown that the upload keeps to it"
         cure = (
             "Stay out, ask for more noise, or give 'mooring share' --override 'NAME: REASON', which your report shows."
         )

@@ -18,9 +18,9 @@ from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.serialization import Record, read_record
+from mooring.serialization import Record, count_noun, read_record
 from mooring.tables import TableFit
-from mooring.tables.encoder import check_fit
+from mooring.tables.encoder import UnfitUse, check_fit
 from mooring.tables.sampling import sample_rows
 from mooring.typing import Progress, TableSource
 
@@ -107,14 +107,18 @@ class Participant:
         """
         exchange = exchange_of(self.study)
         exchange.require_floors(self.study, self.vault.floors)
-        person = exchange.person_column(self.study)
-        collector = RowCollector(self.vault.ledger_key, self.study.schema)
-        sample = sample_rows(self.study.schema, data, ignore=ignore, person=person, seed=seed, each=collector.add)
+        options: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(self.study)}
+        collector, adapts = RowCollector(self.vault.ledger_key, self.study.schema), exchange.adapts_rows(self.study)
+        unfit: UnfitUse = "adapt" if adapts else "refuse"
+        sample = sample_rows(self.study.schema, data, **options, unfit=unfit, seed=seed, each=collector.add)
         counts: dict[str, Any] = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
         inspection = exchange.inspect(self.study, sample.encoded, **counts, seed=seed, progress=progress)
-        refusals = exchange.list_refusals(self.study, **counts, persons=collector.persons)
+        refusals = exchange.list_refusals(self.study, **counts)
+        adapted = _describe_adapted(check_fit(self.study.schema, data, **options)) if adapts else []
+        remarks = (*adapted, *exchange.describe_persons(self.study, collector.persons))
         inspection = replace(
             inspection,
+            warnings=(*inspection.warnings, *remarks),
             rows_digest=collector.finish()[0].digest,
             hazards=(*map(str, refusals), *inspection.hazards),
             refused=tuple(str(refusal).removesuffix(f". {refusal.cure}") for refusal in refusals),
@@ -235,15 +239,19 @@ class Participant:
 def check_table_fit(
     study: Study, data: TableSource, *, ignore: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[TableFit, list[str]]:
-    """Return how a table fits a study, and why `share` would refuse a table that fits. The study needs no roster.
-
-    Parameters
-    ----------
-    study, data, ignore, progress
-        As for `Participant.check`.
-    """
+    """Return how a table fits a study, and what `share` would refuse or leave out. The study needs no roster."""
     exchange, persons = exchange_of(study), PersonCounts()
     options: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(study), "progress": progress}
     fit = check_fit(study.schema, data, each=lambda block: persons.add(block.persons), **options)
-    refusals = exchange.list_refusals(study, fit.n_rows, fit.class_counts, persons) if fit.fits else []
-    return fit, [f"'mooring share' will refuse this table: {refusal}" for refusal in refusals]
+    refusals = exchange.list_refusals(study, fit.n_rows, fit.class_counts) if fit.fits else []
+    adapted = _describe_adapted(fit) if exchange.adapts_rows(study) else []
+    refused = [f"'mooring share' will refuse this table: {refusal}" for refusal in refusals]
+    return fit, [*refused, *adapted, *exchange.describe_persons(study, persons)]
+
+
+def _describe_adapted(fit: TableFit) -> list[str]:
+    """Return a sentence on the cells and lines that `share` adapts or leaves out, if there are any."""
+    n_cells = sum(problem.n_cells for problem in fit.problems)
+    unfit = f"{count_noun(n_cells, 'cell or line does', 'cells or lines do')} not fit the study"
+    adapts = "numbers are clipped, other cells filled, and rows without a label or person left out"
+    return [f"{unfit}. 'mooring share' does not refuse them: {adapts}."] if n_cells else []

@@ -8,7 +8,6 @@ from typing import ClassVar, cast
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import AUTO, LEARNERS, LearnerLike, require_learner
-from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.exchange import AuditMaps, Exchange, GatherOptions, SendableFile, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
@@ -88,7 +87,7 @@ class RotationExchange(Exchange):
                 raise RefusedError("the study", reason=reason, cure=cure)
 
     def list_refusals(
-        self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None
+        self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> list[InputError | RefusedError]:
         """A class with few rows is refused, since labels are visible."""
         return [*refuse_small_classes(study, class_counts, "labels are visible to the analyst: such rows stand out")]

@@ -35,7 +35,7 @@ from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import encode_signed_header
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import find_membership, hand_out, require_limits
+from mooring.protocol.participant.membership import find_membership, hand_out, recall_exceeded, require_limits
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Consent, ShareResult
 from mooring.protocol.rotation.anchor import Perturbation, most_anchor_bytes, open_anchor, used_anchor
@@ -97,10 +97,10 @@ def share_rows(
         kept = vault.study_folder(study.folder_name) / _KEPT
         with open_scratch(kept.parent, what="the bundle") as mapped:
             surveyed, rows = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
-            for refusal in exchange_of(study).list_refusals(study, surveyed.order.size, surveyed.class_counts, None):
+            for refusal in exchange_of(study).list_refusals(study, surveyed.order.size, surveyed.class_counts):
                 raise refusal
             ledger = Ledger(vault.folder)
-            decided = require_limits(vault, study, rows.digest, consent.override)
+            decided = require_limits(vault, study, recall_exceeded(vault, study, rows.digest), consent.override)
             entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, decided=decided)
             del rows  # frees memory
             counts, reissued = surveyed.class_counts, entry.bundle is not None

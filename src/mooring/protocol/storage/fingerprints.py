@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,16 +96,11 @@ def hash_rows(
     `labels` are in the order of the file, and `order` sorts the file's fingerprints.
     """
     whole = hmac.new(key.reveal(), digestmod=hashlib.sha256)
-    whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data.cast("B"))
+    whole.update(np.ascontiguousarray(sorted_prints, dtype="<u8").data)
     if labels is not None and order is not None:
         for start in range(0, order.size, _WORDS_AT_ONCE):
             whole.update(labels[order[start : start + _WORDS_AT_ONCE]].astype("<f4").tobytes())
     return whole.hexdigest()
-
-
-def hash_names(names: Iterable[str]) -> str:
-    """Return a digest of the column names. Only fingerprints of the same columns can be compared."""
-    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
 def find_known_rows(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:

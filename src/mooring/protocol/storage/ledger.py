@@ -4,15 +4,15 @@ The same rows under fresh noise, even under a fresh map, let an analyst average 
 it. Every upload is therefore recorded, by keyed fingerprints of its rows, before its bundle is written, and each study gets
 one upload.
 
-Secure sums spend ε instead: rows may take part in several such studies, and their ε adds up. Rows that were uploaded by
-rotation cannot take part in secure sums, because the guarantee would be void. The ledger also records the one closing list
-that a combiner answers in a study.
+Secure sums spend ε instead: a vault may take part in several such studies, and their ε adds up, whatever rows it shares in
+them, since a charge that depended on the rows would disclose something about them. Rows that left without a guarantee, by
+rotation or in sums without noise, cannot take part in sums with one. The ledger also records the one closing list that a
+combiner answers in a study.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -47,8 +47,6 @@ CREATE TABLE IF NOT EXISTS uploads (
 CREATE TABLE IF NOT EXISTS spent (
     study TEXT PRIMARY KEY,          -- digest of a study of secure sums
     epsilon REAL,                    -- NULL: no noise
-    persons INTEGER NOT NULL,        -- whether its unit is a person
-    columns TEXT NOT NULL,           -- digest of the names of its columns
     combining_key TEXT NOT NULL      -- used in no other study
 )
 """,
@@ -93,14 +91,10 @@ class Spending:
 
     epsilon: float | None
     """ε of the study; None without noise."""
-    persons: bool
-    """Whether the unit is a person, who may have had other rows in other studies."""
-    columns: str
-    """Digest of the column names. Rows with different columns cannot be compared."""
     combining_key: str
     """The participant's public combining key in this study."""
     most_epsilon: float
-    """Limit on the ε that the same rows spend in all studies."""
+    """Limit on the ε that this vault spends in all studies."""
 
 
 class Ledger:
@@ -153,7 +147,7 @@ class Ledger:
         else:
             self._require_budget(study_digest, rows, spending)
         with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:
-            prints = np.ascontiguousarray(rows.prints, "<u8").data.cast("B")
+            prints = np.ascontiguousarray(rows.prints, "<u8").data
             file.write(prints)
             file.write(hashlib.sha256(prints).digest())  # with one wrong bit a row would not be recognised
         n_rows, (override, exceeded) = int(rows.prints.size), decided
@@ -169,8 +163,8 @@ class Ledger:
                 )
             if spending is not None:
                 connection.execute(
-                    "INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?)",
-                    (study_digest, spending.epsilon, int(spending.persons), spending.columns, spending.combining_key),
+                    "INSERT OR REPLACE INTO spent VALUES (?, ?, ?)",
+                    (study_digest, spending.epsilon, spending.combining_key),
                 )
         return Entry(study_digest, name, rows.digest, n_rows, rows.column_tags, None, override, tuple(exceeded))
 
@@ -201,33 +195,11 @@ class Ledger:
                 cure="Ask the analyst for the list that was answered. Its share can be written again.",
             )
 
-    def spent_epsilon(self, study_digest: str, rows: RowSummary, spending: Spending) -> float:
-        """Return the ε that these rows have spent in other studies of secure sums; infinite if one of them had no noise.
-
-        A study counts if any of these rows was in it. It also counts if this cannot be determined, because the unit of
-        either study is a person or the columns differ.
-        """
-        return sum(self._list_spent(study_digest, rows, spending))
-
-    def _list_spent(self, study_digest: str, rows: RowSummary, spending: Spending) -> list[float]:
-        epsilons = []
-        for entry, epsilon, by_person, columns in self._spent(study_digest):
-            unknown = spending.persons or by_person or columns != spending.columns
-            if unknown or self._count_known(rows, entry):
-                epsilons.append(math.inf if epsilon is None else epsilon)
-        return epsilons
+    def spent_epsilon(self, study_digest: str) -> float:
+        """Return the ε that this vault has spent in other studies of secure sums."""
+        return sum(epsilon for _, epsilon in self._list_sums(study_digest) if epsilon is not None)
 
     def _require_budget(self, study_digest: str, rows: RowSummary, spending: Spending) -> None:
-        spent_in = {entry.study for entry, *_ in self._spent(study_digest)}
-        for entry in self.entries():
-            uploaded = entry.study != study_digest and entry.bundle is not None and entry.study not in spent_in
-            if uploaded and self._count_known(rows, entry):
-                raise RefusedError(
-                    "the upload",
-                    reason=f"some of these rows were uploaded by rotation in the study {entry.name!r}, which would void the "
-                    "guarantee of secure sums",
-                    cure="Share rows that were never uploaded by rotation.",
-                )
         with self._connect() as connection:
             used = connection.execute(
                 "SELECT study FROM spent WHERE combining_key = ? AND study != ?", (spending.combining_key, study_digest)
@@ -238,37 +210,45 @@ class Ledger:
                 reason="your combining key in its roster was used in another study",
                 cure="Write a new card with 'mooring join' and have it enrolled.",
             )
-        spent = self._list_spent(study_digest, rows, spending)
-        total = sum(spent, math.inf if spending.epsilon is None else spending.epsilon)
-        promised = spending.epsilon is not None or not all(
-            map(math.isinf, spent)
-        )  # in this study, or in an earlier one
-        if promised and total > spending.most_epsilon:
+        guaranteed = {entry.study for entry, epsilon in self._list_sums(study_digest) if epsilon is not None}
+        if spending.epsilon is None:
+            if guaranteed:
+                reason = "this vault has shared sums with a guarantee, which sums without noise could void"
+                raise RefusedError("the upload", reason=reason, cure="Stay out of this study.")
+            return
+        total = self.spent_epsilon(study_digest) + spending.epsilon
+        if total > spending.most_epsilon:
             raise RefusedError(
                 "the upload",
-                reason=f"some of these rows would have spent epsilon = {total:g} over all studies, above your limit of "
+                reason=f"this vault would have spent epsilon = {total:g} over all studies, above your limit of "
                 f"{spending.most_epsilon:g}",
-                cure="Share other rows. The limit is set when you join.",
+                cure="Stay out of this study. The limit is set when you join.",
             )
+        for entry in self.entries():
+            if entry.study == study_digest or entry.bundle is None or entry.study in guaranteed:
+                continue
+            # Row by row: whether a row that never left before is in the table must not decide.
+            if find_known_rows(rows.prints, self._read_prints(entry)).any():
+                raise RefusedError(
+                    "the upload",
+                    reason=f"some of these rows were uploaded without a guarantee in the study {entry.name!r}, which would "
+                    "void that of this study",
+                    cure="Share rows that were uploaded neither by rotation nor in sums without noise.",
+                )
 
-    def _spent(self, study_digest: str) -> list[tuple[Entry, float | None, bool, str]]:
-        """Return the uploads of secure sums in other studies, with the ε, unit and columns of each."""
+    def _list_sums(self, study_digest: str) -> list[tuple[Entry, float | None]]:
+        """Return the uploads of secure sums in other studies, with the ε of each."""
         with self._connect() as connection:
-            spent = {row[0]: row[1:4] for row in connection.execute("SELECT * FROM spent")}
+            spent = dict(connection.execute("SELECT study, epsilon FROM spent"))
         return [
-            (entry, *spent[entry.study])
+            (entry, spent[entry.study])
             for entry in self.entries()
             if entry.study != study_digest and entry.bundle is not None and entry.study in spent
         ]
 
-    def _count_known(self, rows: RowSummary, entry: Entry) -> int:
-        if _has_same_columns(rows, entry):
-            return entry.n_rows
-        return int(find_known_rows(rows.prints, self._read_prints(entry)).sum())
-
     def _require_unseen(self, study_digest: str, rows: RowSummary) -> None:
         known = np.zeros(rows.prints.size, dtype=np.bool_)
-        summed = {entry.study for entry, *_ in self._spent(study_digest)}
+        summed = {entry.study for entry, _ in self._list_sums(study_digest)}
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None:
                 continue

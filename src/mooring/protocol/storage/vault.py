@@ -45,7 +45,7 @@ class Floors:
     without_noise: bool = False
     """Whether a method without any noise is accepted."""
     most_epsilon: float = 8.0
-    """Maximum ε that the same rows may spend in all studies of secure sums together."""
+    """Maximum ε that this vault may spend in all studies of secure sums together."""
     most_pooled_epsilon: float = 1000.0
     """Maximum ε of one's own contribution should as many combiners as the threshold pool their keys."""
     threshold: int = 2

@@ -102,7 +102,7 @@ def state_guarantee(study: Study) -> dict[str, str]:
         "then or "
         "later. The signing keys in the roster are the participants' own, which comparing fingerprints shows. The ciphers "
         f"hold (ML-KEM-768 or X25519; ChaCha20-Poly1305, Ed25519, SHA-256).{public}",
-        "limits": f"What the same rows spend in several such studies adds up; the vault counts it. A {twice}. A "
+        "limits": f"What a vault spends in several such studies adds up; its ledger counts it. A {twice}. A "
         "participant that "
         "shares invented rows can falsify the model, and is not noticed.",
     }
@@ -150,8 +150,7 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
         not_colluding=f"{said['assumptions']} That these hold is for each party named above to confirm.",
         promises=promises,
         measures=(
-            "One contribution a participant and study. A ledger in each vault adds up what the same rows spend over "
-            "studies.",
+            "One contribution a participant and study. A ledger in each vault adds up what it spends over studies.",
             "A combiner answers one list, once, and then destroys the key that opens its shares.",
         ),
         files=(
@@ -162,7 +161,7 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
                 "bundles early",
             ),
             ("the opened total, records (analysis/)", "analyst", "training again"),
-            ("keys and ledger of the vault", "each participant", "counting what the same rows spend"),
+            ("keys and ledger of the vault", "each participant", "counting what the vault spends"),
         ),
         outputs=(
             ("the bundle", "the analyst, and by it the combiners"),

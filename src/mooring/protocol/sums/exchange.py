@@ -96,32 +96,31 @@ class SumExchange(Exchange):
             if number < least:
                 raise _below_floor(f"its {what} of {number} is below your limit of {least}")
 
+    def adapts_rows(self, study: Study) -> bool:
+        """With noise, whether and what is uploaded must not depend on what a row holds."""
+        return sum_settings(study).epsilon is not None
+
     def list_refusals(
-        self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None, persons: PersonCounts | None
+        self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> list[InputError | RefusedError]:
-        """Few rows or small classes are refused without noise, and persons with more rows than the study allows."""
+        """Few rows or small classes are refused without noise; with noise, nothing is."""
         settings, refusals = sum_settings(study), list[InputError | RefusedError]()
-        if settings.epsilon is None:  # beside noise, a class may be small
+        if settings.epsilon is None:
             refusals += refuse_small_classes(study, class_counts, "such rows can be read in sums")
             if n_rows < settings.least_rows:
                 problem = f"The table has {n_rows} rows, but the study needs at least {settings.least_rows}."
                 cure = "Collect more rows, or do not take part in this study."
                 refusals.append(InputError("rows", problem=problem, cure=cure))
-        if persons is None or not settings.person:
-            return refusals
-        most = settings.rows_per_person
-        if most == "mean" and persons.has_nameless:
-            problem, cure = "Some rows name no person.", "Leave those rows out, or name the person of each."
-            refusals.append(InputError("rows of a person", problem=problem, cure=cure))
-        elif most != "mean" and persons.most > most:
-            above = count_noun(persons.count_above(most), "person has", "persons have")
-            got, expected = f"up to {persons.most} ({above} more than {most})", f"{most} at most, as the study says"
-            cure = (
-                f"Keep at most {most} rows of each person, chosen without looking at the label; rows that name no "
-                "person count as one person's. Or ask for rows_per_person = 'mean', which uses each person's mean."
-            )
-            refusals.append(InputError("rows of a person", expected=expected, got=got, cure=cure))
         return refusals
+
+    def describe_persons(self, study: Study, persons: PersonCounts) -> list[str]:
+        """Rows beyond those that the study allows a person are left out."""
+        most = sum_settings(study).rows_per_person
+        above = 0 if most == "mean" else persons.count_above(most)
+        have = count_noun(above, "person has", "persons have")
+        return (
+            [f"{have} more than {most} rows; of each, 'mooring share' adds {most}, chosen by a key."] if above else []
+        )
 
     def share(
         self,
@@ -141,15 +140,15 @@ class SumExchange(Exchange):
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """What a bundle holds, in words, and whom to send it to."""
         settings, in_all = sum_scheme(study).settings, shared.epsilon_in_all
-        sums = f"sums over {count_noun(shared.n_rows, 'row')}, sealed to {len(sum_scheme(study).combiners)} combiners, "
-        if settings.epsilon is None:
-            return sums + "without noise and without a guarantee", "Send it to the analyst."
+        again = "; it holds the rows that the table had then" if shared.reissued else ""
+        to_combiners = f"sealed to {len(sum_scheme(study).combiners)} combiners, "
+        if settings.epsilon is None or in_all is None:
+            sums = f"sums over {count_noun(shared.n_rows, 'row')}, {to_combiners}without noise and without a guarantee"
+            return sums + again, "Send it to the analyst."
         noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}"
-        if in_all is None:
-            noise += "; these rows were shared without noise before, so no guarantee over all studies remains"
-        elif in_all > settings.epsilon:
-            noise += f"; with earlier studies these rows have spent epsilon = {in_all:g} in all"
-        return sums + noise, "Send it to the analyst."
+        if in_all > settings.epsilon:
+            noise += f"; with earlier studies this vault has spent epsilon = {in_all:g} in all"
+        return f"sums over your rows, {to_combiners}{noise}{again}", "Send it to the analyst."
 
     def take_step(
         self,

@@ -19,10 +19,10 @@ from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import contrast_to_sums, drafted_projection
 from mooring.protocol.participant.local_model import measure_local_only
-from mooring.protocol.sums.contribution import scale_labels
 from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.scheme import sum_scheme, sum_settings
+from mooring.protocol.sums.table_sums import scale_labels
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -41,20 +41,8 @@ def inspect_sums(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Look at one participant's rows before their sums are shared.
-
-    Parameters
-    ----------
-    study : Study
-        Of secure sums.
-    encoded : EncodedRows
-        The participant's rows: all, or a sample.
-    n_rows : int
-        Of all.
-    class_counts : dict, optional
-        Of all.
-    """
-    settings, tell = sum_scheme(study).settings, progress or (lambda done, total, what="": None)
+    """Return what is seen of a participant's rows, all or a sample of `n_rows`, before their sums are shared."""
+    tell = progress or (lambda done, total, what="": None)
     tell(0, 2, "attacking your own sums")
     audit = _attack(study, encoded, seed)
     tell(1, 2, "a model of your own")
@@ -63,11 +51,14 @@ def inspect_sums(
     warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
     if len(encoded.rows) < n_rows:
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
-    exceeded = tuple(
-        words for words in study.upload_limits if not _is_kept(LeakageLimit.parse(words), settings.epsilon, audit)
-    )
-    verdict = _verdict(study, audit)
+    verdict, exceeded = _verdict(study, audit), list_exceeded(study, audit)
     return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, self_attack=audit)
+
+
+def list_exceeded(study: Study, audit: AuditResult | None) -> tuple[str, ...]:
+    """Return the study's limits that are not shown to be kept; with noise they are on ε, and the study alone decides."""
+    epsilon = sum_settings(study).epsilon
+    return tuple(words for words in study.upload_limits if not _is_kept(LeakageLimit.parse(words), epsilon, audit))
 
 
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
@@ -80,9 +71,12 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
 
 
 def conclude_sums(study: Study, inspection: Inspection) -> Inspection:
-    """The same with its decision: the one that its page leads with."""
+    """Return the same with the decision that its page leads with.
+
+    With noise, the guarantee decides: figures from one's own rows are shown, but a decision by them would disclose them.
+    """
     limits = study.upload_limits
-    if inspection.self_attack is not None:
+    if inspection.self_attack is not None and sum_settings(study).epsilon is None:
         reasons = inspection.self_attack.weigh(limits)
     else:
         reasons = weigh_total(None, sum_scheme(study).settings.promise, limits)

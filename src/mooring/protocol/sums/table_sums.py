@@ -1,0 +1,121 @@
+"""The exact sums over a participant's table.
+
+In a study with ε, what becomes of a row depends on that row alone, or on the rows of its person: cells that do not fit are
+clipped or filled, and of a person with too many rows those with the least keyed fingerprints are added. No table is refused
+for its rows, and a table without rows has sums of zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.sums import Integers, SumAccumulator, count_rows_of_persons, rank_rows_of_persons
+from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.storage.fingerprints import Fingerprinter, RowCollector, RowSummary
+from mooring.protocol.storage.vault import Vault
+from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.scheme import sum_scheme
+from mooring.tables import encoded_batches
+from mooring.tables.encoder import EncodedRows
+from mooring.tables.reader import THREADS, read_ahead
+from mooring.typing import Matrix, Progress, TableSource
+
+_ROWS_AT_ONCE, _ROWS_A_TASK = 2**14, 2**12
+
+
+def sum_table(
+    vault: Vault, study: Study, data: TableSource, ignore: Collection[str], progress: Progress | None
+) -> tuple[Integers, RowSummary]:
+    """Return the exact sums over a table, and the summary of its rows for the ledger."""
+    scheme, exchange, features = sum_scheme(study), exchange_of(study), study_features(study)
+    sums, collector = SumAccumulator(scheme.layout), RowCollector(vault.ledger_key, study.schema)
+
+    def read(progress: Progress | None) -> Iterator[EncodedRows]:
+        return read_ahead(
+            encoded_batches(
+                study.schema,
+                data,
+                ignore=tuple(ignore),
+                person=scheme.settings.person,
+                unfit="adapt" if exchange.adapts_rows(study) else "refuse",
+                rows_at_once=_ROWS_AT_ONCE,
+                progress=progress,
+            )
+        )
+
+    weighing = _PersonWeights(vault, study, read(None)) if scheme.settings.person else None
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as threads:  # which work on different rows instead
+        for block in read(progress):
+            assert block.labels is not None
+            rows, scaled, weights = block.rows, scale_labels(study, block.labels), None
+            if weighing is not None:
+                used, weights = weighing.next_rows(block)
+                rows, scaled = rows[used], scaled[used]
+
+            def add(here: slice, rows: Any = rows, scaled: Any = scaled, weights: Any = weights) -> None:
+                sums.add(features.apply(rows[here]), scaled[here], None if weights is None else weights[here])
+
+            starts = range(0, len(scaled), _ROWS_A_TASK)  # whatever the number of threads: features are rounded alike
+            adding = threads.map(add, [slice(start, start + _ROWS_A_TASK) for start in starts])
+            collector.add(block)
+            list(adding)  # raises what was refused
+    if weighing is not None:
+        weighing.require_end()
+    for refusal in exchange.list_refusals(study, sums.n_rows, collector.by_class):
+        raise refusal
+    return sums.vector, collector.finish()[0]
+
+
+class _PersonWeights:
+    """Which rows of each person are added, and with what weight, from a first reading of the table."""
+
+    def __init__(self, vault: Vault, study: Study, blocks: Iterator[EncodedRows]) -> None:
+        names = [column.name for column in study.columns]
+        prints, persons = Fingerprinter(vault.ledger_key, names), list[Matrix]()
+        for block in blocks:
+            prints.add(block.values[:, : len(names)])
+            persons.append(np.asarray(block.persons))
+        self._persons = np.concatenate(persons) if persons else np.zeros(0)
+        self._n_read = 0
+        most = sum_scheme(study).settings.rows_per_person
+        self._used = np.ones(self._persons.size, dtype=np.bool_)
+        self._weights: Integers | None = None
+        if most == "mean":
+            self._weights = count_rows_of_persons(self._persons)
+        else:
+            self._used = rank_rows_of_persons(self._persons, prints.take()) < most
+
+    def next_rows(self, block: EncodedRows) -> tuple[npt.NDArray[np.bool_], Integers | None]:
+        """Return which rows of the next block are added, and of how many rows of their person the mean is added."""
+        here = slice(self._n_read, self._n_read + len(block.rows))
+        self._n_read = here.stop
+        if not np.array_equal(self._persons[here], np.asarray(block.persons)):
+            raise _changed_table()
+        used = self._used[here]
+        return used, None if self._weights is None else self._weights[here][used]
+
+    def require_end(self) -> None:
+        """Raise an `InputError` if the second reading had fewer rows, because a person could then have another weight."""
+        if self._n_read != self._persons.size:
+            raise _changed_table()
+
+
+def _changed_table() -> InputError:
+    problem = "The table changed while it was read: the rows of a person differ from those counted first."
+    return InputError("rows of a person", problem=problem, cure="Share it again.")
+
+
+def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return labels as sums take them: codes of classes, or numbers of the declared range as −1 to 1."""
+    if study.label.kind == "classes":
+        return labels
+    low, high = study.label.low, study.label.high
+    return np.clip((2 * labels - low - high) / (high - low), -1.0, 1.0)
