@@ -1,7 +1,7 @@
 """The Procrustes objective −tr(Rᵀ G R) on O(d)^p, its preconditioner and its stopping rule.
 
-Legend: M_i = R_iᵀ (GR)_i, P_i = M_i + M_iᵀ; R_i ← R_i exp(Ω_i) a step, Ω_i skew. The gradient of the objective is Mᵀ − M,
-and tr(Rᵀ G R) the trace of M.
+Legend: G = DᵀD, D the centred anchor representations side by side; M_i = R_iᵀ (GR)_i; P_i = M_i + M_iᵀ; R_i ← R_i exp(Ω_i) a
+step, Ω_i skew-symmetric. The gradient of the objective is Mᵀ − M, and tr(Rᵀ G R) is the trace of M.
 
 An evaluation costs one product with D and one with Dᵀ, the same as an iteration of the power method, plus a few d × d
 products per participant, without any decomposition. Directions are always computed in float32, since a step is checked

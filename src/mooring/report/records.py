@@ -1,4 +1,4 @@
-"""The records that steps of a study leave behind for its report: read, bounded and checked."""
+"""Reading of the records that the steps of a study leave for its report, with bounds and checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mooring.serialization import MOST_BYTES, Record, read_record
 
 @dataclass(frozen=True)
 class StudyRecords:
-    """What a role's folder holds; None for a step that was not taken."""
+    """The records in a role's folder; None for a step that was not taken."""
 
     intake: IntakeRecord | None = None
     gathered: GatherRecord | None = None
@@ -32,17 +32,17 @@ class StudyRecords:
     share: ShareResult | None = None
     predict: PredictionRecord | None = None
     checked_other_rows: bool = False
-    """Whether the last check was of other rows than those that were shared; it is left out then."""
+    """Whether the last check was of rows other than the shared ones; such a check is left out."""
 
     def list_commands(self) -> Iterator[tuple[str, str]]:
-        """The step of each record that there is, and the command that made it."""
+        """Yield each step that has a record, and the command that wrote the record."""
         for name, (_, command) in _KINDS.items():
             if (record := getattr(self, name)) is not None:
                 yield name, record.command or f"{command} …"
 
     @property
     def role(self) -> str:
-        """Whose records these are."""
+        """The role whose records these are."""
         is_analyst = any(record is not None for record in (self.intake, self.gathered, self.training, self.delivery))
         is_participant = any(record is not None for record in (self.check, self.share, self.predict))
         if is_analyst and is_participant:
@@ -65,9 +65,9 @@ _KINDS: dict[str, tuple[type[Record], str]] = {
 
 
 def collect_records(folder: Path, study: Study | None = None, *, examples: bool = True) -> StudyRecords:
-    """Read whichever records lie in a role's folder.
+    """Read all records in a role's folder.
 
-    Of what was gathered, the record of the study's mechanism is read; without a study, that of whichever mechanism it is.
+    Each mechanism has its own record of gathered contributions. Without a study, the folder may hold that of any mechanism.
     A damaged record raises an error, because leaving it out would hide something. Without `examples`, the rows of a
     self-attack are removed. Once rows have been shared, a check of other rows is left out.
     """
@@ -93,7 +93,7 @@ def collect_records(folder: Path, study: Study | None = None, *, examples: bool 
 
 
 def _find_gathered(folder: Path, study: Study | None) -> str:
-    """The name of the record of what was gathered."""
+    """Return the name of the record of gathered contributions."""
     exchanges = list_exchanges() if study is None else [exchange_of(study)]
     files = list(dict.fromkeys(f"{exchange.gather_record}.json" for exchange in exchanges))
     present = [file for file in files if (folder / file).exists()]
@@ -136,7 +136,7 @@ def _is_plan(text: bytes) -> bool:
 
 
 def _without_examples(result: AuditResult) -> AuditResult:
-    """The same audit without any row, original or rebuilt."""
+    """Return the same audit without any row, original or rebuilt."""
     return replace(result, points=tuple(replace(point, examples=None) for point in result.points))
 
 

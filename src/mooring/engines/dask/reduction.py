@@ -35,7 +35,7 @@ Rows = tuple[int, ...]
 _SUMMED_AT_ONCE = 16
 _MOST_ITERATIONS, _TOLERANCE = 500, 1e-7  # limit of steps, and largest final step of the maps
 _MAPS_KEPT: dict[tuple[str, int], tuple[int, Matrix]] = {}
-"""A worker's cache: iteration and maps by run and group. Missing maps are recomputed."""
+"""A worker's cache of maps and their iteration, by run and group. Missing maps are recomputed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class AnchorsOnWorkers:
     def solve(
         self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
     ) -> SolvedAnchors:
-        """Align the bundles. `certify` has no effect: no proof is tried."""
+        """Align the bundles. `certify` has no effect: a certificate needs all anchor representations in one process."""
         parts, order = self._parts(bundles)
         if reference is not None:
             bundle = cast(RemoteBundle, bundles[reference])
@@ -199,7 +199,7 @@ def outer(stack: Stack, rows: Rows) -> Sum:
 
 
 def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
-    """Return Σ B̄_j R_j for R_j = Π(B̄_jᵀ S), and the distance of the R_j from those of the sum `before`."""
+    """Return Σ B̄_j R_j for R_j = Π(B̄_jᵀ S), and how far the R_j are from the maps that `before` gives in place of S."""
     B = select_rows(stack, rows)
     Bt = np.swapaxes(B, 1, 2)
     maps = np.asarray(polar_factor(Bt @ S))

@@ -1,4 +1,4 @@
-"""The model as ONNX, for whoever scores elsewhere."""
+"""Export of a study's model as ONNX, for scoring outside mooring."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mooring.protocol.results import TrainingRecord
 def export_model(
     study: Study, path: str | Path, *, folder: str | Path, result: str | Path | None = None, force: bool = False
 ) -> Path:
-    """Write the model in the work folder, or in a delivered result, as ONNX; mooring never reads ONNX."""
+    """Write a study's model to an ONNX file, from the work folder or, if given, from a delivered result."""
     path = Path(path)
     require_absent(path, force=force)
     spec = exchange_of(study).specify_model(study)

@@ -1,4 +1,4 @@
-"""The delivered model as it travels: arrays, and what the analyst signs of their risk."""
+"""The delivered model as a signed file: its arrays, and the disclosure risk that the analyst states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASK_AGAIN = "Ask the analyst for your result again."
 
 
 def find_model_limit(study: Study) -> LeakageLimit:
-    """What an attacker may learn about the rows behind a study's model at most."""
+    """Return the study's limit on what an attacker may learn about the rows behind its model."""
     from mooring.audit import LeakageLimit  # loads the audit, which a study without limits does not need
 
     return LeakageLimit.parse(study.model_limit)
@@ -33,12 +33,12 @@ def find_model_limit(study: Study) -> LeakageLimit:
 def require_reasoned(override: str) -> None:
     """Refuse an override that does not say who decides and why."""
     if override and not is_reasoned(override):
-        expected = f"NAME: REASON, of at most {_MOST_WORDS} printable signs"
+        expected = f"NAME: REASON, of at most {_MOST_WORDS} printable characters"
         raise InputError("--override", expected=expected, got=repr(override)[:80], cure="Say who decides, and why.")
 
 
 def is_reasoned(override: str) -> bool:
-    """Whether an override says who decides and why, in words that can be shown."""
+    """Return whether an override says who decides and why, in text that can be printed."""
     who, _, why = override.partition(":")
     return bool(who.strip() and why.strip()) and len(override) <= _MOST_WORDS and can_be_shown(override)
 
@@ -48,14 +48,14 @@ class Release(Record):
     """What an attacker may learn about the rows behind a model, where the study limits it."""
 
     risk: float
-    """The share of rows, at the false-positive rate of the limit: measured, at the worse end of its interval, or guaranteed
-    by the noise of secure sums; 1 where neither can be had."""
+    """The share of rows that an attacker recognises at the false-positive rate of the limit. It is the worse end of the
+    interval of a measurement, or a bound from the noise of secure sums; 1 if there is neither."""
     override: str = ""
     """Who delivers a model above the limit, and why; empty within the limit."""
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], study: Study, *, risk: float | None = None) -> Release | None:
-        """Read what the analyst signed; None where the study has no limit. A `risk` that the study determines counts."""
+        """Read what the analyst signed; None if the study has no limit. A given `risk` replaces the one that was signed."""
         if not study.model_limit:
             return None
         try:
@@ -77,13 +77,13 @@ class Release(Record):
         return f"An attacker may recognise up to {self.risk:.1%} of the rows behind the model.{overridden}"
 
     def as_fields(self) -> dict[str, str | int]:
-        """As the analyst signs it."""
+        """Return the fields that the analyst signs."""
         return {"risk": f"{self.risk:.6f}", "override": self.override}
 
 
 @dataclass(frozen=True, eq=False)
 class DeliveredModel:
-    """A model that the analyst signed, checked."""
+    """A model whose signature by the analyst was verified."""
 
     model: Model
     source: str
@@ -115,12 +115,12 @@ def read_delivered_model(
     fields = (*_MODEL_FIELDS, *(_RELEASE_FIELDS if study.model_limit else ()))
     found: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, spec, fields=fields)
     if source is not None and found.fields["source"] != source:
-        raise refuse_result("the model", "it is of another closing list than the one that was answered here")
+        raise refuse_result("the model", "it was trained on a closing list other than the one that was answered here")
     return DeliveredModel(
         found.model, str(found.fields["source"]), found.digest, Release.from_fields(found.fields, study, risk=risk)
     )
 
 
 def refuse_result(what: str, reason: str) -> RefusedError:
-    """The error of a result that is not used."""
+    """Return the error for a result that is refused."""
     return RefusedError(what, reason=reason, cure=_ASK_AGAIN)

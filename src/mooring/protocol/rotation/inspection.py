@@ -42,8 +42,8 @@ from mooring.typing import Matrix, Progress
 from mooring.version import __version__
 
 _OF_A_SAMPLE = (
-    "Every row was checked against the study; hazards, self-attack and your own model are of {shown:,} of your {in_all:,} "
-    "rows, drawn at random."
+    "Every row was checked against the study. The hazards, the self-attack and the model of your rows alone are based on "
+    "{shown:,} of your {in_all:,} rows, drawn at random."
 )
 _PARTS = ("a part of your rows", "another part")
 _HELD_OUT = 0.2  # share of the attacked rows that serve as non-members if there are no other rows
@@ -116,8 +116,8 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
     found = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
     if n <= h:
         found.append(
-            f"You have {count_noun(n, 'row')}, no more than the study's {h} components: every row that somebody knows "
-            "weighs more, and the self-attack's figures are uncertain. What helps: more rows, or fewer components."
+            f"You have {count_noun(n, 'row')}, no more than the study's {h} components. Each row that an attacker knows "
+            "then discloses more, and the self-attack's figures are uncertain. More rows or fewer components help."
         )
     return found + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
 
@@ -127,11 +127,12 @@ def _standing_warnings(study: Study) -> tuple[str, ...]:
     needed = rotation_of(study).n_components + 1
     known = (
         f"Known rows: somebody who knows {needed} of your rows from elsewhere (components + 1) recovers your secret "
-        "transform, and with it all your rows, exactly where rows carry no noise."
+        "transform, and with it all your rows. Without noise on rows, the recovery is exact."
     )
     if rotation_of(study).data_noise_scale > 0:
         known += (
-            " Here rows carry noise, so known rows give the transform approximately, and the noise stays on the rest."
+            " In this study rows carry noise, so the transform is recovered approximately, and the other rows keep their "
+            "noise."
         )
         noise = "What protects your rows is the private-data noise; anchor noise protects the anchor only."
     else:
@@ -190,7 +191,7 @@ def _self_attack(
 ) -> AuditResult:
     """Let one part of the rows attack another at the study's operating point, through the study's projection."""
     if rows.shape[0] < _FEWEST_ROWS:
-        return _not_run(study, rows, f"it needs {_FEWEST_ROWS} rows at least")
+        return _not_run(study, rows, f"it needs at least {_FEWEST_ROWS} rows")
     rng = np.random.default_rng([seed, 12])
     strata = make_strata(labels, rows.shape[0])
     n_attacked = min(rows.shape[0], max(_FEWEST_ROWS, n_rows_attacked))
@@ -209,7 +210,7 @@ def _self_attack(
     )
     point = point_of(study, root_mean_square(partition.train, projection))
     if point is None or any(not np.ptp(part, axis=0).any() for part in partition.train):
-        return _not_run(study, rows, "the rows are all alike, and there is nothing to tell apart")
+        return _not_run(study, rows, "all rows are equal")
     names, note = (tuple(attacks), ()) if attacks is not None else _quick_enough(rotation_of(study).n_components)
     found = run_audit(
         partition,
@@ -263,7 +264,7 @@ def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
 def _verdict(result: AuditResult) -> str:
     found = result.points[0] if result.points else None
     if found is None or found.worst() is None:
-        return "No attack could be run on your rows, so nothing here may be read as safety."
+        return "No attack could be run on your rows. Do not read anything here as evidence of safety."
     held = count_noun(min(result.description.rows_each), "row")  # the smaller part is the colluder's
     return (
         f"{' '.join(result.sentences)} The colluder, here {held} of yours, may hold more rows and recover more "
