@@ -157,7 +157,7 @@ UNLIKE = (".sqlite", ".sqlite-wal", ".sqlite-shm", "lock")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(UNLIKE)]
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(UNLIKE))
     names = {path: str(path.relative_to(folder)) for path in paths}
     # a combining key's file is named after the key, and pages say when they were made
     contents = {path: re.sub(rb"[\d-]{10} \d\d:\d\d UTC", b"TIME", path.read_bytes()) for path in paths}

@@ -73,8 +73,8 @@ def join(
     """Take the step 'join'.
 
     Back up the vault, and show it to nobody. Send the card to whoever keeps the study's file. An existing vault is used as
-    it is, so that one vault serves all your studies. Write a new card for each study of secure sums, because its combining
-    key is destroyed once the study's total is combined.
+    it is, so that one vault serves all your studies. A card serves 20 studies of secure sums in which you combine: each
+    uses one of its combining keys.
 
     Example: mooring join --name st-mary --vault st-mary/vault
     """

@@ -49,6 +49,10 @@ class MechanismSettings(OpenRecord):
     def require_limits(self, uploads: Sequence[str]) -> None:
         """Raise an `InputError` for limits on uploads that a study with these settings cannot have."""
 
+    def list_combiners(self, roster: Sequence[str]) -> tuple[str, ...]:
+        """Return the names in a roster whose combining keys the study uses."""
+        return ()
+
     def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
         """Raise an `InputError` for settings that do not fit the participants of a complete study."""
 

@@ -1,17 +1,24 @@
 """Cards: what they hold, and that none can be changed."""
 
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, _to_bech32, seal, sealing_key_of
+from mooring.mechanisms.sums.settings import SumSettings
+from mooring.protocol.crypto.keys import CombiningKey, SealingKey, Secret, SigningKey, _to_bech32, seal, sealing_key_of
+from mooring.protocol.designer.revision import enrol_cards
 from mooring.protocol.messages.card import Member, read_card, write_card
+from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import issue_card
 from mooring.protocol.storage.vault import Vault
-from tests.protocol.support import message, write_member_card
+from tests.protocol.support import AGREED, message, write_member_card
 from tests.raising import raising
+
+SUMS = replace(AGREED, mechanism=SumSettings(combiners=("p0", "p1")))
 
 
 def test_a_card_reads_back_and_holds_public_keys_only(tmp_path: Path) -> None:
@@ -80,18 +87,50 @@ def test_a_participants_card_has_a_sealing_key_and_an_analysts_none(tmp_path: Pa
             write_card(tmp_path / "c", role=role, member=Member("a", signer.public, sealing), signer=signer)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("change", ["a digit", "no proof", "a proof without a key"])
-def test_a_card_whose_combining_key_is_not_proved_is_refused(change: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [0, 7])
+@pytest.mark.parametrize("change", ["a digit", "another's", "no key"])
+def test_a_card_whose_combining_key_is_not_proved_is_refused(change: str, place: int, tmp_path: Path) -> None:
     path = tmp_path / "a.card.toml"
-    issue_card(Vault.create(tmp_path / "vault"), path, name="a", is_analyst=False)
+    member = issue_card(Vault.create(tmp_path / "vault"), path, name="a", is_analyst=False)
+    assert read_card(path) == ("participant", member)
     lines = path.read_text().splitlines()
-    (place,) = [k for k, line in enumerate(lines) if line.startswith("combining_proof")]
-    if change == "no proof":
-        del lines[place]
-    elif change == "a digit":
-        lines[place] = lines[place][:-2] + ("0" if lines[place][-2] != "0" else "1") + '"'
+    keys = [k for k, line in enumerate(lines) if line.startswith("    [")]
+    assert len(keys) == 20
+    key, proof = tomllib.loads(f"pair = {lines[keys[place]].rstrip(',')}")["pair"]
+    if change == "a digit":
+        proof = proof[:-1] + ("0" if proof[-1] != "0" else "1")
+    elif change == "another's":
+        key = CombiningKey.generate().public
     else:
-        lines = [line for line in lines if not line.startswith("combining_key")]
+        key = key[:-8]
+    lines[keys[place]] = f'    ["{key}", "{proof}"],'
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises((RefusedError, InputError)):
         read_card(path)
+
+
+def test_a_study_of_sums_takes_a_key_from_the_card_of_each_combiner_until_none_is_left(tmp_path: Path) -> None:
+    cards = [tmp_path / f"{name}.card.toml" for name in ("p0", "p1", "p2", "lab")]
+    vaults = [Vault.create(tmp_path / card.name.split(".")[0]) for card in cards]
+    for card, vault in zip(cards, vaults, strict=True):
+        issue_card(vault, card, name=card.name.split(".")[0], is_analyst=card.name.startswith("lab"))
+    used = set()
+    for number in range(20):
+        study = replace(SUMS, nonce=f"{number:032x}")
+        study.write(path := tmp_path / "study.toml")
+        enrolled = enrol_cards(path, cards)
+        assert Study.read(path) == enrolled
+        keys = [member.combining_key for member in enrolled.participants]
+        assert keys[2] == ""  # p2 does not combine
+        used |= set(keys[:2])
+    assert len(used) == 40
+    SUMS.write(path)
+    with raising(InputError, "card 'p0.card.toml'", problem="no combining key left"):
+        enrol_cards(path, cards)
+    issue_card(vaults[0], cards[0], name="p0")
+    issue_card(vaults[1], cards[1], name="p1")
+    assert len(used | {member.combining_key for member in enrol_cards(path, cards).participants[:2]}) == 42
+    AGREED.write(path)  # by rotation
+    before = cards[0].read_bytes()
+    assert not any(member.combining_key for member in enrol_cards(path, cards).participants)
+    assert cards[0].read_bytes() == before

@@ -27,7 +27,7 @@ from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
 from mooring.protocol.sums import answers
 from mooring.protocol.sums import bundle as sum_bundle
-from mooring.protocol.sums.answers import CONFIRMATION, LIST, SHARE, _counted, most_answer_bytes
+from mooring.protocol.sums.answers import LIST, RECEIPT, SHARE, _counted, most_answer_bytes
 from mooring.tables.schema import Column, Label
 from tests.protocol.support import write_member_card
 from tests.raising import raising
@@ -138,12 +138,12 @@ def taken(call: Callable[[], object]) -> bool:
     return True
 
 
-def test_a_card_is_read_up_to_4_096_bytes(tmp_path: Path) -> None:
+def test_a_card_is_read_up_to_64_kilobytes(tmp_path: Path) -> None:
     path, member = write_member_card(tmp_path, "north")
     text = path.read_text()
-    path.write_text(text + "#" * (4096 - len(text)))
+    path.write_text(text + "#" * (65536 - len(text)))
     assert read_card(path) == ("participant", member)
-    path.write_text(text + "#" * (4097 - len(text)))
+    path.write_text(text + "#" * (65537 - len(text)))
     assert not taken(lambda: read_card(path))
 
 
@@ -160,7 +160,7 @@ def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.
     assert exchange_of(sums).result_files(sums) == {"model.safetensors": 128 * 2**20}
     monkeypatch.setattr(sum_bundle, "sum_bundle_tensors", lambda _: {"a": TensorSpec("U8", (3, 5))})
     assert sum_bundle.most_sum_bundle_bytes(sums) == 15 + header
-    sizes = {CONFIRMATION: 4 * 5 * (32 + 8), LIST: 5 * 2 * 32, SHARE: 8 * 11}
+    sizes = {RECEIPT: 4 * 5 * (32 + 1), LIST: 5 * 2 * 32, SHARE: 8 * 11}
     assert {kind: most_answer_bytes(sums, kind) for kind in sizes} == {kind: n + header for kind, n in sizes.items()}
 
 

@@ -412,6 +412,21 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
         given.close()
 
 
+def test_a_combiner_whose_key_is_gone_does_not_share(folder: Path) -> None:
+    given = make_sum_study(folder, combiners=("p0", "p1", "p2"))
+    for i in (0, 5):
+        given.vaults[i].destroy_combining_key(given.study.member(f"p{i}").combining_key)
+    with raising(StorageError, "the combining key"):
+        given.share(0)
+    assert Ledger(given.vaults[0].folder).entry(given.study.digest) is None
+    assert given.share(5)  # it does not combine
+    given.share(1)
+    given.vaults[1].destroy_combining_key(given.study.member("p1").combining_key)
+    assert given.share(1)  # the same bytes again
+    with raising(StorageError, "the combining key"):
+        given.check_boxes(1)
+
+
 def test_of_many_lists_at_once_one_is_answered(folder: Path) -> None:
     assert Ledger(folder).entries() == ()
 

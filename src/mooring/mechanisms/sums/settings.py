@@ -196,6 +196,10 @@ class SumSettings(MechanismSettings):
                 "limits", problem=problem, cure="Limit epsilon, or leave the limit out: epsilon bounds it."
             )
 
+    def list_combiners(self, roster: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the combiners, in the order of their points 1 to k."""
+        return self.combiners or tuple(roster[:MOST_BY_DEFAULT])
+
     def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
         """Raise an `InputError` where thresholds do not hold, or a combiner has no combining key."""
         features = make_features(self, schema, image_shape)
@@ -279,7 +283,7 @@ def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> 
 def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, roster: Sequence[str]) -> SumScheme:
     """Return the settings applied to a roster, or raise an `InputError` for thresholds that are not secure."""
     p, c = len(roster), settings.n_colluders
-    combiners = settings.combiners or tuple(roster[:MOST_BY_DEFAULT])
+    combiners = settings.list_combiners(roster)
     if unknown := [name for name in combiners if name not in set(roster)]:
         raise InputError(
             "combiners",

@@ -12,7 +12,7 @@ import numpy as np
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
-from mooring.protocol.messages.card import read_card
+from mooring.protocol.messages.card import read_card, spend_combining_key
 from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, read_text, render_member
@@ -23,12 +23,25 @@ from mooring.typing import Progress
 
 def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
     """Check cards, the analyst's among them, and enter them in the roster of a study's file, which is written again."""
-    read = [read_card(card) for card in cards]
-    study = Study.read(path).with_members([member for role, member in read if role == "participant"])
-    for role, member in read:
+    read, study = [(card, *read_card(card)) for card in cards], Study.read(path)
+    participants = {card: member for card, role, member in read if role == "participant"}
+    names = [member.name for member in (*study.participants, *participants.values())]
+    combining = set(study.mechanism.list_combiners(names))
+    for card, member in participants.items():
+        if member.name not in combining:
+            participants[card] = replace(member, combining_key="", combining_proof="")
+        elif not member.combining_key:
+            problem = f"The card of {member.name!r} has no combining key left: each study of secure sums uses one."
+            cure = "Ask for a new card: 'mooring join' writes one from the vault that is there."
+            raise InputError(f"card {card.name!r}", problem=problem, cure=cure)
+    study = study.with_members([*participants.values()])
+    for _, role, member in read:
         if role == "analyst":
             study = study.with_members(analyst=member)
     write_roster(study, path)
+    for card, member in participants.items():
+        if member.combining_key:
+            spend_combining_key(card)
     return study
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ Role = Literal["participant", "analyst"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _AGE = re.compile(r"age1[0-9a-z]{58}")
-_MOST_BYTES = 4096
+_MOST_BYTES = 2**16
 _FORMAT = 1
 _SIGNATURE = re.compile(r"[0-9a-f]{128}")
 
@@ -80,13 +81,29 @@ class _Card(Record):
     signing_key: str
     proof: str
     sealing_key: str = ""
-    combining_key: str = ""
-    combining_proof: str = ""
+    combining_keys: tuple[tuple[str, str], ...] = ()
+    """Combining keys that no study has used yet, each with its proof."""
 
     @property
     def member(self) -> Member:
-        """Whose card it is."""
-        return Member(self.name, self.signing_key, self.sealing_key, self.combining_key, self.combining_proof)
+        """Whose card it is, with the first combining key."""
+        first = self.combining_keys[0] if self.combining_keys else ("", "")
+        return Member(self.name, self.signing_key, self.sealing_key, *first)
+
+    def write(self, path: Path) -> None:
+        """Write the card's file; all values are of plain letters and digits."""
+        keys = ("name", "signing_key", *(["sealing_key"] if self.sealing_key else []), "proof")
+        lines = [
+            "# A card of mooring: public keys, and proofs that its writer holds their private halves.",
+            "# A study of secure sums uses one of the combining keys, which is then taken out.",
+            f"format = {self.format}",
+            f'role = "{self.role}"',
+            *(f'{key} = "{getattr(self, key)}"' for key in keys),
+            "combining_keys = [",
+            *(f'    ["{key}", "{proof}"],' for key, proof in self.combining_keys),
+            "]",
+        ]
+        write_atomically(path, ("\n".join(lines) + "\n").encode(), what="the card")
 
 
 def combining_text(combining_key: str) -> bytes:
@@ -102,11 +119,14 @@ def require_name(what: str, name: str) -> None:
         raise InputError(what, expected=expected, got=got, cure="Use a name such as 'st-mary-hospital'.")
 
 
-def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningKey) -> None:
+def write_card(
+    path: str | Path, *, role: Role, member: Member, signer: SigningKey, further_keys: Sequence[tuple[str, str]] = ()
+) -> None:
     """Write a member's card; it holds no secret.
 
-    The proof is a signature over the rest of the card by its own signing key, and the sealing key is the other form of that
-    key: nobody can enter a key of either kind without holding it. `signer` is the private half of `member.signing_key`.
+    The proof is a signature over the card by its own signing key, and the sealing key is the other form of that key: nobody
+    can enter a key of either kind without holding it. `signer` is the private half of `member.signing_key`. `further_keys`
+    are combining keys for later studies, each with a proof of its own.
     """
     _require_role(role, member)
     _require_own_sealing_key(member)
@@ -114,18 +134,24 @@ def write_card(path: str | Path, *, role: Role, member: Member, signer: SigningK
     if not verify(member.signing_key, proof, _signed_text(role, member)):
         problem = "The signing key of this vault is not the one on the card."
         raise InputError("signer", problem=problem, cure="Use the vault of the card's owner.")
-    lines = [
-        "# A card of mooring: public keys, and a proof that its writer holds their private halves.",
-        f"format = {_FORMAT}",
-        f'role = "{role}"',
-        *(f'{key} = "{value}"' for key, value in member.as_dict().items()),  # all of plain letters and digits
-        f'proof = "{proof.hex()}"',
-    ]
-    write_atomically(Path(path), ("\n".join(lines) + "\n").encode(), what="the card")
+    first = [(member.combining_key, member.combining_proof)] if member.combining_key else []
+    keys = (*first, *further_keys)
+    _Card(_FORMAT, role, member.name, member.signing_key, proof.hex(), member.sealing_key, keys).write(Path(path))
+
+
+def spend_combining_key(path: str | Path) -> None:
+    """Take the first combining key out of a card, so that the next study uses the one after it."""
+    card = _read(path)
+    replace(card, combining_keys=card.combining_keys[1:]).write(Path(path))
 
 
 def read_card(path: str | Path) -> tuple[Role, Member]:
     """Read a card; one whose writer does not hold its signing key, or that was changed since, is refused."""
+    card = _read(path)
+    return card.role, card.member
+
+
+def _read(path: str | Path) -> _Card:
     content = read_bounded(Path(path), _MOST_BYTES, what=f"the card {Path(path).name!r}")
     try:
         plain = tomllib.loads(content.decode())
@@ -144,13 +170,14 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
             cure="Ask for the card again, by a way you trust.",
         )
     _require_own_sealing_key(member)
-    if (member.combining_key or member.combining_proof) and not member.holds_combining_key:
-        raise RefusedError(
-            f"the card of {member.name!r}",
-            reason="the proof of its combining key is not by the key that it names, so it was changed",
-            cure="Ask for the card again, by a way you trust.",
-        )
-    return role, member
+    for key, key_proof in card.combining_keys:
+        if not Member(member.name, member.signing_key, "", key, key_proof).holds_combining_key:
+            raise RefusedError(
+                f"the card of {member.name!r}",
+                reason="the proof of a combining key is not by the key that it names, so it was changed",
+                cure="Ask for the card again, by a way you trust.",
+            )
+    return card
 
 
 def _require_own_sealing_key(member: Member) -> None:
@@ -177,4 +204,4 @@ def _require_role(role: Role, member: Member) -> None:
 def _signed_text(role: Role, member: Member) -> bytes:
     """What the proof is over; none of the parts can hold a line break."""
     lines = ["mooring card", str(_FORMAT), role, member.name, member.signing_key, member.sealing_key]
-    return "\n".join(lines + ([member.combining_key] if member.combining_key else [])).encode()
+    return "\n".join(lines).encode()

@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     from mooring.protocol.inspection import Inspection
 
 CHECK_FILE, SHARE_FILE = "check.json", "share.json"
+N_STUDIES = 20
+"""Combining keys on a card; each study of secure sums in which its owner combines uses one."""
 
 
 def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
     """Return a participant, by the public halves of its vault's keys; `combines` draws a combining key for one study."""
-    combining = vault.draw_combining_key() if combines else ""
-    proof = vault.signing_key.sign(combining_text(combining)).hex() if combines else ""
-    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, combining, proof)
+    combining = _draw_combining_key(vault) if combines else ("", "")
+    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, *combining)
+
+
+def _draw_combining_key(vault: Vault) -> tuple[str, str]:
+    """Draw a combining key; returns its public half, and the proof that the vault's owner drew it."""
+    key = vault.draw_combining_key()
+    return key, vault.signing_key.sign(combining_text(key)).hex()
 
 
 def issue_card(vault: Vault, path: Path, *, name: str, is_analyst: bool = False) -> Member:
@@ -43,8 +50,15 @@ def issue_card(vault: Vault, path: Path, *, name: str, is_analyst: bool = False)
     is_analyst : bool, default False
     """
     require_name("name", name)
-    member = Member(name, vault.signing_key.public) if is_analyst else make_member(name, vault, combines=True)
-    write_card(path, role="analyst" if is_analyst else "participant", member=member, signer=vault.signing_key)
+    if is_analyst:
+        member = Member(name, vault.signing_key.public)
+        write_card(path, role="analyst", member=member, signer=vault.signing_key)
+        return member
+    member, further = (
+        make_member(name, vault, combines=True),
+        [_draw_combining_key(vault) for _ in range(N_STUDIES - 1)],
+    )
+    write_card(path, role="participant", member=member, signer=vault.signing_key, further_keys=further)
     return member
 
 

@@ -92,7 +92,7 @@ class Spending:
     epsilon: float | None
     """ε of the study; None without noise."""
     combining_key: str
-    """The participant's public combining key in this study."""
+    """The participant's public combining key in this study; empty if it does not combine."""
     most_epsilon: float
     """Limit on the ε that this vault spends in all studies."""
 
@@ -109,6 +109,11 @@ class Ledger:
         with self._connect() as connection:
             row = connection.execute(f"{_SELECT} WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else _entry(row)
+
+    def find_bundle(self, study_digest: str) -> str | None:
+        """Return the digest of the finished bundle of a study, or None."""
+        entry = self.entry(study_digest)
+        return None if entry is None else entry.bundle
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries."""
@@ -202,7 +207,8 @@ class Ledger:
     def _require_budget(self, study_digest: str, rows: RowSummary, spending: Spending) -> None:
         with self._connect() as connection:
             used = connection.execute(
-                "SELECT study FROM spent WHERE combining_key = ? AND study != ?", (spending.combining_key, study_digest)
+                "SELECT study FROM spent WHERE combining_key = ? AND combining_key != '' AND study != ?",
+                (spending.combining_key, study_digest),
             ).fetchone()
         if used is not None:
             raise RefusedError(

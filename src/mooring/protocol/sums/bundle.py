@@ -32,6 +32,7 @@ from mooring.mechanisms.sums.prime_field import PRIME, Elements, Words, draw_ele
 from mooring.mechanisms.sums.secret_sharing import interpolate, split, weigh
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import BOX_OVERHEAD, CombiningKey, Secret, SigningKey, seal_box
+from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
@@ -47,6 +48,8 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme
 
 KIND = "sum bundle"
+KEPT = "upload" + SUFFIX
+"""The name of a participant's own bundle in its vault."""
 FIELDS = ("study", "nonce", "boxes", "proof")
 N_TESTS = 3
 """Masks, and tests with weights of their own. One test would hold up against 2⁶¹ tries, which can be made."""

@@ -26,8 +26,7 @@ from mooring.protocol.results import StepResult
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.answers import combiner_point, read_closing_list, write_combined_share, write_receipt
-from mooring.protocol.sums.bundle import Box, most_sum_bundle_bytes, open_box, read_box, verify_sum_bundle
-from mooring.protocol.sums.contribution import KEPT
+from mooring.protocol.sums.bundle import KEPT, Box, most_sum_bundle_bytes, open_box, read_box, verify_sum_bundle
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.transport.addresses import is_url
 from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_files
@@ -40,7 +39,7 @@ _KEPT_SHARE = "combined.share"
 def check_boxes(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> StepResult:
     """Write a combiner's receipt for all bundles in a folder, or at a URL that fsspec knows."""
     member = find_membership(vault, study)
-    point, key = _require_point(study, member.name), _require_key(vault, member)
+    point, key = _require_point(study, member.name), require_combining_key(vault, member)
     require_writable(output, what="the receipt")
     passed, failed = dict[str, bool](), list[str]()
     with _read_boxes(bundles, study, point) as boxes:
@@ -83,7 +82,7 @@ def combine_shares(
     ledger.require_first_list(study.digest, closed.digest)
     kept, total = vault.study_folder(study.folder_name) / _KEPT_SHARE, None
     if not kept.exists():
-        key = _require_key(vault, member)
+        key = require_combining_key(vault, member)
         with _read_boxes(bundles, study, point) as boxes:
             total = _add_shares(study, closed.digests, boxes, key, progress)
     with vault.lock():  # only now: a download may take as long as its sender likes
@@ -105,12 +104,9 @@ def combine_shares(
 
 def _find_own(vault: Vault, study: Study, ledger: Ledger) -> str | None:
     """The digest of the header of the bundle that this vault recorded; None if there is none, or its copy is lost."""
-    entry, kept = ledger.entry(study.digest), vault.study_path(study.folder_name) / KEPT
-    if entry is None or entry.bundle is None or not kept.exists():
-        return None
     with suppress(RefusedError, StorageError):
-        own = verify_sum_bundle(kept, study)
-        return own.header_digest if own.digest == entry.bundle else None
+        own = verify_sum_bundle(vault.study_path(study.folder_name) / KEPT, study)
+        return own.header_digest if own.digest == ledger.find_bundle(study.digest) else None
     return None
 
 
@@ -135,14 +131,15 @@ def _add_shares(
     return total
 
 
-def _require_key(vault: Vault, member: Member) -> CombiningKey:
+def require_combining_key(vault: Vault, member: Member) -> CombiningKey:
+    """The private half of a combiner's key in a study, or an error where the vault does not hold it."""
     key = vault.combining_key(member.combining_key)
     if key is None:
         raise StorageError(
-            "the vault",
-            reason="it does not hold the combining key that the roster has of you: it was used and destroyed, or the card "
-            "was written from another vault",
-            cure="Open the vault that you joined with.",
+            "the combining key",
+            reason="your vault does not hold the one that the roster has of you: it was destroyed, or the card was written "
+            "from another vault",
+            cure="Open the vault that you joined with, or have a new card enrolled in a new study.",
         )
     return key
 

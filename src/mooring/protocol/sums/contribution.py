@@ -17,7 +17,6 @@ from mooring.errors import RefusedError
 from mooring.mechanisms.sums.prime_field import encode_signed
 from mooring.mechanisms.sums.sums import Integers
 from mooring.protocol.crypto.keys import Secret
-from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership, hand_out, recall_exceeded, require_limits
@@ -26,13 +25,13 @@ from mooring.protocol.results import Consent, ShareResult
 from mooring.protocol.storage.fingerprints import RowSummary
 from mooring.protocol.storage.ledger import Entry, Ledger, Spending
 from mooring.protocol.storage.vault import Vault
-from mooring.protocol.sums.bundle import words_of, write_sum_bundle
+from mooring.protocol.sums.bundle import KEPT, words_of, write_sum_bundle
+from mooring.protocol.sums.combination import require_combining_key
 from mooring.protocol.sums.inspection import list_exceeded
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.table_sums import sum_table
 from mooring.typing import Progress, TableSource
 
-KEPT = "upload" + SUFFIX
 _NO_OVERRIDE = Consent()
 
 
@@ -59,6 +58,8 @@ def share_sums(
         entry = ledger.entry(study.digest)
         reissued = entry is not None and entry.bundle is not None
         if entry is None or entry.bundle is None:
+            if member.name in sum_scheme(study).combiners:
+                require_combining_key(vault, member)  # nobody could open what is sealed to a key that is gone
             sums = sum_table(vault, study, data, ignore, progress)
             entry = _make_bundle(vault, study, member, kept, consent, sums)
         elif not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
