@@ -47,6 +47,9 @@ CONTRACT: dict[str, Callable[[Method, str], bool]] = {
     "alignment-map": lambda method, view: method.uses_anchor and view != "no-colluders",
     "moments": lambda method, view: view != "no-colluders",
     "joint-moments": lambda method, view: method.uses_anchor and view != "no-colluders",
+    "refine": lambda method, view: (
+        method.transform == "own" and method.anchor_noise == method.uses_anchor and view != "no-colluders"
+    ),
     "principal-axes": lambda method, view: True,
     "independent-components": lambda method, view: True,
     "lattice": lambda method, view: False,  # these rows lie on no grid; see test_attacks_lattice
@@ -128,7 +131,7 @@ def check_rows(found: Reconstruction, view: CollusionView) -> None:
 
 def test_every_attack_is_under_this_contract() -> None:
     assert list(CONTRACT) == [attack.name for attack in attacks_on(CollusionView)]
-    assert len(CONTRACT) == 12
+    assert len(CONTRACT) == 13
     assert tuple(name for name, attack in ATTACKS.items() if attack.in_paper) == IN_PAPER
     for name, attack in ATTACKS.items():
         assert attack.name == name

@@ -18,7 +18,8 @@ from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
 from mooring.attacks.denoising.gaussian import Population, class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.attacks.denoising.mixtures import Atoms, Neighbourhoods, find_neighbourhoods, mix_atoms, mix_neighbourhoods
-from mooring.audit import LeakageEvaluator, SimulationSettings, attempts
+from mooring.audit import LeakageEvaluator, SimulationSettings
+from mooring.audit.rotation import attempts
 from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 from mooring.metrics import centred_error

@@ -38,6 +38,14 @@ class Effort:
     `kernel`)."""
     other_shares: tuple[float, ...] = (0.0, 0.5, 0.8, 0.95)
     """c² of the kernels around other participants' denoised rows."""
+    refine_rounds: int = 45
+    """Rounds of denoising and aligning for declared columns without private-data noise (`refine`)."""
+    refine_class_rounds: int = 3
+    """Rounds of expectation and maximisation of the latent-class model in each of them."""
+    refine_few_rounds: int = 8
+    """Rounds of denoising and aligning with private-data noise, or without declared columns."""
+    refine_shares: tuple[float, ...] = (80,)
+    """`known_shares` in these rounds; classes with fewer known rows than twice this number have kernels around them."""
     most_targets: int = 3
     """Participants that an audit attacks at most, where each has few rows."""
     n_resamples: int = 400

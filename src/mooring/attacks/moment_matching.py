@@ -100,7 +100,7 @@ class MomentMatch:
         xp = namespace_of(self.pull)
         size = float(xp.sum(self.centre_x * self.centre_x) + xp.sum(self.centre_y * self.centre_y)) / self.n_components
         self.ridge = _ridge(self.population, self.target, smoothing, size)
-        self.turn_curvature, self.shift_curvature = self._curvatures()
+        self.turn_curvature, self.shift_curvature = self._curvatures(self.target.covariances)
 
     def smoothed(self, smoothing: float) -> MomentMatch:
         """Return the same match with a different smoothing."""
@@ -202,33 +202,42 @@ class MomentMatch:
     def row_error(self, O: Array) -> Array:
         """Return the covariance of the rebuilt rows' error for every draw: the turn's variance times the rows' spread.
 
-        The variance follows from the curvature, and is bounded by that of a random map.
+        The variance follows from the curvature at the pooled covariances of both sides, and is bounded by that of a random
+        map. The covariances of the target's few rows alone have directions of almost no variance, which would pretend to
+        determine the turn.
         """
-        turn_variance = 0.5 / (1 + self.turn_curvature) * (1 - self._identity)
+        known = transpose(O)[..., None, :, :] @ self.population.covariances @ O[..., None, :, :]
+        share_c, share_t = (share[:, None, None] for share in (self._share_c, self._share_t))
+        pooled = share_c * known + share_t * self.target.covariances
+        turn_curvature, shift_curvature = self._curvatures(pooled)
+        turn_variance = 0.5 / (1 + turn_curvature) * (1 - self._identity)
         pivot = self.target.means - self.anchor_shift[:, None, :]
         share = like(self.target.counts / self.target.n_rows, pivot)
         xp = namespace_of(pivot)
         second = xp.linalg.diagonal(self.target.within) + share @ (pivot * pivot)
-        spread = (second[..., None, :] @ turn_variance)[..., 0, :] + 1 / self.shift_curvature
+        spread = (second[..., None, :] @ turn_variance)[..., 0, :] + 1 / shift_curvature
         axes = self.axes_x @ O
         return (axes * spread[..., None, :]) @ transpose(axes)
 
-    def _curvatures(self) -> tuple[Array, Array]:
-        """Return the diagonal of the Hessian over turns of the target's axes, and over shifts, at a map that fits."""
+    def _curvatures(self, covariances: Array) -> tuple[Array, Array]:
+        """Return the diagonal of the Hessian over turns of the target's axes, and over shifts, at a map that fits.
+
+        `covariances` are those of the classes in the target's axes, of shape (..., K, h, h).
+        """
         xp = namespace_of(self.target.means)
         share = self._total / xp.sum(self._total)
-        S = (1 - self._to_mean)[:, None, None] * self.target.covariances
-        S = S + self._to_mean[:, None, None] * weighted_sum(share, self.target.covariances)
+        S = (1 - self._to_mean)[:, None, None] * covariances
+        S = S + self._to_mean[:, None, None] * weighted_sum(share, covariances)[..., None, :, :]
         S = S + self.ridge * self._identity
         P = xp.linalg.inv(S)
         p, s = xp.linalg.diagonal(P), xp.linalg.diagonal(S)
         w = self.paired_counts
-        crossed = (w[:, None] * p).T @ s
-        turns = crossed + crossed.T - 2 * weighted_sum(w, P * S) - 2 * xp.sum(w)
+        crossed = transpose(w[:, None] * p) @ s
+        turns = crossed + transpose(crossed) - 2 * weighted_sum(w, P * S) - 2 * xp.sum(w)
         means = self.target.means - self.anchor_shift[:, None, :]
         lifted = transpose(w[:, None] * means * means) @ p
         H = 0.5 * (turns + lifted + transpose(lifted)) + self._precision[..., None, None]
-        shifts = w @ p + self._shift_precision[..., None]
+        shifts = xp.sum(w[:, None] * p, axis=-2) + self._shift_precision[..., None]
         return xp.maximum(H, _FLATTEST * xp.max(H, axis=(-2, -1), keepdims=True)), shifts
 
 

@@ -21,6 +21,7 @@ from mooring.attacks.principal_axes import principal_axes
 from mooring.attacks.procrustes import procrustes, procrustes_batch
 from mooring.attacks.pseudoinverse import pseudoinverse, pseudoinverse_batch
 from mooring.attacks.reconstruction import Reconstruction
+from mooring.attacks.refine import refine
 from mooring.attacks.repeated_upload import repeated_upload
 from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.column_space import column_space
@@ -100,6 +101,7 @@ ATTACKS: dict[str, Attack] = {
             batch=moments_batch,
         ),
         Attack("joint-moments", "the same, with everybody's rebuilt rows", joint_moments),
+        Attack("refine", "denoised rows, aligned again with the upload, in turns", refine),
         Attack("principal-axes", "the upload's covariance", principal_axes),
         Attack("independent-components", "independence of the columns", independent_components),
         Attack("lattice", "columns of whole numbers or yes/no, by lattice reduction", lattice),
