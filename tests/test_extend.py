@@ -1,13 +1,17 @@
 """The page 'Extend mooring': every snippet runs as it stands, and is short; the contract suites notice what is broken."""
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
 
 import mooring
 from mooring.attacks import ATTACKS, Attack, DoesNotApply, MembershipScores, SumView, reconstruct_rows, register_attack
@@ -31,6 +35,20 @@ def test_a_snippet_runs_as_it_stands(title: str, code: str, capsys: pytest.Captu
     exec(compile(FIRST[1], "extend.md", "exec"), names)
     exec(compile(code, title, "exec"), names)
     assert capsys.readouterr().out.strip()
+
+
+def test_the_built_page_shows_the_snippets_that_run(tmp_path: Path) -> None:
+    """The page alone is built, as `make site` builds it, and its code is read back from the HTML."""
+    override = {"nav": [PAGE.name], "plugins": [], "hooks": [], "exclude_docs": f"*\n!{PAGE.name}", "strict": False}
+    logging.getLogger("mkdocs").setLevel(logging.CRITICAL)  # links to pages that are not built
+    build(
+        load_config(str(PAGE.parents[1] / "mkdocs.yml"), site_dir=str(tmp_path), use_directory_urls=False, **override)
+    )
+    page = PAGE.with_suffix(".html").name
+    blocks = re.findall(r"<pre><span></span><code>(.*?)</code>", (tmp_path / page).read_text(encoding="utf-8"), re.S)
+    shown = [unescape(re.sub(r"<[^>]+>", "", block)) for block in blocks]
+    assert FIRST is not None
+    assert shown == [FIRST[1], *(code for _, code in SNIPPETS)]
 
 
 def test_a_new_mechanism_is_attacked_measured_and_written(tmp_path: Path) -> None:
