@@ -239,7 +239,18 @@ class Participant:
 def check_table_fit(
     study: Study, data: TableSource, *, ignore: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[TableFit, list[str]]:
-    """Return how a table fits a study, and what `share` would refuse or leave out. The study needs no roster."""
+    """Return how a table fits a study, and what `share` would refuse or leave out. The study needs no roster.
+
+    Parameters
+    ----------
+    study : Study
+    data : path or data frame
+        The table.
+    ignore : sequence of str
+        Columns that the study does not declare and that may be there.
+    progress : callable, optional
+        Called with how much is done, and of how much.
+    """
     exchange, persons = exchange_of(study), PersonCounts()
     options: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(study), "progress": progress}
     fit = check_fit(study.schema, data, each=lambda block: persons.add(block.persons), **options)
