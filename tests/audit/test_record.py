@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from mooring.attacks import ATTACKS
+from mooring.attacks import ATTACKS, Effort
 from mooring.audit import (
     AuditDescription,
     AuditSettings,
@@ -82,7 +82,10 @@ def search(
         return PointResult(at, 2 * at.data_noise_level, outcomes=(outcome,), deployed=deployed, gain=gain)
 
     public = None if n_public is None else np.zeros((n_public, m))
-    partition, settings = SimpleNamespace(n_features=m, public=public), SimpleNamespace(projection="auto")
+    partition, settings = (
+        SimpleNamespace(n_features=m, public=public),
+        SimpleNamespace(projection="auto", effort=Effort()),
+    )
     alone = References(Score("balanced accuracy", 0.7, 0.6, 0.8, 60) if scored else None, None, 1)
     deployment = SimpleNamespace(rms=lambda h: 2.0)
     auditor: Any = SimpleNamespace(
