@@ -81,7 +81,9 @@ class SumOptions:
     ] = None
     quorum: Annotated[
         int | None,
-        sum_option(min=1, help="Minimum number of contributions.", show_default="nine tenths of the participants"),
+        sum_option(
+            min=1, help="Minimum number of contributions.", show_default="all participants, or nearly all above 16"
+        ),
     ] = None
     person: Annotated[
         str | None,

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import math
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
 from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
 from mooring.mechanisms.sums.prime_field import PRIME, encode_signed
+from mooring.mechanisms.sums.secret_sharing import weigh
 from mooring.mechanisms.sums.sums import SumAccumulator
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
@@ -226,22 +228,21 @@ def test_nothing_about_the_rows_is_in_the_open_part_of_a_bundle(folder: Path) ->
 
 def test_polynomials_and_masks_are_fresh_and_no_share_is_the_secret(folder: Path) -> None:
     given = make_sum_study(folder)
-    vector = encode_signed(exact_sums(given, [0]))
-    shares, proofs = [], []
+    vector, key = encode_signed(exact_sums(given, [0])), given.vaults[0].signing_key
+    shares, masks = [], list[int]()
     for k in range(2):
-        write_sum_bundle(path := folder / f"{k}.bundle", given.study, vector, given.vaults[0].signing_key)
+        write_sum_bundle(path := folder / f"{k}.bundle", given.study, vector, key)
         shares.append([given.open_share(path, j) for j in range(1, 7)])
-        proofs.append(read_proof(path))
+        with path.open("rb") as file:
+            fields = bundles.read_box(file, given.study, 1).fields
+        proof = np.frombuffer(bytes.fromhex(str(fields["proof"])), dtype="<u8").reshape(3, 4)
+        for values, weights in zip(proof.tolist(), bundles._weights(given.study, fields, key.public), strict=True):
+            masks.append((values[0] - weigh(vector, weights[: vector.size])) % PRIME)
     for first, second in zip(*shares, strict=True):
         assert (first != second).all()
         assert (first != vector).mean() > 0.99
-    assert len({value for proof in proofs for value in proof}) == 2 * 3 * 4  # masks of their own, all new
-
-
-def read_proof(path: Path) -> list[int]:
-    with path.open("rb") as file:
-        _, fields = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="the bundle")
-    return np.frombuffer(bytes.fromhex(str(fields["proof"])), dtype="<u8").tolist()
+    assert min(masks) > 2**40  # but for a chance of 2⁻²⁰
+    assert len(set(masks)) == 6
 
 
 @pytest.mark.parametrize("context", ["study", "sender", "combiner"])
@@ -425,6 +426,28 @@ def test_a_combiner_whose_key_is_gone_does_not_share(folder: Path) -> None:
     assert given.share(1)  # the same bytes again
     with raising(StorageError, "the combining key"):
         given.check_boxes(1)
+
+
+def test_from_a_store_a_combiner_fetches_headers_and_its_own_boxes(folder: Path) -> None:
+    given, store = make_sum_study(folder, p=9, n_hats=5), fsspec.filesystem("memory")
+    for i in range(9):
+        store.pipe(f"/parts/{i}.bundle", given.share(i).read_bytes())
+    whole = (given.inbox / "p0.bundle").stat().st_size
+    store.pipe("/parts/short.bundle", b"")
+    store.pipe("/parts/long.bundle", b"\xff" * 100)
+    sizes = list[int]()
+    actual = bundles.read_box
+
+    def seen(file: Any, *rest: Any) -> Any:
+        sizes.append(os.fstat(file.fileno()).st_size)
+        return actual(file, *rest)
+
+    with patch.object(combination, "read_box", seen):
+        for i in (0, 8):
+            check_boxes(given.vaults[i], given.study, "memory://parts", output=folder / "from a store")
+            assert (folder / "from a store").read_bytes() == given.check_boxes(i).read_bytes()
+            assert all(read_receipt(folder / "from a store", given.study).passed.values())
+    assert whole not in sizes[:11]
 
 
 def test_of_many_lists_at_once_one_is_answered(folder: Path) -> None:
@@ -830,8 +853,6 @@ def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribut
 def test_a_combiner_that_is_killed_half_way_answers_the_same_list_afterwards(
     folder: Path, exit_code: Callable[[Callable[[], object]], int]
 ) -> None:
-    import os
-
     given = make_sum_study(folder, p=4)
     for i in range(4):
         given.share(i)

@@ -1,8 +1,10 @@
 """Stores that break off, refuse, or keep half; results through a store."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fsspec
 import numpy as np
@@ -20,6 +22,34 @@ from tests.permissions import has_mode
 from tests.protocol.transport.support import QUICK, Cut, make_bundle, make_study, raises
 from tests.raising import raising
 from tests.sites import ANALYST
+
+
+@pytest.mark.parametrize("seeks", [True, False])
+@pytest.mark.parametrize("start", [20, 2**16, 2**16 + 8, 2**16 + 9, 3 * 2**16, 2**20 - 5, 2**20])
+def test_a_part_of_a_file_is_downloaded_whether_or_not_the_store_can_skip(
+    tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch, start: int, seeks: bool
+) -> None:
+    data = np.random.default_rng(0).bytes(2**20)
+    memory.pipe("/large", data)
+    stream, n_read = io.BytesIO(data), list[int]()
+    actual = stream.read
+
+    def count(size: int) -> bytes:
+        n_read.append(size)
+        return actual(size)
+
+    def refuse(*_: Any) -> int:
+        raise ValueError("Cannot seek streaming HTTP file")
+
+    monkeypatch.setattr(type(memory), "open", lambda *_, **__: stub)
+    stub = mock.MagicMock(read=count, seek=stream.seek if seeks else refuse)
+    stub.__enter__.return_value = stub
+    rest: dict[str, Any] = {"size": None, "most_bytes": 2**21, "what": "it", "waits": QUICK}
+    part = lambda head: (len(head[:10]), start, 100)  # noqa: E731
+    assert stores.download(memory, "/large", tmp_path / "part", part=part, **rest) is None
+    assert (tmp_path / "part").read_bytes() == data[:10] + data[start : start + 100]
+    if seeks:
+        assert sum(n_read) <= 2**16 + 8 + 100
 
 
 def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(

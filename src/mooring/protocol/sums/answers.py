@@ -81,9 +81,9 @@ def read_closing_list(path: Path, study: Study) -> ClosingList:
     It must be the analyst's and name members of the roster, each once and with its own bundle; no fewer than the quorum.
     """
     shape = _counted("entries", 2 * _DIGEST_BYTES, most=len(study.participants))
-    found = read_signed(path, kind=LIST, signed_by={study.analysts_key}, fields=_FIELDS[LIST], tensors=shape)
-    study.require_same(found.fields, what="the closing list")
-    rows = [bytes(row) for row in found.arrays["entries"]]
+    signed = read_signed(path, kind=LIST, signed_by={study.analysts_key}, fields=_FIELDS[LIST], tensors=shape)
+    study.require_same(signed.fields, what="the closing list")
+    rows = [bytes(row) for row in signed.arrays["entries"]]
     keys, digests = ([row[part].hex() for row in rows] for part in (slice(32), slice(32, None)))
     if any(study.member_with_key(key) is None for key in keys):
         raise _refuse("the closing list", "it names somebody who is not in the study's roster")
@@ -91,7 +91,7 @@ def read_closing_list(path: Path, study: Study) -> ClosingList:
         raise _refuse("the closing list", "it counts a participant or a bundle twice")
     if len(keys) < sum_scheme(study).quorum:
         raise _refuse("the closing list", f"it has fewer contributions than the quorum, {sum_scheme(study).quorum}")
-    return ClosingList(dict(zip(keys, digests, strict=True)), found.digest)
+    return ClosingList(dict(zip(keys, digests, strict=True)), signed.digest)
 
 
 def write_receipt(path: Path, study: Study, passed: Mapping[str, bool], *, combiner: int, signer: SigningKey) -> None:
@@ -106,8 +106,8 @@ def write_receipt(path: Path, study: Study, passed: Mapping[str, bool], *, combi
 def read_receipt(path: Path, study: Study) -> Receipt:
     """Read a combiner's receipt, or refuse it with a reason."""
     shape = _counted("entries", _DIGEST_BYTES + 1, most=_BUNDLES_A_SENDER * len(study.participants))
-    member, point, found = _read_answer(path, study, RECEIPT, shape)
-    rows = [bytes(row) for row in found.arrays["entries"]]
+    member, point, signed = _read_answer(path, study, RECEIPT, shape)
+    rows = [bytes(row) for row in signed.arrays["entries"]]
     passed = {row[:-1].hex(): row[-1] == 1 for row in rows}
     if len(passed) < len(rows) or any(row[-1] > 1 for row in rows):
         raise _refuse("the receipt", "it mentions one bundle twice, or says neither yes nor no")
@@ -126,11 +126,11 @@ def write_combined_share(
 def read_combined_share(path: Path, study: Study) -> CombinedShare:
     """Read a combiner's share of the total, or refuse it with a reason."""
     specs = {"share": TensorSpec("U8", (8 * sum_scheme(study).layout.size,))}
-    member, point, found = _read_answer(path, study, SHARE, lambda _: specs)
-    elements = found.arrays["share"].view("<u8").astype(np.uint64)
+    member, point, signed = _read_answer(path, study, SHARE, lambda _: specs)
+    elements = signed.arrays["share"].view("<u8").astype(np.uint64)
     if elements.size and int(elements.max()) >= PRIME:
         raise _refuse("the share", "it holds numbers that no share has")
-    return CombinedShare(member, point, str(found.fields["list"]), elements)
+    return CombinedShare(member, point, str(signed.fields["list"]), elements)
 
 
 def most_answer_bytes(study: Study, kind: str) -> int:
@@ -155,12 +155,12 @@ def _read_answer(
 ) -> tuple[Member, int, SignedFile]:
     """What a combiner signed, who that is, and its point."""
     known = {study.member(name).signing_key for name in sum_scheme(study).combiners}
-    found = read_signed(path, kind=kind, signed_by=known, fields=_FIELDS[kind], tensors=tensors)
-    member = study.require_signer(found.fields, what=f"the {kind}")
+    signed = read_signed(path, kind=kind, signed_by=known, fields=_FIELDS[kind], tensors=tensors)
+    member = study.require_signer(signed.fields, what=f"the {kind}")
     point = combiner_point(study, member.name)
-    if point is None or found.fields["combiner"] != point:
+    if point is None or signed.fields["combiner"] != point:
         raise _refuse(f"the {kind}", "whoever signed it is not the combiner that it speaks for")
-    return member, point, found
+    return member, point, signed
 
 
 def _counted(name: str, width: int, *, most: int) -> Callable[[Fields], Tensors]:

@@ -174,6 +174,15 @@ def read_box(file: BinaryIO, study: Study, combiner: int) -> Box:
     return Box(member, _digest_header(header), combiner, fields, sealed)
 
 
+def find_part(head: bytes, study: Study, combiner: int) -> tuple[int, int, int]:
+    """What one combiner needs of a bundle at a store: the length of its header, and the start and length of its box.
+
+    The first bytes are not trusted: whatever they say, `read_box` tests what was fetched.
+    """
+    sizes, data_start = _box_sizes(study), 8 + min(int.from_bytes(head[:8], "little"), MOST_HEADER_BYTES)
+    return data_start, data_start + sum(sizes[: combiner - 1]), sizes[combiner - 1]
+
+
 def write_extract(bundle: SumBundle, study: Study, combiner: int, path: Path) -> None:
     """Write what one combiner needs of a bundle: its header, and the combiner's box."""
     with open_plain_file(bundle.path, what=_WHAT) as file:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +27,15 @@ from mooring.protocol.results import StepResult
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.answers import combiner_point, read_closing_list, write_combined_share, write_receipt
-from mooring.protocol.sums.bundle import KEPT, Box, most_sum_bundle_bytes, open_box, read_box, verify_sum_bundle
+from mooring.protocol.sums.bundle import (
+    KEPT,
+    Box,
+    find_part,
+    most_sum_bundle_bytes,
+    open_box,
+    read_box,
+    verify_sum_bundle,
+)
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.transport.addresses import is_url
 from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_files
@@ -105,8 +114,8 @@ def combine_shares(
 def _find_own(vault: Vault, study: Study, ledger: Ledger) -> str | None:
     """The digest of the header of the bundle that this vault recorded; None if there is none, or its copy is lost."""
     with suppress(RefusedError, StorageError):
-        own = verify_sum_bundle(vault.study_path(study.folder_name) / KEPT, study)
-        return own.header_digest if own.digest == ledger.find_bundle(study.digest) else None
+        bundle = verify_sum_bundle(vault.study_path(study.folder_name) / KEPT, study)
+        return bundle.header_digest if bundle.digest == ledger.find_bundle(study.digest) else None
     return None
 
 
@@ -155,7 +164,10 @@ def _require_point(study: Study, name: str) -> int:
 
 @contextmanager
 def _read_boxes(source: str | Path, study: Study, point: int) -> Iterator[Iterator[Box]]:
-    """A combiner's box of each bundle in a folder, or at a URL; what is no bundle of the study is passed over."""
+    """A combiner's box of each bundle in a folder, or at a URL; what is no bundle of the study is passed over.
+
+    From a URL, only headers and this combiner's boxes are fetched.
+    """
 
     def read(paths: Iterable[Path | str]) -> Iterator[Box]:
         for path in paths:
@@ -169,5 +181,6 @@ def _read_boxes(source: str | Path, study: Study, point: int) -> Iterator[Iterat
         yield read(list_files(source))
         return
     with TemporaryDirectory(prefix="mooring-") as folder:
-        found = download_bundles(str(source), Path(folder), {}, most_bytes=most_sum_bundle_bytes(study))
-        yield read(candidate.found for candidate in found)
+        part, most = partial(find_part, study=study, combiner=point), most_sum_bundle_bytes(study)
+        candidates = download_bundles(str(source), Path(folder), {}, most_bytes=most, part=part)
+        yield read(candidate.found for candidate in candidates)

@@ -13,7 +13,7 @@ from mooring.serialization import count_noun
 def describe_sums(study: Study) -> Description:
     """What pages say of a study in which sealed sums over rows are shared; the study has its roster."""
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
-    said = state_guarantee(study)
+    guarantee = state_guarantee(study)
     headings = {
         "protected": "Who is protected",
         "against": "Against whom",
@@ -21,9 +21,11 @@ def describe_sums(study: Study) -> Description:
         "assumptions": "Assumed",
         "limits": "Not covered",
     }
-    protected = [f"Protected: {said['protected']} Against: {said['against']}"] if "protected" in said else []
+    protected = (
+        [f"Protected: {guarantee['protected']} Against: {guarantee['against']}"] if "protected" in guarantee else []
+    )
     total = "total" if settings.epsilon is None else "noisy total"
-    noise = "No noise is added. Nothing is promised about what the total tells of a row."
+    noise = "No noise is added. Nothing is promised about what the total discloses of a row."
     if settings.epsilon is not None:
         noise = (
             f"Each participant adds discrete Gaussian noise, so that those of {scheme.quorum} contributions, less "
@@ -39,7 +41,7 @@ def describe_sums(study: Study) -> Description:
             f"({settings.features}). Each participant adds up their products with each other and with the label: "
             f"{scheme.layout.size:,} exact whole numbers, whatever the number of its rows.",
             noise,
-            f"No number of rows and no count of classes leaves, but for what the {total} tells.",
+            f"No number of rows and no count of classes leaves, but for what the {total} discloses.",
             f"Combiners: {', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total.",
         ),
         scoring="What joining gives is measured by participants: 'mooring predict --beside' scores the model and one's "
@@ -48,11 +50,11 @@ def describe_sums(study: Study) -> Description:
         caveat="it gives no guarantee"
         if settings.epsilon is None
         else "its guarantee covers what is stated, on the assumptions stated",
-        terms=_state_terms(study, said),
+        terms=_state_terms(study, guarantee),
         shares_rows=False,
         promise=settings.promise,
         headlines=(state_promise(settings), *protected),
-        guarantee=tuple((headings[name], words) for name, words in said.items() if name in headings),
+        guarantee=tuple((headings[name], words) for name, words in guarantee.items() if name in headings),
     )
 
 
@@ -110,18 +112,18 @@ def state_guarantee(study: Study) -> dict[str, str]:
     return sentences if settings.epsilon is not None else {name: sentences[name] for name in without_noise}
 
 
-def _state_terms(study: Study, said: dict[str, str]) -> Terms:
+def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
     is_noisy, threshold = settings.epsilon is not None, scheme.threshold.threshold
-    promises: tuple[str, ...] = (said["guarantee"],)
+    promises: tuple[str, ...] = (guarantee["guarantee"],)
     if is_noisy:
         promises = (
             f"ε = {settings.epsilon:g}, δ = {settings.delta:g}, unit: one {settings.unit}.",
-            f"Who is protected: {said['protected']}",
-            f"Against whom: {said['against']}",
-            f"How much: {said['guarantee']}",
-            f"Assumed: {said['assumptions']}",
-            f"Not covered: {said['limits']}",
+            f"Who is protected: {guarantee['protected']}",
+            f"Against whom: {guarantee['against']}",
+            f"How much: {guarantee['guarantee']}",
+            f"Assumed: {guarantee['assumptions']}",
+            f"Not covered: {guarantee['limits']}",
         )
     return Terms(
         what_leaves=(
@@ -131,7 +133,7 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
             "single "
             f"label is in it. Only the {'noisy ' if is_noisy else ''}total of all shows how many rows there are.",
             "Random noise is added to the sums before they leave." if is_noisy else "No noise is added to the sums.",
-            f"The sums are split and encrypted to the combiners. {said['sealing']}",
+            f"The sums are split and encrypted to the combiners. {guarantee['sealing']}",
         ),
         who_sees=(
             (
@@ -147,7 +149,7 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
                 "sealed bundles, the list of those that are in the total, shares of the total, of which enough open it",
             ),
         ),
-        not_colluding=f"{said['assumptions']} That these hold is for each party named above to confirm.",
+        not_colluding=f"{guarantee['assumptions']} That these hold is for each party named above to confirm.",
         promises=promises,
         measures=(
             "One contribution a participant and study. A ledger in each vault adds up what it spends over studies.",
@@ -172,5 +174,5 @@ def _state_terms(study: Study, said: dict[str, str]) -> Terms:
         model_goes_to="every participant on the roster",
         deleted="one thing by itself: a combiner's key for this study, once the combiner has answered the list",
         roles=dict.fromkeys(scheme.combiners, "combiner"),
-        local_columns={settings.person: "tells which rows belong to one person"} if settings.person else {},
+        local_columns={settings.person: "says which rows belong to one person"} if settings.person else {},
     )

@@ -74,7 +74,7 @@ class SumExchange(Exchange):
         return ("combiner",) if name in sum_scheme(study).combiners else ()
 
     def person_column(self, study: Study) -> str:
-        """The column that names persons and stays at home."""
+        """The column that names persons and is not shared."""
         return sum_settings(study).person
 
     def require_floors(self, study: Study, floors: Floors) -> None:

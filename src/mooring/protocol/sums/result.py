@@ -45,7 +45,7 @@ class SumResultModel:
 
 
 def guaranteed_risk(study: Study) -> float:
-    """What the noise of secure sums allows to be told at the limit's false-positive rate; 1 without noise or limit."""
+    """The greatest true positive rate that the noise allows at the limit's false positive rate; 1 without noise or limit."""
     from mooring.metrics.membership import FALSE_POSITIVE_RATES
 
     settings = sum_scheme(study).settings
@@ -65,13 +65,7 @@ def specify_sum_model(study: Study) -> ModelSpec:
 
 
 def open_sum_model(vault: Vault, study: Study, folder: Path) -> SumResultModel:
-    """Read the delivered model; a participant that answered a closing list accepts the model of that list only.
-
-    Parameters
-    ----------
-    folder : Path
-        That the analyst delivered.
-    """
+    """Read the delivered model; a participant that answered a closing list accepts the model of that list only."""
     find_membership(vault, study)
     answered, risk = Ledger(vault.folder).find_answer(study.digest), guaranteed_risk(study)
     return SumResultModel(read_delivered_model(folder, study, specify_sum_model(study), source=answered, risk=risk))

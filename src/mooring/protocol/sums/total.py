@@ -188,56 +188,45 @@ class Total:
     remarks: tuple[str, ...]
     """What about the total is not plausible."""
     checked: bool
-    """Whether there were more shares than the threshold: of just as many, a wrong one shifts the total and is not
-    told."""
+    """Whether there were more shares than the threshold. With no more than that, a wrong share shifts the total and goes
+    unnoticed."""
 
 
 def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
-    """Open the total of the closing list from the combiners' shares.
+    """Open the total of the closing list in the analyst's work folder from a folder of combiners' shares.
 
-    Parameters
-    ----------
-    folder : path
-        The analyst's work folder, with the closing list.
-    shares : path
-        The folder of the combiners' shares.
-
-    Raises
-    ------
-    InputError
-        If there are too few shares of this list.
-    RefusedError
-        If shares contradict each other and it cannot be told whose are wrong.
+    Too few shares of this list are an `InputError`. Shares that contradict each other, where nobody can say whose are
+    wrong, are refused.
     """
     scheme, closed = sum_scheme(study), read_list(study, Path(folder))
     given: dict[int, CombinedShare] = {}
-    for one in _read_all(shares, SHARE, study, read_combined_share):
-        if one.list_digest == closed.digest:  # shares of another list are not mixed in
-            given[one.combiner] = one
-    elements = {point: one.elements for point, one in given.items()}
+    for share in _read_all(shares, SHARE, study, read_combined_share):
+        if share.list_digest == closed.digest:  # shares of another list are not mixed in
+            given[share.combiner] = share
+    elements = {point: share.elements for point, share in given.items()}
     wrong: tuple[str, ...] = ()
     if len(elements) > scheme.threshold.threshold:
-        found = find_wrong(elements, scheme.threshold, words_of(Secret.draw()))
-        if found is None:
+        misfits = find_wrong(elements, scheme.threshold, words_of(Secret.draw()))
+        if misfits is None:
             raise RefusedError(
                 "the total",
-                reason="the combiners' shares contradict each other, and there are too few to tell whose are wrong",
+                reason="the combiners' shares contradict each other, and there are too few to find out whose are wrong",
                 cure="Ask further combiners for their shares, or all of them whether their vault is whole.",
             )
-        wrong = tuple(given[point].member.name for point in found)
-        elements = {point: value for point, value in elements.items() if point not in found}
+        wrong = tuple(given[point].member.name for point in misfits)
+        elements = {point: value for point, value in elements.items() if point not in misfits}
     vector = decode_signed(recombine(elements, scheme.threshold))
     if int(np.abs(vector).max()) > LARGEST // 2:
         raise RefusedError(
             "the total",
             reason="it holds numbers that no sums have: a share is wrong, or a participant shared no sums",
-            cure="Ask further combiners for their shares; with more than the threshold, a wrong one is told.",
+            cure="Ask further combiners for their shares: with two more than the threshold, a wrong one is named.",
         )
     S, T = scheme.layout.unpack(vector)
     scales = (0.0, 0.0) if scheme.noise is None else scheme.noise.scales(scheme.layout, len(closed.digests))
     features = scheme.features
     sums = Sums(S, T, features.constant_share, scheme.layout.outcome.n_classes, scales, features.unit_length)
-    names = tuple(one.name for one in study.participants if one.signing_key in closed.digests)
+    names = tuple(member.name for member in study.participants if member.signing_key in closed.digests)
     checked = len(elements) > scheme.threshold.threshold
     return Total(sums, names, wrong, tuple(check_sums(sums)), checked)
 
@@ -251,17 +240,17 @@ def read_list(study: Study, folder: Path) -> ClosingList:
 
 
 def _read_all(folder: str | Path, kind: str, study: Study, read: Any) -> list[Any]:
-    """The files of a kind in a folder that hold up, one a combiner; two that differ count for nothing."""
+    """The valid files of a kind in a folder, one a combiner. A combiner that signed two different ones is passed over."""
     place = Path(folder)
     if not place.is_dir():
         raise StorageError(f"the folder of {kind}s", reason="there is no such folder", cure="Check its path.")
-    found: dict[int, tuple[bytes, Any]] = {}
+    answers: dict[int, tuple[bytes, Any]] = {}
     twice: set[int] = set()
     for path in sorted(place.glob(f"*{SUFFIXES[kind]}")):
         try:
-            one, content = read(path, study), hashlib.sha256(path.read_bytes()).digest()
+            answer, content = read(path, study), hashlib.sha256(path.read_bytes()).digest()
         except (MooringError, OSError):
             continue
-        if found.setdefault(one.combiner, (content, one))[0] != content:
-            twice.add(one.combiner)
-    return [one for point, (_, one) in sorted(found.items()) if point not in twice]
+        if answers.setdefault(answer.combiner, (content, answer))[0] != content:
+            twice.add(answer.combiner)
+    return [answer for point, (_, answer) in sorted(answers.items()) if point not in twice]

@@ -74,9 +74,15 @@ class SumTraining(TrainingRecord):
     def list_coefficients(self) -> Rows:
         """A line a feature."""
         headings = ("column", "for", "change", "standard error", "of it by noise")
-        numbers = [(one.value, one.standard_error, one.noise_error) for one in self.coefficients]
-        written = [[f"{number:.3g}" for number in some] for some in numbers]
-        return [headings, *((one.name, one.per, *cells) for one, cells in zip(self.coefficients, written, strict=True))]
+        lines = [
+            (
+                entry.name,
+                entry.per,
+                *(f"{number:.3g}" for number in (entry.value, entry.standard_error, entry.noise_error)),
+            )
+            for entry in self.coefficients
+        ]
+        return [headings, *lines]
 
     def list_findings(self) -> tuple[Finding, ...]:
         """Shares that do not fit, what is not plausible of the total, and whether no share could be checked."""
@@ -88,11 +94,11 @@ class SumTraining(TrainingRecord):
         return *wrong, *remarks, *(() if self.checked else (Finding("unchecked shares", unchecked),))
 
     def __str__(self) -> str:
-        told = "without noise, and without a guarantee"
+        guarantee = "without noise, and without a guarantee"
         if self.epsilon is not None:
-            told = f"with epsilon = {self.epsilon:g}, delta = {self.delta:g} a {self.unit}"
+            guarantee = f"with epsilon = {self.epsilon:g}, delta = {self.delta:g} a {self.unit}"
         n = len(self.contributors)
-        return f"Trained {self.learner!r} on sums over about {self.rows:,} rows of {n} participants, {told}."
+        return f"Trained {self.learner!r} on sums over about {self.rows:,} rows of {n} participants, {guarantee}."
 
     def state_warnings(self) -> list[str]:
         """A sentence on each share that does not fit and on each remark, and one where no share could be checked."""
@@ -113,14 +119,8 @@ def train_sums(
 ) -> SumTraining:
     """Open the total, train on it, and write the model.
 
-    There is no score: the analyst has no rows. Participants score the model at home.
-
-    Parameters
-    ----------
-    folder, shares : path
-        As for `open_total`.
-    learner : str, default "auto"
-        A name in `mooring.learners.registry.SUM_LEARNERS`, or "auto": the first that predicts the study's label.
+    There is no score: the analyst has no rows, and participants evaluate the model locally. The learner "auto" is the first
+    of `mooring.learners.registry.SUM_LEARNERS` that predicts the study's label.
     """
     folder, scheme = Path(folder), sum_scheme(study)
     kind = require_label(study)
@@ -129,7 +129,7 @@ def train_sums(
     fitted = chosen.fit(total.sums, shrink=scheme.settings.features == "columns")
     digest = write_model(folder / TRAINED_FILE, fitted.to_model(specify_sum_model(study)))
     settings = scheme.settings
-    found = SumTraining(
+    training = SumTraining(
         chosen.name,
         kind,
         total.participants,
@@ -146,8 +146,8 @@ def train_sums(
         made_from=read_list(study, folder).digest,
         command=command,
     )
-    keep_training(folder, found)
-    return found
+    keep_training(folder, training)
+    return training
 
 
 def _coefficients(study: Study, total: Total) -> tuple[Coefficient, ...]:

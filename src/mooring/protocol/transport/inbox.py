@@ -19,7 +19,7 @@ from mooring.atomic_io import explain_os_errors, hash_file, make_folder
 from mooring.errors import MooringError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.transport.addresses import local_path
-from mooring.protocol.transport.object_stores import download, explain_store_error, open_file_system
+from mooring.protocol.transport.object_stores import Part, download, explain_store_error, open_file_system
 from mooring.serialization import Record
 from mooring.typing import Progress
 
@@ -55,15 +55,21 @@ class Candidate:
 
 
 def download_bundles(
-    address: str, received: Path, copies: Mapping[str, Copy], *, most_bytes: int, progress: Progress | None = None
+    address: str,
+    received: Path,
+    copies: Mapping[str, Copy],
+    *,
+    most_bytes: int,
+    part: Part | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Candidate]:
-    """Yield every bundle at an address. Downloads go to `received`; `copies` are accepted ones by file name."""
+    """Yield every bundle at an address, or `part` of each. Downloads go to `received`; `copies` are accepted, by name."""
     system, listed = list_objects(address)
     make_folder(received, mode=0o700, what="the work folder")
     for index, entry in enumerate(listed):
         if progress:
             progress(index, len(listed))
-        yield _fetch_candidate(system, entry, received, copies, most_bytes)
+        yield _fetch_candidate(system, entry, received, copies, most_bytes, part)
     if progress and listed:
         progress(len(listed), len(listed))
 
@@ -105,7 +111,12 @@ def listed_size(entry: Mapping[str, Any]) -> int | None:
 
 
 def _fetch_candidate(
-    system: Any, entry: dict[str, Any], received: Path, copies: Mapping[str, Copy], most_bytes: int
+    system: Any,
+    entry: dict[str, Any],
+    received: Path,
+    copies: Mapping[str, Copy],
+    most_bytes: int,
+    part: Part | None,
 ) -> Candidate:
     path = str(entry["name"])
     shown, mark = path.rstrip("/").rsplit("/", 1)[-1], _hash_listing(entry)
@@ -124,7 +135,8 @@ def _fetch_candidate(
         number += 1
         target = received / f"{identity[:32]}-{number}{SUFFIX}"
     try:
-        reason = download(system, path, target, size=listed_size(entry), most_bytes=most_bytes, what="the work folder")
+        size, what = listed_size(entry), "the work folder"
+        reason = download(system, path, target, size=size, most_bytes=most_bytes, what=what, part=part)
     except StorageError as problem:
         if problem.reason not in NO_ROOM:
             raise

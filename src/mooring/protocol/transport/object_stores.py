@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from mooring.atomic_io import open_atomically
 from mooring.errors import InputError, MissingExtraError, StorageError
@@ -211,6 +211,11 @@ def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
     shutil.rmtree(place)
 
 
+HEAD_BYTES = 2**16 + 8
+Part = Callable[[bytes], tuple[int, int, int]]
+"""Returns, from the first `HEAD_BYTES` of a file, how many of them to keep, and the start and length of a further part."""
+
+
 def download(
     system: Any,
     name: str,
@@ -219,9 +224,10 @@ def download(
     size: int | None,
     most_bytes: int,
     what: str,
+    part: Part | None = None,
     waits: Sequence[float] | None = None,
 ) -> str | None:
-    """Download a file to `target`. Returns None on success, else the reason; then `target` is not changed."""
+    """Download a file or part of it to `target`. Returns None on success, else the reason; then `target` is not changed."""
     if size is not None and size > most_bytes:
         return TOO_LARGE
 
@@ -239,6 +245,9 @@ def download(
             open_atomically(target, what=what) as file,
             read(system.open, name, "rb", otherwise=NOT_DOWNLOADED) as stream,
         ):
+            if part is not None:
+                read(_copy_part, stream, file, part, otherwise=IN_PART)
+                return
             copied = 0
             while block := bytes(read(stream.read, _BLOCK, otherwise=IN_PART)):
                 copied += len(block)
@@ -253,6 +262,19 @@ def download(
     except (_StoppedError, TransientError) as problem:
         return str(problem)
     return None
+
+
+def _copy_part(stream: BinaryIO, file: BinaryIO, part: Part) -> None:
+    head = bytes(stream.read(HEAD_BYTES))
+    n_kept, start, length = part(head)
+    further, position = head[start : start + length], len(head)
+    try:
+        if start > position:
+            stream.seek(start)
+    except (ValueError, NotImplementedError):  # a server that hands out whole files only
+        while position < start and (block := stream.read(min(_BLOCK, start - position))):
+            position += len(block)
+    file.write(head[:n_kept] + further + bytes(stream.read(length - len(further))))
 
 
 def _chain(problem: BaseException | None) -> Iterator[BaseException]:
