@@ -48,6 +48,18 @@ def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate:
     assert shares["register_class"].chance == pytest.approx(1 / 44, rel=0.2)  # 25 of a class, and 17 test rows
 
 
+def test_a_register_makes_membership_surer() -> None:
+    parts, simulation = dealt(320, 1.0)
+    outcomes = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2])).outcomes
+    alone, matched = (
+        next(outcome for outcome in outcomes if outcome.attack == name).figures
+        for name in ("known-anchor", "known-anchor + matching")
+    )
+    assert matched["membership_auc"].value > alone["membership_auc"].value + 0.01
+    assert 0.3 < matched["membership_auc"].control < 0.7
+    assert "centred_error" not in matched
+
+
 @pytest.mark.parametrize("planted", [None, "a row left unrotated", "noise at half scale"])
 def test_planted_leaks_are_caught(planted: str | None) -> None:
     parts, simulation = dealt(320, 2.0)

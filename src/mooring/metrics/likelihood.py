@@ -76,6 +76,11 @@ class RebuiltRows:
                 scores[part] = _log_sum_exp(ratios, axis=0) - np.log(class_rows.size)
         return scores
 
+    def compare(self, candidates: Matrix, codes: Integers) -> Iterator[tuple[Integers, Matrix]]:
+        """Yield, for each class with rows and candidates, the candidates' places and ℓ(j, c) of all rows of the class."""
+        for class_rows, places in self._classes(codes):
+            yield places, self._ratios(class_rows, candidates[places])
+
     def search_register(self, register: Matrix, codes: Integers, answers: Integers) -> RegisterSearch:
         """Return the result of looking up every rebuilt row among the register's records of its class.
 

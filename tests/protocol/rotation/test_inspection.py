@@ -436,7 +436,7 @@ def test_rows_of_rare_values_are_attacked_up_to_a_quarter_and_the_colluder_holds
 def test_what_is_too_slow_or_too_small_for_a_self_attack() -> None:
     assert inspection._quick_enough(400) == (tuple(ON_ROWS), ())
     names, notes = inspection._quick_enough(401)
-    assert set(ON_ROWS) - set(names) == {"moments", "joint-moments"}
+    assert set(ON_ROWS) - set(names) == {"moments", "joint-moments", "refine"}
     assert len(notes) == 1
     for n, run in ((3, False), (4, True)):
         found = looked_at(gaussian(n), None, study(label=Label()))

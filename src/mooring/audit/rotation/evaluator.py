@@ -227,7 +227,7 @@ class LeakageEvaluator:
         """Add membership figures to the outcomes of the strongest attacks and of attacks that learn the population.
 
         They are likelihood tests on rows before denoising. For denoised rows, the density is that of the denoiser's
-        population model.
+        population model. An attacker with a register also matches candidates to rows, one to one.
         """
         telling = {outcome.attack for outcome in find_most_telling(list(outcomes.values()))}
         for part in rebuilt if self.membership is not None else ():
@@ -237,8 +237,11 @@ class LeakageEvaluator:
             is_plain, evidence = part.attempts is part.plain, part.evidence
             if is_asked and len(reconstructions) == len(part.attempts) and (is_plain or evidence is not None):
                 assert self.membership is not None
-                outcome = outcomes[part.name]
-                outcomes[part.name] = self.membership.measure(outcome, reconstructions, None if is_plain else evidence)
+                density = None if is_plain else evidence
+                outcomes[part.name] = self.membership.measure(outcomes[part.name], reconstructions, density)
+                name = f"{part.name} + matching"
+                matched = self.membership.measure(AttackOutcome(name), reconstructions, density, matched=True)
+                outcomes |= {name: matched} if matched.figures else {}
 
     def _with_image_figures(self, outcome: AttackOutcome, rows: Matrix) -> AttackOutcome:
         try:

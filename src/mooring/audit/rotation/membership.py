@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView, DoesNotApply, Reconstruction
 from mooring.attacks.denoising.gaussian import fit_population
+from mooring.attacks.matching import match_candidates
 from mooring.audit.point_result import AttackOutcome
 from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
@@ -65,11 +66,14 @@ class MembershipTest:
         outcome: AttackOutcome,
         reconstructions: Sequence[Reconstruction],
         evidence: Sequence[Matrix] | None = None,
+        *,
+        matched: bool = False,
     ) -> AttackOutcome:
         """Return an attack's outcome with figures on membership and identity, from one reconstruction per target.
 
         Reconstructions are those before denoising. `evidence` holds log densities of the rows under a population model other
-        than one Gaussian per class; the control still uses the Gaussians, and only membership is then measured.
+        than one Gaussian per class; the control still uses the Gaussians, and only membership is then measured. So it is if
+        candidates are `matched` to rows one to one, as an attacker with a register of all candidates can do.
         """
         try:
             attacks = [
@@ -81,7 +85,7 @@ class MembershipTest:
         if evidence is not None:
             pairs = zip(attacks, evidence, strict=True)
             attacks = [replace(attack, upload=replace(attack.upload, surplus=-density)) for attack, density in pairs]
-        membership, without = self._scores(attacks)
+        membership, without = self._scores(attacks, _match if matched else RebuiltRows.score_members)
         figures = membership.figures(without) | membership.outlying_figures(self.outlying, without)
         bound, control = (
             None if scores is None else bound_epsilon(scores.members, scores.others, delta=_DELTA).epsilon
@@ -90,18 +94,22 @@ class MembershipTest:
         figures["empirical_epsilon"] = Figure(
             "empirical_epsilon", bound or 0.0, Interval.unknown(), 0.0, control, None, membership.members.size, True
         )
-        figures |= {} if evidence is not None else self._search(attacks) | self._holders(attacks)
+        figures |= {} if matched or evidence is not None else self._search(attacks) | self._holders(attacks)
         return replace(outcome, figures={**outcome.figures, **figures}, curve=membership.curve())
 
-    def _scores(self, attacks: Sequence[_LikelihoodAttack]) -> tuple[Membership, Membership | None]:
+    def _scores(
+        self, attacks: Sequence[_LikelihoodAttack], score: Callable[[RebuiltRows, Matrix, Codes], Matrix]
+    ) -> tuple[Membership, Membership | None]:
         """Return the scores of members and non-members, and those by an upload of other rows as a control."""
         scores: list[list[Matrix]] = [[], [], [], []]
         for k, attack in enumerate(attacks):
-            for place, asked in enumerate((self.members[k], self.others[k])):
-                codes = attack.recode(asked.codes)
-                scores[place].append(attack.upload.score_members(asked.rows, codes))
-                if attack.control is not None:
-                    scores[2 + place].append(attack.control.score_members(asked.rows, codes))
+            asked, n = self.members[k] + self.others[k], self.members[k].codes.size
+            codes = attack.recode(asked.codes)
+            for place, upload in enumerate((attack.upload, attack.control)):
+                if upload is not None:
+                    every = score(upload, asked.rows, codes)
+                    scores[2 * place].append(every[:n])
+                    scores[2 * place + 1].append(every[n:])
         membership = Membership(np.concatenate(scores[0]), np.concatenate(scores[1]))
         if not scores[2]:
             return membership, None
@@ -239,6 +247,14 @@ class _LikelihoodAttack:
         counts = [upload.codes.size for upload in uploads]
         place = others.index(view.target)
         return uploads, place, counts[place] / sum(counts)
+
+
+def _match(upload: RebuiltRows, candidates: Matrix, codes: Codes) -> Matrix:
+    """Return the log odds that each candidate is one of the rebuilt rows; −∞ if there are none of its class."""
+    scores = np.full(len(candidates), -np.inf)
+    for places, log_ratios in upload.compare(candidates, codes):
+        scores[places] = match_candidates(log_ratios)
+    return scores
 
 
 def _shift(codes: Codes) -> npt.NDArray[np.int64]:

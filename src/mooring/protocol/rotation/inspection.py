@@ -48,7 +48,7 @@ _OF_A_SAMPLE = (
 _PARTS = ("a part of your rows", "another part")
 _HELD_OUT = 0.2  # share of the attacked rows that serve as non-members if there are no other rows
 _FEWEST_ROWS = 4
-_WIDEST = {"moments": 400, "joint-moments": 400}  # components up to which these take a minute at most
+_WIDEST = {"moments": 400, "joint-moments": 400, "refine": 400}  # components up to which these take a minute at most
 PIXELS = (-1.0, 1.0)
 """Black and white of an encoded image: numbers lie between the ends of their declared range."""
 

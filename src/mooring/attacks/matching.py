@@ -1,0 +1,64 @@
+"""Matching: the rebuilt rows and a register's candidates are assigned to each other one to one, for membership.
+
+Legend: ℓ(j, c) the log-likelihood ratio of rebuilt row j being candidate c against being somebody else's; C the number of
+candidates, ρ the share of rows whose records are in the register.
+
+A single candidate is scored by how well it fits any row. With a register, candidates also compete for rows: a row that one
+of them explains is not evidence for the others. With probability ρ a row is one of the candidates, all equally likely, and
+no two rows are the same candidate. Belief propagation approximates the sum over all such assignments: with messages a from
+rows to candidates, b back, and the weight u = C (1 − ρ)/ρ of a row whose record is not in the register,
+
+    a(j, c) = e^ℓ(j, c) / (u + Σ_{c' ≠ c} e^ℓ(j, c') b(j, c')),        b(j, c) = 1 / (1 + Σ_{j' ≠ j} a(j', c)),
+
+the odds that a candidate is one of the rows are Σ_j a(j, c).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mooring.typing import Matrix
+
+N_ROUNDS = 60
+COVERED = 0.95
+"""ρ: a register is meant to list everybody who may be in the data, and misses few."""
+_DAMPING = 0.5  # share of a message that is kept from the round before
+_SETTLED = 1e-4  # change of all log odds after which messages no longer matter
+_LARGEST = 600.0  # of ℓ, so that its exponential is finite
+_TINY = 1e-300
+
+
+def match_candidates(log_ratios: Matrix, *, n_rounds: int = N_ROUNDS) -> Matrix:
+    """Return the log odds that each candidate is one of the rows, of shape (C,), from ℓ of shape (n_rows, C).
+
+    Examples
+    --------
+    Two candidates fit the first row equally well, and the second of them also fits the second row:
+
+    >>> match_candidates(np.array([[9.0, 9.0], [-9.0, 9.0]])).round(1).tolist()
+    [10.6, 11.3]
+    """
+    if log_ratios.size == 0:
+        return np.full(log_ratios.shape[1], -np.inf)
+    weights = np.exp(np.minimum(log_ratios, _LARGEST))
+    unknown = weights.shape[1] * (1 - COVERED) / COVERED
+    backward, odds = np.ones_like(weights), np.zeros(weights.shape[1])
+    for _ in range(n_rounds):
+        forward = weights / (unknown + _sum_others(weights * backward, axis=1))
+        before, odds = odds, np.log(np.maximum(forward.sum(axis=0), _TINY))
+        if np.abs(odds - before).max(initial=0.0) < _SETTLED:
+            break
+        backward = _DAMPING * backward + (1 - _DAMPING) / (1 + _sum_others(forward, axis=0))
+    return odds
+
+
+def _sum_others(values: Matrix, *, axis: int) -> Matrix:
+    """Return, for each entry, the sum of all others along an axis, without subtracting large numbers from each other."""
+    largest = np.expand_dims(values.argmax(axis=axis), axis)
+    top = np.take_along_axis(values, largest, axis=axis)
+    others = values.copy()
+    np.put_along_axis(others, largest, 0.0, axis=axis)
+    rest = others.sum(axis=axis, keepdims=True)
+    sums = np.maximum(top + rest - values, 0.0)
+    np.put_along_axis(sums, largest, rest, axis=axis)
+    return sums
