@@ -14,7 +14,6 @@ from mooring_studies.comparison.reading import ANCHOR, Study, column_of
 from mooring_studies.comparison.results import COLUMNS, Results, read_results, write_results
 from scipy.interpolate import LSQUnivariateSpline
 
-from mooring import InputError
 from mooring.errors import StorageError
 from tests.raising import raising
 
@@ -163,26 +162,6 @@ def test_results_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
-def test_where_chooses_rows_by_value_by_several_and_by_null() -> None:
-    results = Results.from_rows(ROWS)
-    assert len(results.where(method="aa-i-gdp-anchor-noise", deployment=1)) == 1
-    assert len(results.where(method=["c-gdp", "aa-i-gdp-anchor-noise"])) == 3
-    assert len(results.where(method=[])) == 0
-    assert len(results.where(iterations=None)) == 2
-    assert results.where(converged=1.0)["linkage:procrustes"].tolist() == [0.3]
-    assert results.values("deployment") == [0, 1]
-
-
-def test_attacks_are_those_that_were_measured_and_the_envelope_is_the_strongest() -> None:
-    results = Results.from_rows(ROWS)
-    assert sorted(results.attacks("linkage")) == ["known-secret", "moments", "procrustes"]
-    assert results.where(deployment=0).attacks("linkage") == ["known-secret", "procrustes"]
-    assert results.attacks("match") == []
-    np.testing.assert_array_equal(results.envelope("linkage"), [0.4, 0.3, 0.5])
-    np.testing.assert_array_equal(results.envelope("error"), [np.nan, np.nan, 0.1])  # guessing is no attack
-    assert np.isnan(results.envelope("match")).all()
-
-
 def test_the_strongest_attack_is_known_only_where_every_attack_was_run() -> None:
     rows = [
         {"method": "m", "linkage:procrustes": 0.6, "error:procrustes": 0.2, "strongest_attacks": False},
@@ -221,13 +200,6 @@ def test_findings_claims_and_figures_read_one_strongest_attack() -> None:
         np.testing.assert_array_equal(rows.leakage(kind), 100 * wanted)
         curve = Study(rows).curve(ANCHOR, f"envelope:{kind}")
         np.testing.assert_allclose(curve.at(v), fit(v, wanted).at(v))
-
-
-def test_a_column_nobody_measured_is_empty_and_an_unknown_one_is_refused() -> None:
-    results = Results.from_rows(ROWS)
-    assert np.isnan(results["match:procrustes"]).all()
-    with raising(InputError, "the column", got="'balanced_acuracy'", cure="balanced_accuracy"):
-        results["balanced_acuracy"]
 
 
 def test_missing_cut_and_unwritable_files_say_so(tmp_path: Path) -> None:

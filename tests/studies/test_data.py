@@ -16,12 +16,10 @@ from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.face_packing import pack_faces
 from mooring_studies.data.faces import face_galleries, load_faces, partition_faces
 
-from mooring import InputError
 from mooring.errors import StorageError
 from mooring.randomness import Streams
 from tests.raising import raising
 
-Refused = Callable[..., None]
 STREAMS = Streams.for_experiment(seed=5)
 SMALL = {
     digits.TRAIN_IMAGES: (60, 28, 28),
@@ -203,24 +201,6 @@ def test_faces_that_end_early_or_are_missing_are_refused(packed: Path, tmp_path:
         load_faces(path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"pool": ["public"] * 40 + ["mine"] * 105}, "pools"),
-        ({"identity": np.zeros(145, dtype=np.int64)}, "in both pools"),
-        ({"smiling": np.arange(145)}, "smiling holds int64"),
-        ({"smiling": [None] + [True] * 144}, "1 empty rows"),
-        ({"image_webp": ["not bytes"] * 145}, "image_webp holds string"),
-        ({"image_webp": [b"no picture"] * 145}, "cannot be decoded"),
-        ({"image_webp": [webp(3, (32, 32, 3))] * 145}, "32, 32, 3"),
-        ({"smiling": None}, "no column smiling"),
-    ],
-)
-def test_faces_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
-    with raising(StorageError, reason=reason):
-        load_faces(save_faces(tmp_path / "faces.parquet", **changes))
-
-
 # --- dealing faces
 
 
@@ -288,19 +268,6 @@ def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, 
             assert one.tolist() == other.tolist()
 
 
-def test_too_many_identities_are_refused_with_what_would_do(
-    people: tuple[np.ndarray, np.ndarray], refused: Refused
-) -> None:
-    def deal(n_participants: int, identities_each: int) -> None:
-        partition_faces(*people, n_participants=n_participants, identities_each=identities_each, streams=STREAMS)
-
-    deal(10, 25)
-    refused(lambda: deal(10, 26), what="identities_each", expected="at most 250 identities", got="26")
-    refused(lambda: deal(0, 26), what="n_participants", expected="at least 1", got="0")
-    with raising(InputError, "identities_each", cure="25"):
-        deal(10, 26)
-
-
 def test_a_gallery_holds_the_reserved_image_of_the_query_and_of_nine_others(
     people: tuple[np.ndarray, np.ndarray],
 ) -> None:
@@ -352,17 +319,6 @@ def test_official_files_are_packed_into_what_load_faces_reads(official: dict[str
     images = rows.images(np.arange(8)).astype(int)
     assert np.abs(images[3] - np.array([120, 100, 200])).max() < 12  # nothing black is left of what was cut off
     assert [path.name for path in tmp_path.glob("packed*")] == ["packed.parquet"]
-
-
-def test_a_damaged_official_image_is_named_and_leaves_no_file(official: dict[str, Path], tmp_path: Path) -> None:
-    path = official["folder_of_jpgs"] / "000008.jpg"
-    path.write_bytes(path.read_bytes()[:300])
-    with raising(StorageError, str(path)):
-        pack_faces(**official, output=tmp_path / "packed.parquet")
-    path.unlink()
-    with raising(StorageError, "celeba/000008.jpg"):
-        pack_faces(**official, output=tmp_path / "packed.parquet")
-    assert not list(tmp_path.glob("packed*"))
 
 
 # --- the face model

@@ -13,12 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from mooring_studies.comparison.results import decode_rows
-from mooring_studies.data.face_model import open_face_model
 from mooring_studies.data.faces import partition_faces
 from mooring_studies.images import face_study, image_study
 from mooring_studies.images.deployment import SPLITS, Deployment, PreparedDeployment, make_sum_rows
-from mooring_studies.images.face_study import FaceStudy, auditor
+from mooring_studies.images.face_study import FaceStudy
 from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import Attacker
 from mooring_studies.images.representations import aligned_draws, aligned_rows, data_noise
@@ -137,16 +135,6 @@ def run(
         return store.rows()
 
 
-def assert_same(rows: list[Row], expected: list[Row]) -> None:
-    here, there = ({(row["method"], row["draw"]): row for row in some} for some in (rows, expected))
-    assert here.keys() == there.keys()
-    assert len(rows) == len(expected) == len(here), "a draw is there twice"
-    for name, row in there.items():
-        assert here[name].keys() == row.keys(), name
-        for column in row.keys() - {"solver_seconds", "method"}:
-            assert here[name][column] == pytest.approx(row[column], rel=1e-6, abs=1e-9), (name, column)
-
-
 def test_secure_sums_are_measured_at_each_epsilon_once(world: SimpleNamespace, tmp_path: Path) -> None:
     deployment = deployment_of()
     rows = {split: [deployment.rows[deployment.own(split, i)].numpy() for i in range(P)] for split in SPLITS}
@@ -226,23 +214,6 @@ def test_with_both_noises_networks_learn_from_noisy_rows_and_are_scored_on_those
 # ------------------------------------------------------------------------------------------------------ rows of a study
 
 
-def test_the_first_draws_are_computed_again_where_their_rows_were_lost(
-    world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(image_study, "_MOST_AT_ONCE", 2)
-    spec, prepared = spec_of(data=5, anchor=5, both=5), prepared_for(deployment_of())
-    whole = run(tmp_path, spec, prepared)
-    broken = [
-        path
-        for path in (tmp_path / "store" / "key").glob("rows-*.parquet")
-        if any(row["draw"] == 0 and row["method"].endswith("-noise") for row in decode_rows(path.read_bytes()))
-    ]
-    assert len(broken) == 3
-    for path in broken:
-        path.write_bytes(path.read_bytes()[:-100])
-    assert_same(run(tmp_path, spec, prepared), whole)
-
-
 # ---------------------------------------------------------------------------------------------------- attacks and scores
 
 
@@ -268,16 +239,6 @@ def test_networks_are_scored_on_test_rows_and_test_labels() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------- faces
-
-
-def test_the_face_auditor_gives_every_image_its_own_vector(corner_model: Path) -> None:
-    """More images than are looked at in one piece, and no whole number of pieces."""
-    images = np.random.default_rng(3).random((9, 64 * 64 * 3), dtype=np.float32)
-    vectors = auditor(corner_model, "cpu")[0](torch.as_tensor(images)).numpy()
-    expected = open_face_model(corner_model)(images)
-    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
-    apart = np.linalg.norm(expected[:, None] - expected[None], axis=2) + 9 * np.eye(9)
-    assert apart.min() > 0.01  # no two of them could be taken for each other
 
 
 @pytest.fixture(scope="module")

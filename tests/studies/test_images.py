@@ -200,26 +200,6 @@ def test_a_known_map_gives_every_row_back_without_noise(method: str, attack: str
     assert set(found.columns[0]) == {f"{kind}:{attack}" for kind in ("error", "match", "linkage")}  # nothing to denoise
 
 
-def test_rows_with_noise_are_denoised_on_the_strong_draws_alone() -> None:
-    deployment, scales = deployment_of(), np.array([0.0, 2.0, 2.0])
-    coupled = coupled_draws(deployment, scales, [0, 1, 2])
-    levels = Levels(np.zeros(3), scales, np.array([True, True, False]))
-    for method, queries, attack in (
-        ("c-gdp-data-noise", coupled.target_common, "known-secret"),
-        ("aa-i-gdp-data-noise", coupled.target_anchored, "known-anchor"),
-    ):
-        found = attacker_on(deployment).on_known_map(method, queries, levels)
-        has = [f"error:{attack}+denoised" in columns for columns in found.columns]
-        assert has == [False, True, False]
-        shown = found.rebuilt[f"{attack}+denoised"]
-        assert np.isnan(shown[[0, 2]]).all()
-        assert np.isfinite(shown[1]).all()
-        one = found.columns[1]
-        assert max(one[f"error:{attack}+{name}"] for name in ("denoised", "kernel")) < one[f"error:{attack}"]
-        E = data_noise(deployment, 1)[deployment.query_places]
-        assert one[f"error:{attack}"] == pytest.approx(2.0 * norm(E) / norm(deployment.rows[deployment.query_places]))
-
-
 def test_the_papers_attacks_in_a_batch_are_those_on_each_draw(rebuilt: dict[tuple[str, int], Any]) -> None:
     deployment = deployment_of()
     attacker, draws = attacker_on(deployment), aligned(deployment)

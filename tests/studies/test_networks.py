@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mooring_studies.networks import DIGITS, FACES, Architecture, Ensemble, Schedule, train_ensemble
 from mooring_studies.networks import ensemble as ensembles
-from mooring_studies.networks.convolution import PooledConvolution, initial_parameters
+from mooring_studies.networks.convolution import PooledConvolution
 
 from benchmarks.training import module, one_at_a_time, predicted
 from mooring.randomness import Streams
@@ -144,37 +144,6 @@ def test_the_best_checkpoint_is_the_earliest_on_ties() -> None:
         assert same(long[member], stopped[member], within=0)
         before = train_ensemble(*data, schedule=Schedule(int(epoch) - 1, 16), **settings)
         assert before.validation_balanced_accuracy[member] < 1
-
-
-@BOTH
-def test_first_weights_follow_torch_default_scheme(architecture: Architecture) -> None:
-    drawn = initial_parameters(architecture, STREAMS.named("initialisation"))
-    torch.manual_seed(0)
-    for values, theirs in zip(drawn.values(), module(architecture).parameters(), strict=True):
-        assert values.shape == theirs.shape
-        if values.size >= 50:
-            assert np.abs(values).max() == pytest.approx(float(theirs.detach().abs().max()), rel=0.1)
-            assert abs(values.mean()) < 3 * values.std() / np.sqrt(values.size)
-    limits = {name: np.abs(values).max() for name, values in drawn.items()}
-    assert limits["convolution2.bias"] <= 1 / np.sqrt(250)
-    assert limits["output.bias"] <= 1 / np.sqrt(50)
-
-
-def test_prediction_goes_in_parts_and_shares_rows() -> None:
-    rows, labels, validation, truth = problem(DIGITS, n=60, m=1200, dtype=torch.float32)
-    found = train_ensemble(rows, labels, validation, truth, architecture=DIGITS, streams=STREAMS, schedule=Schedule(2))
-    whole = found.predict(validation)
-    assert whole.shape == (3, 1200)
-    pieces = [found.predict(validation[:, first : first + 7]) for first in range(0, 1200, 7)]
-    assert np.mean(np.concatenate(pieces, axis=1) == whole) > 0.999  # products of other sizes round differently
-    shared = found.predict(validation[2])
-    assert np.array_equal(shared[2], whole[2])
-    assert not np.array_equal(shared[1], whole[1])
-    assert np.array_equal(found.predict(validation.double()), whole)
-    assert np.array_equal(found[1].predict(validation[2])[0], shared[1])
-    assert np.array_equal(found[-1].predict(validation[2])[0], shared[2])
-    with pytest.raises(IndexError):
-        found[3]
 
 
 GOOD = problem(DIGITS, n=20, m=10)

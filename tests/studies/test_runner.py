@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,18 +12,16 @@ import numpy as np
 import pytest
 from mooring_studies import runner
 from mooring_studies.data.digits import DigitRows
-from mooring_studies.images import digit_study, face_study, image_study, leakage
+from mooring_studies.images import digit_study, face_study, image_study
 from mooring_studies.images.digit_study import DigitStudy
-from mooring_studies.images.image_study import ImageStudy
 from mooring_studies.images.leakage import NOT_SHOWN
 from mooring_studies.images.row_writer import RowWriter
 from mooring_studies.networks import ensemble as ensembles
-from mooring_studies.settings.spec import Spec, noise_draws, spec_from
+from mooring_studies.settings.spec import Spec, spec_from
 from mooring_studies.storage.store import ResultStore
 
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import reconstruct
-from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
 from mooring.randomness import Streams
 from tests.studies.support import Counting, stand_in_for_moments
@@ -182,20 +179,6 @@ def test_every_method_has_every_draw_with_its_columns(whole: SimpleNamespace) ->
             assert (row["deployment"], row["n_participants"]) == (0, P)
 
 
-def test_noise_levels_are_those_of_the_settings(whole: SimpleNamespace) -> None:
-    streams = Streams.for_experiment(1000 * SEED)
-    methods = (
-        ("c-gdp-data-noise", "data"),
-        ("aa-i-gdp-data-noise", "data"),
-        ("aa-i-gdp-anchor-noise", "anchor"),
-        ("aa-i-gdp-both-noise", "both"),
-    )
-    for method, kind in methods:
-        v, sigma = noise_draws(small_spec(), kind, streams, whole.facts["rms"])  # type: ignore[arg-type]
-        assert [row["anchor_noise_scale"] for row in only(whole.rows, method)] == v.tolist()
-        assert [row["data_noise_scale"] for row in only(whole.rows, method)] == sigma.tolist()
-
-
 def test_numbers_are_what_theory_says(whole: SimpleNamespace) -> None:
     rows = by_name(whole.rows)
     for method, attack in (("c-gdp", "known-secret"), ("aa-i-gdp", "known-anchor")):
@@ -274,61 +257,6 @@ def test_a_run_that_was_ended_keeps_finished_chunks_and_goes_on_with_the_rest(
 
 
 # ---------------------------------------------------------------------------------------------------- short of memory
-
-
-def out_of_memory() -> Exception:
-    return torch.OutOfMemoryError("CUDA out of memory.")
-
-
-def one_network_too_many() -> Exception:
-    """What training says where not even one network fits beside all rows of a chunk."""
-    error = InputError("batch_size", expected="small enough", got="100", cure="Pass fewer.")
-    error.__cause__ = out_of_memory()
-    return error
-
-
-@pytest.mark.parametrize(
-    ("problem", "places"),
-    [
-        (out_of_memory, {"coupled_draws": 1, "aligned_draws": 2}),
-        (one_network_too_many, {"scored": 1}),
-        (MemoryError, {"aligned_rows": 1, "on_noisy_anchor": 1}),
-    ],
-)
-def test_a_chunk_that_does_not_fit_is_computed_in_halves(
-    problem: Callable[[], Exception],
-    places: dict[str, int],
-    whole: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Wherever memory runs out, so many times: drawing noise, aligning, laying rows out, training, attacking."""
-    failed: Counter[str] = Counter()
-
-    def short(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            if failed[name] < places[name]:
-                failed[name] += 1
-                raise problem()
-            return function(*arguments, **options)
-
-        return wrapped
-
-    controls = ImageStudy.without_anchor
-
-    def armed(self: ImageStudy) -> None:
-        controls(self)  # what comes after it goes in chunks
-        for name in places:
-            where = leakage.Attacker if name == "on_noisy_anchor" else image_study
-            monkeypatch.setattr(where, name, short(name, getattr(where, name)))
-
-    monkeypatch.setattr(ImageStudy, "without_anchor", armed)
-    found = run(tmp_path, small_spec(draws={"data": 3, "anchor": 3, "both": 0}))
-    assert failed == places
-    expected = [row for row in whole.rows if "both" not in row["method"]]
-    assert_same(found.rows, expected, flips=0.02)
-    assert found.told.steps == found.told.totals
-    assert found.pictures["rows"].tolist() == whole.pictures["rows"].tolist()
 
 
 # ------------------------------------------------------------------------------------- faces, and many participants
