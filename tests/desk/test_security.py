@@ -227,9 +227,11 @@ def test_a_passphrase_is_asked_once_and_never_shown(
 
 @pytest.mark.posix
 def test_a_desk_makes_its_folder_for_this_account_alone(tmp_path: Path) -> None:
-    listener, _ = make_desk(tmp_path / "new" / "st-mary", announce=lambda address: None)
-    listener.close()
-    assert S_IMODE((tmp_path / "new" / "st-mary").stat().st_mode) == 0o700
+    (tmp_path / "there").mkdir(mode=0o755)
+    for folder in (tmp_path / "new" / "st-mary", tmp_path / "there"):
+        listener, _ = make_desk(folder, announce=lambda address: None)
+        listener.close()
+        assert S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_the_command_opens_the_browser_once_and_says_what_is_missing(

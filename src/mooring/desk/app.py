@@ -202,7 +202,7 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
     Port 0 stands for any free port. `announce` is called with the address to open, and with a new one whenever an address
     has been used.
     """
-    make_folder(folder, mode=0o700, what="the desk's folder")
+    make_folder(folder, mode=0o700, what="the desk's folder", tighten=True)
     listener = socket.socket()
     try:
         if os.name != "nt":  # where it would let another program listen there, too

@@ -39,7 +39,7 @@ def receive(place: Place, name: str, content: BinaryIO, *, replace: bool) -> Pat
     folder = path.parent
     if folder.is_symlink() or path.is_symlink() or path.is_dir():
         raise RefusedError("the file", reason="there is a link or a folder of its name", cure="Remove that first.")
-    make_folder(folder, mode=0o700, what="the folder")
+    make_folder(folder, mode=0o700, what="the folder", tighten=True)
     if path.exists() and not replace:
         digest = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
         if digest != hash_file(path, what="the file"):

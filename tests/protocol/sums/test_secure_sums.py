@@ -483,6 +483,20 @@ def test_a_restored_combiner_and_mixed_lists_open_nothing(folder: Path) -> None:
         open_total(given.study, second, given.inbox)
 
 
+def test_the_analyst_is_told_what_to_do_with_a_total_that_no_rows_have(folder: Path) -> None:
+    """One participant's sums are so large that the model of the total would not be finite."""
+    given = make_sum_study(folder, epsilon=1.0)
+    for i in range(6):
+        given.share(i)
+    vector = np.full(given.open_vector(0).size, 10**15)
+    write_sum_bundle(given.inbox / "p0.bundle", given.study, encode_signed(vector), given.vaults[0].signing_key)
+    given.close()
+    for i in range(1, 6):
+        given.combine(i)
+    with raising(RefusedError, "the total", cure="new study without that participant"):
+        train_sums(given.study, given.work, given.inbox)
+
+
 @pytest.mark.parametrize("spare", [2, 1, 0])
 def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> None:
     given = make_sum_study(folder, p=8)

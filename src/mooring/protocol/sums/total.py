@@ -217,11 +217,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
         elements = {point: value for point, value in elements.items() if point not in misfits}
     vector = decode_signed(recombine(elements, scheme.threshold))
     if int(np.abs(vector).max()) > LARGEST // 2:
-        raise RefusedError(
-            "the total",
-            reason="it holds numbers that no sums have: a share is wrong, or a participant shared no sums",
-            cure="Ask further combiners for their shares: with two more than the threshold, a wrong one is named.",
-        )
+        raise refuse_total("it holds numbers that no sums have")
     S, T = scheme.layout.unpack(vector)
     scales = (0.0, 0.0) if scheme.noise is None else scheme.noise.scales(scheme.layout, len(closed.digests))
     features = scheme.features
@@ -229,6 +225,16 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     names = tuple(member.name for member in study.participants if member.signing_key in closed.digests)
     checked = len(elements) > scheme.threshold.threshold
     return Total(sums, names, wrong, tuple(check_sums(sums)), checked)
+
+
+def refuse_total(reason: str) -> RefusedError:
+    """The error for a total that nothing can be made of: a share is wrong, or a participant's sums are."""
+    cure = (
+        "Ask further combiners for their shares: with two more than the threshold, a wrong one is named. If the shares fit, a "
+        "participant's sums are wrong, and the total does not show whose: ask participants how their bundles were made, "
+        "then start a new study without that participant."
+    )
+    return RefusedError("the total", reason=reason, cure=cure)
 
 
 def read_list(study: Study, folder: Path) -> ClosingList:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
+from mooring.errors import InputError, RefusedError
 from mooring.learners import Gain, Kind, LearnerLike, Score
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.mechanisms.sums.coefficients import Coefficient, fit_coefficients
@@ -20,7 +23,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.sums.result import specify_sum_model
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import Total, open_total, read_list
+from mooring.protocol.sums.total import Total, open_total, read_list, refuse_total
 from mooring.serialization import Count, Rows, render_html
 
 
@@ -126,8 +129,16 @@ def train_sums(
     kind = require_label(study)
     chosen = resolve_sum_learner(learner, kind)
     total = open_total(study, folder, shares)
-    fitted = chosen.fit(total.sums, shrink=scheme.settings.features == "columns")
-    digest = write_model(folder / TRAINED_FILE, fitted.to_model(specify_sum_model(study)))
+    try:
+        with np.errstate(all="ignore"):
+            fitted = chosen.fit(total.sums, shrink=scheme.settings.features == "columns")
+            model = fitted.to_model(specify_sum_model(study))
+            model.predict(np.zeros((1, study.n_features)))
+    except InputError:
+        raise
+    except (RefusedError, ValueError):  # numbers that are not finite, of a total that no rows have
+        raise refuse_total("no model can be trained on it, since it is not the sum over any rows") from None
+    digest = write_model(folder / TRAINED_FILE, model)
     settings = scheme.settings
     training = SumTraining(
         chosen.name,
