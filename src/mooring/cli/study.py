@@ -325,6 +325,7 @@ def _describe_study(study: Study) -> Iterator[str]:
         ("Mechanism", study.mechanism.name),
         *exchange_of(study).describe_study(study),
         *([("Identifiers", f"{', '.join(study.ids)}: never uploaded, copied to predictions")] if study.ids else []),
+        *([("Ranges", str(study.range_source))] if study.range_source.from_rows else []),
         *([("Limits", "; ".join(limits))] if limits else []),
         ("Columns", f"{len(study.columns)}"),
     ]

@@ -12,7 +12,8 @@ from mooring.errors import RefusedError
 from mooring.protocol.analyst.trained_model import DELIVERY_FILE, require_analyst
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.result import Release, find_model_limit, require_reasoned, write_delivered_model
+from mooring.protocol.messages.reason import require_reasoned
+from mooring.protocol.messages.result import Release, find_model_limit, write_delivered_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.transport.addresses import is_url, local_path
@@ -79,7 +80,7 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
     """Return the model's risk as it is signed; a risk above the study's limit is refused without an override."""
     if not study.model_limit:
         return None
-    require_reasoned(override)
+    require_reasoned("--override", override)
     if risk <= find_model_limit(study).bound:
         return Release(risk)
     if not override:

@@ -75,6 +75,8 @@ class DraftSettings:
     """What a missing value is, in every column; people change it for single ones."""
     nonce: str | None = None
     """Default: from the system's entropy."""
+    from_rows: Sequence[str] = ()
+    """Columns whose ranges or categories come from sites' rows."""
 
     @property
     def entries(self) -> Mapping[str, Any]:
@@ -157,6 +159,8 @@ def render_draft(
         "columns": columns,
         "participants": [],
     }
+    if settings.from_rows:
+        plain["ranges"] = {"from_rows": list(settings.from_rows), "confirmed": ""}
     return render_study(plain, above=mechanism.above, below=mechanism.below)
 
 

@@ -13,10 +13,6 @@ from mooring.protocol.designer.header import Header
 from mooring.tables.cells import is_number
 from mooring.tables.schema import Column
 
-_MERGED = """\
-# Ranges and categories come from the rows of the sites, widened. For sums, replace them with what is publicly known to be
-# possible: the guarantee assumes that ranges and categories are public.
-"""
 _MOST_MISSPELT = 1000  # names of a site among which misspelt ones are looked for
 _LONGEST_COMPARED = 40
 
@@ -87,7 +83,8 @@ def draft_merged(merged: Sequence[MergedColumn], *, name: str, label: str | None
     elif outcome:
         entries = {"kind": "number", "column": label, "range": outcome["range"]}
     ids = [column.name for column in merged if "id" in column.sites.values()]
-    return _MERGED + render_draft(name, list(plain.values()), entries, ids, DraftSettings())
+    from_rows = [column.name for column in merged if column.plain is not None and [] not in column.plain.values()]
+    return render_draft(name, list(plain.values()), entries, ids, DraftSettings(from_rows=from_rows))
 
 
 def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str]) -> MergedColumn:

@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mooring.errors import InputError, RefusedError
+from mooring.errors import RefusedError
 from mooring.learners.models import Model, ModelSpec
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MODEL_FILE, SignedModel, read_signed_model, sign_model
+from mooring.protocol.messages.reason import is_reasoned
 from mooring.protocol.messages.study import Study
 from mooring.serialization import Record
-from mooring.tables.schema import can_be_shown
 
 if TYPE_CHECKING:
     from mooring.audit import LeakageLimit
 
 _MODEL_FIELDS, _RELEASE_FIELDS = ("study", "source"), ("risk", "override")
-_MOST_WORDS = 500
 _ASK_AGAIN = "Ask the analyst for your result again."
 
 
@@ -28,19 +27,6 @@ def find_model_limit(study: Study) -> LeakageLimit:
     from mooring.audit import LeakageLimit  # loads the audit, which a study without limits does not need
 
     return LeakageLimit.parse(study.model_limit)
-
-
-def require_reasoned(override: str) -> None:
-    """Refuse an override that does not say who decides and why."""
-    if override and not is_reasoned(override):
-        expected = f"NAME: REASON, of at most {_MOST_WORDS} printable characters"
-        raise InputError("--override", expected=expected, got=repr(override)[:80], cure="Say who decides, and why.")
-
-
-def is_reasoned(override: str) -> bool:
-    """Return whether an override says who decides and why, in text that can be printed."""
-    who, _, why = override.partition(":")
-    return bool(who.strip() and why.strip()) and len(override) <= _MOST_WORDS and can_be_shown(override)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,17 @@ from mooring.mechanisms.rotation import settings as _rotation  # noqa: F401  (st
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums import settings as _sums  # noqa: F401  (and this one)
 from mooring.protocol.messages.card import CARD_CURE, Member, require_name
-from mooring.protocol.messages.study_file import FORMAT, read_plain, render_study, require_size, study_entries
+from mooring.protocol.messages.study_file import (
+    FORMAT,
+    RangeSource,
+    read_plain,
+    render_study,
+    require_size,
+    study_entries,
+)
 from mooring.tables.schema import Column, Label, Schema, find_repeated
+
+_DECLARED = RangeSource()
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class Study:
     model_limit : str
         What an attacker may learn about the rows behind the model, such as "membership at most 5 %". `mooring deliver`
         enforces it.
+    range_source : RangeSource
+        Which ranges and categories come from sites' rows, and who confirms that they are public.
     """
 
     name: str
@@ -62,6 +73,7 @@ class Study:
     ids: tuple[str, ...] = ()
     upload_limits: tuple[str, ...] = ()
     model_limit: str = ""
+    range_source: RangeSource = _DECLARED
     folder: Path | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -195,6 +207,8 @@ class Study:
         }
         if self.upload_limits or self.model_limit:
             plain["limits"] = {"uploads": list(self.upload_limits), "model": self.model_limit}
+        if self.range_source.from_rows:
+            plain["ranges"] = {"from_rows": list(self.range_source.from_rows), "confirmed": self.range_source.confirmed}
         if self.analyst is not None:
             plain["analyst"] = self.analyst.as_dict()
         return plain
@@ -223,6 +237,10 @@ class Study:
         if self.image_shape and math.prod(self.image_shape) != self.n_features:
             expected, got = f"of {self.n_features} pixels, as many as columns", "x".join(map(str, self.image_shape))
             raise InputError("image_shape", expected=expected, got=got, cure="Correct it, or leave it out.")
+        unknown = {*self.range_source.from_rows} - {self.label.column, *(column.name for column in self.columns)}
+        if unknown:
+            problem = f"[ranges] names columns that the study does not have: {', '.join(sorted(unknown)[:10])}."
+            raise InputError("ranges", problem=problem, cure="Take them out of from_rows.")
         if self.smallest_class < 1:
             raise InputError("smallest_class", expected="1 or more", got=str(self.smallest_class), cure="3 is usual.")
 

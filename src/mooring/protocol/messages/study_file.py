@@ -15,6 +15,7 @@ from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.reason import require_reasoned
 from mooring.serialization import Count, Record, read_entries
 from mooring.tables.schema import Column, Label, LabelKind, Schema, count_days, require_day, require_width
 
@@ -47,6 +48,12 @@ _NO_LIMITS = """
 # [limits] may state what attacks find at most: of an upload ('mooring check'), uploads = ["error at least 0.5"] or, of sums,
 # ["epsilon at most 1"]; of the model ('mooring deliver'), model = "membership at most 5 %".
 """
+_RANGES = """\
+# Columns whose ranges or categories were taken from the sites' rows. Take a column out once you have replaced its range or
+# categories by what is publicly known to be possible, or let a person confirm that all of them are public:
+# confirmed = "NAME: REASON". Until then, secure sums carry no guarantee, since it assumes that ranges are public.
+"""
+_MOST_NAMED = 10
 _LABEL = """\
 # What is predicted: kind = "classes" with their names, "number" with a range, or "none". {}.
 """
@@ -114,6 +121,7 @@ def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") 
         "\n[label]\n" + _LABEL.format("The analyst sees it" if mechanism.shows_labels else "It is not shared"),
         render_declaration(plain["label"]),
         *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else [_NO_LIMITS]),
+        *([f"\n[ranges]\n{_RANGES}", render_table(plain["ranges"])] if "ranges" in plain else []),
         f"\n{_COLUMNS}",
     ]
     for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):
@@ -199,6 +207,35 @@ class _Rows(Record):
 
 
 @dataclass(frozen=True)
+class RangeSource(Record):
+    """The table [ranges]: which declared ranges and categories come from rows, and who says that they are public."""
+
+    from_rows: tuple[str, ...] = ()
+    """Columns, the label among them, whose range, categories or classes 'mooring study merge' took from sites' rows."""
+    confirmed: str = ""
+    """'NAME: REASON': the person who confirms that these ranges and categories are public; empty if nobody does."""
+
+    def __post_init__(self) -> None:
+        require_reasoned("confirmed in [ranges]", self.confirmed)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether no range or category depends on rows that are not public."""
+        return not self.from_rows or bool(self.confirmed)
+
+    def __str__(self) -> str:
+        if not self.from_rows:
+            return "Ranges and categories were declared without looking at anybody's rows."
+        names = ", ".join(self.from_rows[:_MOST_NAMED]) + (", …" if len(self.from_rows) > _MOST_NAMED else "")
+        confirmed = (
+            f"Confirmed to be public by {self.confirmed}."
+            if self.confirmed
+            else "Nobody has confirmed that they are public."
+        )
+        return f"Ranges or categories of {names} were taken from the sites' rows. {confirmed}"
+
+
+@dataclass(frozen=True)
 class _Limits(Record):
     """The table [limits]."""
 
@@ -242,6 +279,7 @@ class _StudyFile(Record):
     rows: dict[str, Any] = field(default_factory=dict)
     label: dict[str, Any] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
+    ranges: dict[str, Any] = field(default_factory=dict)
     columns: tuple[dict[str, Any], ...] = ()
     participants: tuple[Member, ...] = ()
     analyst: Member | None = None
@@ -276,6 +314,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "ids": rows.ids,
         "upload_limits": limits.uploads,
         "model_limit": limits.model,
+        "range_source": read_entries(RangeSource, file.ranges, what="ranges", cure=_CURE),
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.atomic_io import write_atomically
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.result import require_reasoned
+from mooring.protocol.messages.reason import require_reasoned
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import CHECK_FILE, find_membership, read_check
 from mooring.protocol.registry import exchange_of
@@ -182,7 +182,7 @@ class Participant:
         command : str
             How the step was asked for, for that record.
         """
-        require_reasoned(override)
+        require_reasoned("--override", override)
         return exchange_of(self.study).share(
             self.vault,
             self.study,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from mooring.audit import AuditResult, PointResult
-from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
-from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.sums.scheme import state_sum_guarantee, sum_promise, sum_scheme
 from mooring.serialization import count_noun
 
 
@@ -48,19 +47,20 @@ def describe_sums(study: Study) -> Description:
         "own on "
         "the same labelled rows. The analyst has no rows to score it on.",
         caveat="it gives no guarantee"
-        if settings.epsilon is None
+        if sum_promise(study) is None
         else "its guarantee covers what is stated, on the assumptions stated",
         terms=_state_terms(study, guarantee),
         shares_rows=False,
-        promise=settings.promise,
-        headlines=(state_promise(settings), *protected),
+        promise=sum_promise(study),
+        headlines=(state_promise(study), *protected),
         guarantee=tuple((headings[name], words) for name, words in guarantee.items() if name in headings),
     )
 
 
-def state_promise(settings: SumSettings) -> str:
+def state_promise(study: Study) -> str:
     """Return what secure sums disclose at most, by their guarantee."""
-    return f"Can an attacker tell that a {settings.unit} is in the data? {settings.state_guarantee()}"
+    unit = sum_scheme(study).settings.unit
+    return f"Can an attacker tell that a {unit} is in the data? {state_sum_guarantee(study)}"
 
 
 def find_sum_point(study: Study, result: AuditResult) -> PointResult | None:
@@ -84,14 +84,14 @@ def state_guarantee(study: Study) -> dict[str, str]:
     public = ""
     if settings.epsilon is not None:
         public = (
-            " Ranges, categories, features and the split of the budget were fixed without looking at anybody's rows."
+            f" {study.range_source} Features and the split of the budget were fixed without looking at anybody's rows."
         )
     sentences = {
         "protected": f"Every {unit}, of every participant that follows the protocol.",
         "against": f"The analyst and up to {helpers} who help{'s' if settings.n_colluders == 1 else ''} it, with all "
         "that they "
         "hold and whatever they do, and everybody who has the model, with any further knowledge.",
-        "guarantee": settings.state_guarantee(),
+        "guarantee": state_sum_guarantee(study),
         "sealing": f"Each contribution is split among {count_noun(n_combiners, 'combiner')}. Any {threshold} who follow "
         "the "
         f"protocol open the total of one list, of at least {scheme.quorum} contributions; {threshold} who together "
@@ -108,15 +108,15 @@ def state_guarantee(study: Study) -> dict[str, str]:
         "participant that "
         "shares invented rows can falsify the model, and is not noticed.",
     }
-    without_noise = ("guarantee", "sealing", "assumptions")
-    return sentences if settings.epsilon is not None else {name: sentences[name] for name in without_noise}
+    without_promise = ("guarantee", "sealing", "assumptions")
+    return sentences if sum_promise(study) is not None else {name: sentences[name] for name in without_promise}
 
 
 def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
     is_noisy, threshold = settings.epsilon is not None, scheme.threshold.threshold
     promises: tuple[str, ...] = (guarantee["guarantee"],)
-    if is_noisy:
+    if sum_promise(study) is not None:
         promises = (
             f"ε = {settings.epsilon:g}, δ = {settings.delta:g}, unit: one {settings.unit}.",
             f"Who is protected: {guarantee['protected']}",

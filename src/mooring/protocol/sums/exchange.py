@@ -28,7 +28,7 @@ from mooring.protocol.sums.description import describe_sums, find_sum_point
 from mooring.protocol.sums.features import fit_features, study_features
 from mooring.protocol.sums.inspection import conclude_sums, inspect_sums, list_audit_points
 from mooring.protocol.sums.result import open_sum_model, specify_sum_model
-from mooring.protocol.sums.scheme import sum_scheme, sum_settings
+from mooring.protocol.sums.scheme import state_sum_guarantee, sum_scheme, sum_settings
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.protocol.sums.total import Closing, close_list
 from mooring.protocol.sums.training import SumTraining, train_sums
@@ -198,7 +198,7 @@ class SumExchange(Exchange):
         noise = "no noise" if settings.epsilon is None else f"noise for epsilon = {settings.epsilon:g}"
         lines = [
             ("Shares", f"sums over {settings.features} with {noise}, secret-shared among the combiners"),
-            ("Guarantee", settings.state_guarantee()),
+            ("Guarantee", state_sum_guarantee(study)),
         ]
         if not study.is_complete:
             return lines

@@ -21,7 +21,7 @@ from mooring.protocol.participant.contrast import contrast_to_sums, drafted_proj
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
-from mooring.protocol.sums.scheme import sum_scheme, sum_settings
+from mooring.protocol.sums.scheme import sum_promise, sum_scheme, sum_settings
 from mooring.protocol.sums.table_sums import scale_labels
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
@@ -57,7 +57,8 @@ def inspect_sums(
 
 def list_exceeded(study: Study, audit: AuditResult | None) -> tuple[str, ...]:
     """Return the study's limits that are not shown to be kept; with noise they are on ε, and the study alone decides."""
-    epsilon = sum_settings(study).epsilon
+    promise = sum_promise(study)
+    epsilon = None if promise is None else promise[0]
     return tuple(words for words in study.upload_limits if not _is_kept(LeakageLimit.parse(words), epsilon, audit))
 
 
@@ -79,7 +80,7 @@ def conclude_sums(study: Study, inspection: Inspection) -> Inspection:
     if inspection.self_attack is not None and sum_settings(study).epsilon is None:
         reasons = inspection.self_attack.weigh(limits)
     else:
-        reasons = weigh_total(None, sum_scheme(study).settings.promise, limits)
+        reasons = weigh_total(None, sum_promise(study), limits)
     return replace(inspection, decision=decide_upload("sums over these rows", reasons, check=inspection))
 
 
@@ -126,7 +127,7 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
 def _verdict(study: Study, audit: AuditResult | None) -> str:
     # rows are attacked, by noise for rows; that for persons of several rows is stronger
     noise = "the study's noise" if sum_scheme(study).settings.rows_per_person == 1 else "noise for single rows"
-    promise = state_promise(sum_scheme(study).settings)
+    promise = state_promise(study)
     if audit is None:
         return f"{promise} No attack could be run on your rows."
     with_noise = {True: f"With {noise}", False: "Without noise"}

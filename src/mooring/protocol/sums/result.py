@@ -14,7 +14,7 @@ from mooring.protocol.participant.membership import find_membership
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.features import study_features
-from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.sums.scheme import sum_promise
 from mooring.typing import Matrix
 
 if TYPE_CHECKING:
@@ -48,11 +48,12 @@ def guaranteed_risk(study: Study) -> float:
     """The greatest true positive rate that the noise allows at the limit's false positive rate; 1 without noise or limit."""
     from mooring.metrics.membership import FALSE_POSITIVE_RATES
 
-    settings = sum_scheme(study).settings
-    if settings.epsilon is None or not study.model_limit:
+    promise = sum_promise(study)
+    if promise is None or not study.model_limit:
         return 1.0
+    epsilon, delta = promise
     rate = FALSE_POSITIVE_RATES[find_model_limit(study).measure]
-    return min(1.0, math.exp(min(settings.epsilon, _LARGEST_EXPONENT)) * rate + settings.delta)
+    return min(1.0, math.exp(min(epsilon, _LARGEST_EXPONENT)) * rate + delta)
 
 
 def specify_sum_model(study: Study) -> ModelSpec:

@@ -18,6 +18,21 @@ def sum_settings(study: Study) -> SumSettings:
     return study.mechanism
 
 
+def sum_promise(study: Study) -> tuple[float, float] | None:
+    """ε and δ of the guarantee; None without noise, and while ranges from rows are not confirmed to be public."""
+    return sum_settings(study).promise if study.range_source.is_public else None
+
+
+def state_sum_guarantee(study: Study) -> str:
+    """Sentences on the guarantee, or on why there is none."""
+    settings = sum_settings(study)
+    if study.range_source.is_public or settings.promise is None:
+        return settings.state_guarantee()
+    return (
+        f"There is no formal guarantee, although the sums carry noise: it assumes public ranges. {study.range_source}"
+    )
+
+
 def sum_scheme(study: Study) -> SumScheme:
     """What the settings mean for the columns and the roster of a complete study."""
     settings = sum_settings(study)
