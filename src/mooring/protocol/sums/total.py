@@ -230,8 +230,8 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
 def refuse_total(reason: str) -> RefusedError:
     """The error for a total that nothing can be made of: a share is wrong, or a participant's sums are."""
     cure = (
-        "Ask further combiners for their shares: with two more than the threshold, a wrong one is named. If the shares fit, a "
-        "participant's sums are wrong, and the total does not show whose: ask participants how their bundles were made, "
+        "Ask further combiners for their shares: with two more than the threshold, a wrong one is named. If the shares fit, "
+        "a participant's sums are wrong, and the total does not show whose: ask participants how their bundles were made, "
         "then start a new study without that participant."
     )
     return RefusedError("the total", reason=reason, cure=cure)
