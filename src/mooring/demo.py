@@ -70,8 +70,8 @@ class DemoResult:
         interval = student_interval(value, error, n=n)
         side = "pays" if interval.low > 0 else "does not pay" if interval.high <= 0 else "is not shown to pay"
         return (
-            f"Joining {side}: {100 * value:+z.1f} points [{100 * interval.low:+z.1f}, {100 * interval.high:+z.1f}] over "
-            f"training alone, on the same rows, over {n} participants."
+            f"Joining {side}: {100 * value:+z.1f} points [{100 * interval.low:+z.1f}, {100 * interval.high:+z.1f}] "
+            f"compared with training alone, on the same rows of {n} participants."
         )
 
 

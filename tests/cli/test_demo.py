@@ -32,9 +32,10 @@ def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_re
     assert 70 < alone < 95
     assert 0 < together <= pooled + 5  # of three participants the noise leaves nothing to learn from
     assert re.search(
-        rf"Joining (pays|does not pay|is not shown to pay): [+-][0-9.]+ points .* over {N_PARTICIPANTS} ", printed
+        rf"Joining (pays|does not pay|is not shown to pay): [+-][0-9.]+ points .* of {N_PARTICIPANTS} participants",
+        printed,
     )
-    for words in ("Sums, ε = 2", "Sums without noise", "AA-I-GDP", "who is in it", "A better attack may exist"):
+    for words in ("Sums, ε = 2", "Sums without noise", "AA-I-GDP", "membership AUC", "A better attack may exist"):
         assert words in printed
     assert "report.html" in printed
 

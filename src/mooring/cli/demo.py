@@ -78,7 +78,7 @@ def _say(console: Output, played: DemoResult, output: Path) -> None:
     console.say("\nThe same digits in a simulation, where an analyst colludes with one participant:")
     mechanisms = [("mechanism", "score", "what an attacker gets, at least", "promised")]
     for line in compare_mechanisms(AuditResult.from_dict(played.audit)):
-        mechanisms.append((line.name, "" if line.score is None else str(line.score), line.attacker, line.promise))
+        mechanisms.append((line.name, "" if line.score is None else str(line.score), line.brief, line.promise))
     console.say(
         make_table(mechanisms, title="", n_left=4),
         "A better attack may exist. A promise holds against every attack within the study's assumptions.",

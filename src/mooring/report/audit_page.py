@@ -21,6 +21,12 @@ from mooring.report.frame import render_page
 from mooring.report.plot import Chart
 
 _MEMBERSHIP = "membership_at_1_percent"
+_BRIEFLY = {
+    "centred_error": "rows with an error of {} (0 is exact)",
+    "linkage": "{} of rows picked out of ten look-alikes",
+    "membership_auc": "membership AUC of {} (0.5 is chance)",
+    _MEMBERSHIP: "{} of members at 1 % false alarms",
+}
 _VERSIONS = ("mooring", "seed", "learner", "device", "machine")
 _MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 8, 4, 20
 _SHOWN = ("original", "rebuilt", "guessed without the upload")
@@ -63,7 +69,10 @@ class MechanismLine:
     name: str
     score: Score | None
     attacker: str
+    """What an attacker gets, with its interval, chance and control."""
     promise: str
+    brief: str
+    """What an attacker gets, in a few words for a terminal."""
 
 
 @dataclass(frozen=True)
@@ -271,20 +280,23 @@ def _render(title: str, audited: AuditResult | Plan, section: AuditSection, comm
 
 
 def compare_mechanisms(result: AuditResult) -> list[MechanismLine]:
-    """Every mechanism that an audit simulated, from training alone to pooling."""
-    nothing = "nothing leaves"
-    lines = [MechanismLine("alone", result.references.local_only, "nothing", nothing)]
+    """Return every mechanism that an audit simulated, from training alone to pooling."""
+    leaves_nothing = ("nothing", "nothing leaves", "nothing")
+    lines = [MechanismLine("alone", result.references.local_only, *leaves_nothing)]
     alone = next((point.alone for point in result.totals if point.alone is not None), None)
     if alone is not None:
-        lines.append(MechanismLine("alone, with the features of the sums", alone, "nothing", nothing))
+        lines.append(MechanismLine("alone, with the features of the sums", alone, *leaves_nothing))
     for point in (*result.totals, *result.row_points):
         measures = ("centred_error", "linkage") if point.point.shares_rows else ("membership_auc", _MEMBERSHIP)
         clauses = [clause for measure in measures if (clause := state_strongest(point, measure))]
         promise = point.point.promise
-        promised = "nothing" if promise is None else f"ε = {promise[0]:g}, δ = {promise[1]:g} a row"
+        promised = "nothing" if promise is None else f"ε = {promise[0]:g}, δ = {promise[1]:g} per row"
         name = f"{point.title}: rows uploaded" if point.point.shares_rows else point.title
-        lines.append(MechanismLine(name, point.deployed, "; ".join(clauses) or "no attack could be run", promised))
-    return [*lines, MechanismLine("pooled raw", result.references.pooled_raw, "every row", "nothing")]
+        figures = {measure: worst[1] for measure in measures if (worst := point.worst(measure)) is not None}
+        brief = "; ".join(_BRIEFLY[measure].format(figure.describe().value) for measure, figure in figures.items())
+        none_ran = "no attack could be run"
+        lines.append(MechanismLine(name, point.deployed, ". ".join(clauses) or none_ran, promised, brief or none_ran))
+    return [*lines, MechanismLine("pooled raw", result.references.pooled_raw, "every row", "nothing", "every row")]
 
 
 def _pick_cells(number: int | None, cells: Sequence[Cell]) -> Person:

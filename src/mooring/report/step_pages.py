@@ -43,7 +43,7 @@ class StepPages:
         report = summarise(study, kept, audited)
         write_atomically(output, render_report(report).encode(), mode=0o600, what="the page")
         summary = report.summary
-        name = f"Study {study.name}, fingerprint {study.fingerprint}" if study else "The study is not known"
+        name = f"Study {study.name!r}, fingerprint {study.fingerprint}" if study else "The study is not known"
         return Outcome(
             report,
             summary.as_dict(),

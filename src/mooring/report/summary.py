@@ -143,7 +143,7 @@ class Report:
     records: StudyRecords
     audits: tuple[AttackedStudy, ...]
     summary: Summary
-    title: str = "What joining gives, and what it gives away"
+    title: str = "What joining gains, and what it discloses"
     is_signed: bool = True
     """Whether the page has a place for a signature."""
 
