@@ -23,12 +23,11 @@ from mooring.audit import (
     simulate_sums,
 )
 from mooring.audit.auditor import Auditor
-from mooring.audit.planning import planner
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.utility import measure_alone
 from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import RowFeatures
-from mooring.mechanisms.sums.guarantee import SumNoise
+from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumNoise
 from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.audit_page import render_audit, render_plan
@@ -82,7 +81,7 @@ def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResu
         assert [outcome.attack for outcome in one.outcomes] == NAMES
         assert [outcome.attack for outcome in one.beyond] == NAMES
         assert all(outcome.figures or outcome.reason for outcome in one.outcomes)
-        assert one.deployed.value > one.alone.value - 0.02
+        assert one.deployed.value > one.alone.value - 0.05
         assert (one.point.quorum, one.point.n_colluders) == (8, 1)
         _, auc = one.worst()
         assert auc.control is not None
@@ -201,9 +200,8 @@ def plan() -> Plan:
     told: list[tuple[int, int, str]] = []
     options = {"attacks": ["procrustes", *NAMES], "learner": "linear", "n_canary_runs": 200}
     options |= {"sums": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: told.append(words)}
-    with patch.object(planner, "split_budget", side_effect=planner.split_budget) as split:
-        found = planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
-    assert [call.args[1].epsilon for call in split.call_args_list] == [2.0]  # others are beside it, as they come
+    found = planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
+    assert {one.point.product_share for one in found.audit.totals} == {PRODUCT_SHARE}  # rows do not choose it
     assert [words[:2] for words in told] == [(k, 4) for k in range(5)]
     (contrast,) = found.audit.row_points
     assert contrast.point.n_anchor_rows == 4 * contrast.point.n_components

@@ -229,7 +229,7 @@ def sum_records(names: Sequence[str], audit: AuditResult | None = None) -> Study
         intake=IntakeRecord("study", tuple(AcceptedBundle(name, "ab" * 32) for name in names), command="mooring align"),
         gathered=Closing(here, {names[-1]: "its shares do not fit"}, (), (), "aa" * 32, command="mooring align"),
         training=SumTraining(
-            "least-squares", "classes", here, (names[0],), ("The total is odd.",), 1.0, 1e-5, "row", 4000, "cd" * 32, False,
+            "least-squares", "classes", here, (names[0],), 1.0, 1e-5, "row", 4000, "cd" * 32, False,
             (Coefficient("age", "10 years", 0.02, 0.004, 0.001),), command="mooring train",
         ),
         delivery=Delivery(tuple(names), "cd" * 32, command="mooring deliver"),

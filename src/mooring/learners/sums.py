@@ -127,23 +127,29 @@ class SumModel:
         return Model(spec, LinearFunction(weights, intercepts), "softmax" if self.is_logistic else "none", classes)
 
 
-def check_sums(sums: Sums) -> list[str]:
-    """Return a sentence for each property of a total that no rows can have; invented rows with valid values are not noticed.
+def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
+    """Return what about a total no `most_rows` rows can have; invented rows with valid values are not noticed.
 
-    Every row has ‖φ‖ ≤ 1. Up to noise, the trace of S is therefore between c₀ n and n, S has no eigenvalue below zero, and
-    both bound T.
+    Every row has ‖φ‖ ≤ 1. Up to noise, the trace of S is therefore between c₀ n and n, S has no eigenvalue below zero, both
+    bound T, and no class has fewer than no rows.
     """
     S, n, D = sums.products, float(sums.products[-1, -1]) / sums.constant_share, len(sums.products)
     noise_S, noise_T = sums.noise_scales
     slack = 6 * noise_S * (1 / sums.constant_share + math.sqrt(D))
     problems = []
+    if n - 6 * noise_S / sums.constant_share > most_rows:
+        problems.append(f"it has about {n:,.0f} rows, and all participants together may add {most_rows:,.0f}")
     if n < -slack or not -0.01 * n - slack <= n - float(np.trace(S)) <= max(n, 0) + slack:
-        problems.append("The trace of the products is above the number of rows or below zero, which is impossible.")
+        problems.append("the trace of the products is above the number of rows or below zero, which is impossible")
     if float(np.linalg.eigvalsh(S)[0]) < -1e-6 * max(n, 1) - 3 * noise_S * math.sqrt(D):
-        problems.append("The products have an eigenvalue that is further below zero than noise explains.")
+        problems.append("the products have an eigenvalue that is further below zero than noise explains")
     lengths = np.sqrt(np.maximum(np.diag(S) + 6 * noise_S, 0) * (max(n, 0) + slack))
     if (np.abs(sums.outcomes) > 1.01 * lengths[:, None] + 6 * noise_T + 1e-6).any():
-        problems.append("Outcomes and features are correlated more strongly than is possible.")
+        problems.append("outcomes and features are correlated more strongly than is possible")
+    if sums.n_classes > 2:
+        counts = sums.outcomes[-1] / math.sqrt(sums.constant_share) + n / sums.n_classes
+        if counts.min() < -0.01 * max(n, 1) - 6 * noise_T / math.sqrt(sums.constant_share) - slack:
+            problems.append("a class has fewer than no rows")
     return problems
 
 

@@ -89,7 +89,7 @@ def test_what_a_study_does_not_state_follows_from_its_roster() -> None:
         found = scheme(p)
         assert (found.quorum, found.threshold) == (quorum, Threshold(min(p, 15), threshold, 1, lists_overlap=True))
         assert found.combiners == tuple(ROSTER[: min(p, 15)])
-        assert (found.most_rows, found.privacy) == ((2**35 - 1) // p, privacy(quorum=quorum))
+        assert found.privacy == privacy(quorum=quorum)
         assert found.noise == calibrate_sums(LAYOUT, found.privacy)
     assert scheme(epsilon=None, least_rows=100).noise is None
     assert scheme(10, quorum=9).threshold == Threshold(10, 8, 1)  # lists of nine need not overlap
@@ -114,7 +114,8 @@ def test_a_study_states_who_may_be_absent_and_what_pooled_keys_open() -> None:
 
 
 def test_settings_are_written_as_they_are_read() -> None:
-    common = {"n_colluders": 1, "combiners": [], "threshold": 0, "quorum": 0, "least_rows": 10, "product_share": 0.4}
+    common = {"n_colluders": 1, "combiners": [], "threshold": 0, "quorum": 0, "least_rows": 10, "product_share": 0.5}
+    common |= {"most_rows": 100_000, "kept_share": 1.0}
     for options, own in (
         ({"epsilon": None}, {"epsilon": "none", "delta": 1e-5, "features": "columns", "n_hats": 5}),
         (

@@ -92,7 +92,7 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     S, T = sum_scheme(given.study).layout.unpack(exact_sums(given, range(6)))
     np.testing.assert_array_equal(total.sums.products, S)
     np.testing.assert_array_equal(total.sums.outcomes, T)
-    assert (total.remarks, total.wrong, total.participants) == ((), (), tuple(f"p{i}" for i in range(6)))
+    assert (total.wrong, total.participants) == ((), tuple(f"p{i}" for i in range(6)))
     assert not (found := collect(given.study, given.inbox, given.work)).set_aside, found
 
     found = train_sums(given.study, given.work, given.inbox)

@@ -1,5 +1,6 @@
 """Attacks on secure sums by who writes the study, who carries files, and who asks for the same rows again."""
 
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +32,8 @@ from mooring.protocol.sums.bundle import write_sum_bundle
 from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.inspection import _is_kept, _verdict
 from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.sums.table_sums import draw_kept
+from mooring.protocol.sums.total import open_total
 from mooring.tables.schema import Column
 from tests import commands
 from tests.protocol.sums.support import SumStudy, make_sum_study
@@ -288,3 +291,70 @@ def test_rows_that_name_no_person_are_left_out(folder: Path, rows_per_person: An
     (nameless := folder / "nameless.csv").write_text("\n".join(line.split("id")[0] for line in lines[26:]) + "\n")
     nameless.write_text(named.read_text() + nameless.read_text())
     np.testing.assert_array_equal(*(open_with_fixed_noise(given, table) for table in (named, nameless)))
+
+
+def open_after(given: SumStudy) -> Any:
+    given.close()
+    for i in range(len(given.vaults)):
+        given.combine(i)
+    return open_total(given.study, given.work, given.inbox)
+
+
+@pytest.mark.parametrize("factor", [2, 10**3, 10**8])
+@pytest.mark.parametrize("epsilon", [2.0, None])
+def test_a_client_of_ones_own_with_larger_sums_than_rows_may_have_is_refused(
+    folder: Path, factor: int, epsilon: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = make_sum_study(folder, epsilon=epsilon, quorum=6, least_rows=30, most_rows=30)
+    for i in range(5):
+        given.share(i)
+    whole = contribution.sum_table
+
+    def multiply(*args: Any) -> Any:
+        vector, rows = whole(*args)
+        return vector * factor * 10, rows
+
+    monkeypatch.setattr(contribution, "sum_table", multiply)
+    given.share(5)
+    with raising(RefusedError, "the total", reason="180", cure="new study"):
+        open_after(given)
+
+
+def test_as_many_rows_as_the_study_allows_are_accepted_and_many_more_are_not(folder: Path) -> None:
+    given = make_sum_study(folder, epsilon=8.0, quorum=6, most_rows=200)
+    for i in range(6):
+        given.share(i, data=given.table(i, 200))
+    assert open_after(given).sums.n_rows == pytest.approx(1200, abs=6 * 7)
+    crowded = make_sum_study(folder / "crowded", epsilon=8.0, quorum=6, most_rows=200)
+    for i in range(6):
+        crowded.share(i, data=crowded.table(i, 200 if i else 2000))
+    with raising(RefusedError, "the total", reason="1,200"):
+        open_after(crowded)
+
+
+def test_each_row_is_kept_with_the_public_probability_whatever_the_others_are(folder: Path) -> None:
+    given = make_sum_study(folder, p=2, kept_share=0.25, epsilon=None, least_rows=80)
+    given.share(0, data=given.table(0, 4000))
+    S, _ = sum_scheme(given.study).layout.unpack(given.open_vector(0))
+    kept = S[-1, -1] / sum_scheme(given.study).features.constant_share
+    assert kept == pytest.approx(1000, abs=5 * math.sqrt(4000 * 0.25 * 0.75))
+    words = Mock(side_effect=lambda n: np.array([2**62 - 1, 2**62, 0, 2**64 - 1], dtype=np.uint64)[:n])
+    assert draw_kept(words, 0.25, 4).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"epsilon": 1e9}, "resolution"),
+        ({"epsilon": 1e-9, "person": "who", "rows_per_person": 10**6}, "epsilon"),
+        ({"most_rows": 2**40}, "most_rows"),
+        ({"most_rows": 4}, "least_rows"),
+        ({"kept_share": 0.0}, "kept_share"),
+        ({"kept_share": 1.01}, "kept_share"),
+    ],
+)
+def test_noise_and_bounds_that_cannot_be_are_refused_when_the_study_is_read(
+    folder: Path, settings: dict[str, Any], what: str
+) -> None:
+    with raising(InputError, what):
+        make_sum_study(folder, 2, **settings)

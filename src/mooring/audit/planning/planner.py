@@ -17,14 +17,12 @@ from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, LeakageLimit
 from mooring.audit.statements import state_total
 from mooring.audit.sums.point import SumPoint
-from mooring.audit.utility import Alone, References, measure_utility
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 
 _CONTRAST = 0.5  # the private-data noise of the point that secure sums are shown beside
-_OTHER_SHARES = (0.2, 0.65)  # of the budget for S
 
 
 def plan_study(
@@ -127,7 +125,7 @@ def _plan_sums(
     results = []
     for k, point in enumerate(asked):
         tell(k, len(asked) + 1, point.title_with())
-        results.append(reporter.audit(split_budget(searcher, point) if point == within else point))
+        results.append(reporter.audit(point))
     tell(len(asked), len(asked) + 1, contrast.title_on(reporter.deployment))
     audited = reporter.audit(contrast)
     tell(len(asked) + 1, len(asked) + 1, "done")
@@ -142,19 +140,6 @@ def _plan_sums(
     verdict = f"{words} At ε = {limit.bound:g} {state_total(best)} {HALVES}"
     pays = answer != "does not pay"
     return Plan(limit, audit, best if pays else None, verdict, chosen.as_entries() if pays else None)
-
-
-def split_budget(auditor: Auditor, point: SumPoint) -> SumPoint:
-    """Return the same ε with the split of the budget between S and T whose model scores best on the auditor's rows."""
-    tried = [replace(point, product_share=share) for share in (point.product_share, *_OTHER_SHARES)]
-
-    def scored(candidate: SumPoint) -> float:
-        simulation = candidate.settled_for(auditor.deployment).simulate(auditor.deployment)
-        alone = Alone(References(None, None, 0), None)
-        utility = measure_utility(simulation, auditor.deployment, learner=auditor.settings.learner, alone=alone)
-        return -math.inf if utility.deployed is None else utility.deployed.value
-
-    return max(tried, key=scored)
 
 
 def _try_sums(

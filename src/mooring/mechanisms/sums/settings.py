@@ -26,6 +26,7 @@ from mooring.mechanisms.sums.guarantee import (
     state_odds,
 )
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
+from mooring.mechanisms.sums.prime_field import LARGEST
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.mechanisms.sums.secret_sharing import Threshold, do_lists_overlap, least_quorum, least_threshold
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
@@ -37,14 +38,16 @@ FeatureName = Literal["columns", "pictures", "fourier"]
 FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
 MOST_BY_DEFAULT = 15
 """Maximum number of combiners of a study that names none, which are then the first in its roster."""
+_FAR = 16  # standard deviations that noise does not exceed
 MOST_DELTA = 1e-3
 """Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
 _REMARK = """\
 # Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. n_colluders: how many participants may help
 # the analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
 # least allowed), of quorum participants at least (0: as many as make the least threshold lowest). person: a column that
-# names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. Features of pictures may
-# be fitted to public ones: mooring study project PUBLIC
+# names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how many rows
+# a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger one keeps
+# each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study project PUBLIC
 """
 
 
@@ -104,6 +107,10 @@ class SumSettings(MechanismSettings):
     least_rows: Count = 10
     """Without noise, a participant with fewer rows does not share. With noise there is no such limit, because not sharing
     would reveal the number of rows."""
+    most_rows: Count = 100_000
+    """Maximum number of rows that a participant adds. A total of more rows than all participants may have is refused."""
+    kept_share: float = 1.0
+    """Probability with which each row is added, independently of all others, so that no row displaces another."""
     product_share: float = PRODUCT_SHARE
     """Share of the budget for products of features."""
 
@@ -132,8 +139,12 @@ class SumSettings(MechanismSettings):
         if self.n_colluders < 1:
             cure = "Assume that at least one participant may collude with the analyst."
             raise InputError("n_colluders", expected="1 or more", got=str(self.n_colluders), cure=cure)
-        if self.least_rows < 1:
-            raise InputError("least_rows", expected="1 or more", got=str(self.least_rows), cure="10 is the default.")
+        if not 1 <= self.least_rows <= self.most_rows:
+            expected, got = f"between 1 and most_rows, {self.most_rows}", str(self.least_rows)
+            raise InputError("least_rows", expected=expected, got=got, cure="10 is the default.")
+        if not 0 < self.kept_share <= 1:
+            cure = "1 adds every row."
+            raise InputError("kept_share", expected="above 0, at most 1", got=str(self.kept_share), cure=cure)
         if len(set(self.combiners)) < len(self.combiners):
             repeated = next(name for name in self.combiners if self.combiners.count(name) > 1)
             raise InputError("combiners", problem=f"{repeated!r} is named twice.", cure="Name every combiner once.")
@@ -201,7 +212,7 @@ class SumSettings(MechanismSettings):
         return self.combiners or tuple(roster[:MOST_BY_DEFAULT])
 
     def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
-        """Raise an `InputError` where thresholds do not hold, or a combiner has no combining key."""
+        """Raise an `InputError` where thresholds do not hold, noise cannot be drawn, or a combiner has no combining key."""
         features = make_features(self, schema, image_shape)
         scheme = make_scheme(self, make_layout(self, schema, features), features, [member.name for member in roster])
         unable = [
@@ -248,11 +259,6 @@ class SumScheme:
         )
         answers = f"{f'up to {away}' if away else 'none'} of the {self.threshold.n_combiners} combiners may be away"
         return f"When the list is closed, {shares}. Afterwards, {answers}."
-
-    @property
-    def most_rows(self) -> int:
-        """Maximum number of rows of one participant, so that no total exceeds the field."""
-        return self.layout.most_rows // self.n_participants
 
 
 def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[int]) -> FeatureMap:
@@ -308,4 +314,11 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
             cure="Without noise, sums of few rows reveal which rows are in them. Set epsilon, raise least_rows, or use "
             "fewer features.",
         )
-    return SumScheme(settings, features, layout, combiners, threshold, quorum, p)
+    if p * settings.most_rows > layout.most_rows:
+        expected, got = f"at most {layout.most_rows // p}, so that no total exceeds the field", str(settings.most_rows)
+        raise InputError("most_rows", expected=expected, got=got, cure="Lower it.")
+    scheme = SumScheme(settings, features, layout, combiners, threshold, quorum, p)
+    if scheme.noise is not None and _FAR * math.isqrt(p * scheme.noise.on_products) > LARGEST // 4:
+        problem = "Noise for this epsilon and rows_per_person exceeds the numbers that can be shared."
+        raise InputError("epsilon", problem=problem, cure="Raise epsilon, or lower rows_per_person.")
+    return scheme

@@ -104,9 +104,9 @@ def state_guarantee(study: Study) -> dict[str, str]:
         "then or "
         "later. The signing keys in the roster are the participants' own, which comparing fingerprints shows. The ciphers "
         f"hold (ML-KEM-768 or X25519; ChaCha20-Poly1305, Ed25519, SHA-256).{public}",
-        "limits": f"What a vault spends in several such studies adds up; its ledger counts it. A {twice}. A "
-        "participant that "
-        "shares invented rows can falsify the model, and is not noticed.",
+        "limits": f"What a vault spends in several such studies adds up; its ledger counts it. A {twice}. A participant "
+        f"can invent up to {settings.most_rows:,} rows with valid values, and more if others share fewer, which falsifies "
+        "the model unnoticed; a total of more rows than all participants together may add is refused.",
     }
     without_promise = ("guarantee", "sealing", "assumptions")
     return sentences if sum_promise(study) is not None else {name: sentences[name] for name in without_promise}

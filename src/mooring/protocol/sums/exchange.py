@@ -199,6 +199,7 @@ class SumExchange(Exchange):
         lines = [
             ("Shares", f"sums over {settings.features} with {noise}, secret-shared among the combiners"),
             ("Guarantee", state_sum_guarantee(study)),
+            ("Rows", f"at most {settings.most_rows:,} of a participant; a total of more than all may add is refused"),
         ]
         if not study.is_complete:
             return lines

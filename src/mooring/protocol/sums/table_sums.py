@@ -1,8 +1,8 @@
 """The exact sums over a participant's table.
 
 In a study with ε, what becomes of a row depends on that row alone, or on the rows of its person: cells that do not fit are
-clipped or filled, and of a person with too many rows those with the least keyed fingerprints are added. No table is refused
-for its rows, and a table without rows has sums of zero.
+clipped or filled, each row is kept with a public probability, and of a person with too many rows those with the least keyed
+fingerprints are added. No table is refused for its rows, and a table without rows has sums of zero.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, SumAccumulator, count_rows_of_persons, rank_rows_of_persons
+from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.storage.fingerprints import Fingerprinter, RowCollector, RowSummary
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.sums.bundle import words_of
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.tables import encoded_batches
@@ -28,6 +31,7 @@ from mooring.tables.encoder import EncodedRows
 from mooring.tables.reader import THREADS, read_ahead
 from mooring.typing import Matrix, Progress, TableSource
 
+Mask = npt.NDArray[np.bool_]
 _ROWS_AT_ONCE, _ROWS_A_TASK = 2**14, 2**12
 
 
@@ -51,14 +55,15 @@ def sum_table(
             )
         )
 
+    words = words_of(Secret.draw())
     weighing = _PersonWeights(vault, study, read(None)) if scheme.settings.person else None
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as threads:  # which work on different rows instead
         for block in read(progress):
             assert block.labels is not None
-            rows, scaled, weights = block.rows, scale_labels(study, block.labels), None
+            used, weights = draw_kept(words, scheme.settings.kept_share, len(block.rows)), None
             if weighing is not None:
-                used, weights = weighing.next_rows(block)
-                rows, scaled = rows[used], scaled[used]
+                used, weights = weighing.next_rows(block, used)
+            rows, scaled = block.rows[used], scale_labels(study, block.labels)[used]
 
             def add(here: slice, rows: Any = rows, scaled: Any = scaled, weights: Any = weights) -> None:
                 sums.add(features.apply(rows[here]), scaled[here], None if weights is None else weights[here])
@@ -72,6 +77,13 @@ def sum_table(
     for refusal in exchange.list_refusals(study, sums.n_rows, collector.by_class):
         raise refusal
     return sums.vector, collector.finish()[0]
+
+
+def draw_kept(words: Words, share: float, count: int) -> Mask:
+    """Return which of `count` rows are added: each with probability `share`, independently of all others."""
+    if share == 1:
+        return np.ones(count, dtype=np.bool_)
+    return np.asarray(words(count) < np.uint64(int(share * 2.0**64)))
 
 
 class _PersonWeights:
@@ -93,13 +105,13 @@ class _PersonWeights:
         else:
             self._used = rank_rows_of_persons(self._persons, prints.take()) < most
 
-    def next_rows(self, block: EncodedRows) -> tuple[npt.NDArray[np.bool_], Integers | None]:
-        """Return which rows of the next block are added, and of how many rows of their person the mean is added."""
+    def next_rows(self, block: EncodedRows, kept: Mask) -> tuple[Mask, Integers | None]:
+        """Return which kept rows of the next block are added, and of how many rows of their person the mean is added."""
         here = slice(self._n_read, self._n_read + len(block.rows))
         self._n_read = here.stop
         if not np.array_equal(self._persons[here], np.asarray(block.persons)):
             raise _changed_table()
-        used = self._used[here]
+        used = self._used[here] & kept
         return used, None if self._weights is None else self._weights[here][used]
 
     def require_end(self) -> None:

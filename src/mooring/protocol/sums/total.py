@@ -185,8 +185,6 @@ class Total:
     """Whose rows are in it."""
     wrong: tuple[str, ...]
     """Combiners whose shares do not fit the others', and were left out."""
-    remarks: tuple[str, ...]
-    """What about the total is not plausible."""
     checked: bool
     """Whether there were more shares than the threshold. With no more than that, a wrong share shifts the total and goes
     unnoticed."""
@@ -224,7 +222,9 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     sums = Sums(S, T, features.constant_share, scheme.layout.outcome.n_classes, scales, features.unit_length)
     names = tuple(member.name for member in study.participants if member.signing_key in closed.digests)
     checked = len(elements) > scheme.threshold.threshold
-    return Total(sums, names, wrong, tuple(check_sums(sums)), checked)
+    for problem in check_sums(sums, len(names) * scheme.settings.most_rows):
+        raise refuse_total(f"{problem}, so that it is not the sum over rows of all participants")
+    return Total(sums, names, wrong, checked)
 
 
 def refuse_total(reason: str) -> RefusedError:

@@ -29,7 +29,7 @@ from mooring.serialization import Count, Rows, render_html
 
 @dataclass(frozen=True)
 class SumTraining(TrainingRecord):
-    """What was trained on the total; `contributors`, `wrong`, `remarks` and `checked` are those of `Total`."""
+    """What was trained on the total; `contributors`, `wrong` and `checked` are those of `Total`."""
 
     mechanism: ClassVar[str] = SECURE_SUM
 
@@ -38,7 +38,6 @@ class SumTraining(TrainingRecord):
     kind: Kind
     contributors: tuple[str, ...]
     wrong: tuple[str, ...]
-    remarks: tuple[str, ...]
     epsilon: float | None
     delta: float | None
     """None without noise."""
@@ -63,7 +62,7 @@ class SumTraining(TrainingRecord):
     @property
     def is_whole(self) -> bool:
         """Whether every share fits, and the total is plausible."""
-        return not (self.wrong or self.remarks)
+        return not self.wrong
 
     def state_scores(self) -> list[str]:
         """A sentence on who scores the model: the analyst has no rows."""
@@ -92,9 +91,8 @@ class SumTraining(TrainingRecord):
         wrong = [
             Finding("wrong share", f"The share of {name} did not fit the others'.", (name,)) for name in self.wrong
         ]
-        remarks = [Finding("implausible total", remark) for remark in self.remarks]
         unchecked = "There was no share to spare: had a combiner answered wrongly, nobody could tell."
-        return *wrong, *remarks, *(() if self.checked else (Finding("unchecked shares", unchecked),))
+        return *wrong, *(() if self.checked else (Finding("unchecked shares", unchecked),))
 
     def __str__(self) -> str:
         guarantee = "without noise, and without a guarantee"
@@ -110,7 +108,7 @@ class SumTraining(TrainingRecord):
             "There was no share to spare: had a combiner answered wrongly, nobody could tell. It takes a share above the "
             "threshold, and so a study with more combiners than its threshold."
         )
-        return [*lines, *self.remarks, *(() if self.checked else (unchecked,))]
+        return [*lines, *(() if self.checked else (unchecked,))]
 
     def _repr_html_(self) -> str:
         tables = [self.list_coefficients()] if self.coefficients else []
@@ -145,7 +143,6 @@ def train_sums(
         kind,
         total.participants,
         total.wrong,
-        total.remarks,
         settings.epsilon,
         None if settings.epsilon is None else settings.delta,
         settings.unit,
