@@ -19,6 +19,9 @@ BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 INSTALL := install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --constraint constraints.txt
 PIP := $(BIN)/python -m pip $(INSTALL)
 
+# What builds mooring's own wheel is pinned, too.
+export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+
 # What Python compiles is kept, whatever the environment says: tests start more than a hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
