@@ -61,4 +61,4 @@ def _sum_others(values: Matrix, *, axis: int) -> Matrix:
     rest = others.sum(axis=axis, keepdims=True)
     sums = np.maximum(top + rest - values, 0.0)
     np.put_along_axis(sums, largest, rest, axis=axis)
-    return sums
+    return np.asarray(sums)
