@@ -1,4 +1,4 @@
-"""mooring: one-shot, privacy-preserving collaborative learning, and an honest account of what each upload gives away.
+"""mooring: one-shot, privacy-preserving collaborative learning, and an honest account of what each upload discloses.
 
 Names are loaded when they are used: a command that needs no learner or cipher does not wait for one.
 """

@@ -128,7 +128,7 @@ class AuditResult(Record):
                 "sharing is safe."
             )
         n_tried, n_known = self.count_attacks()
-        few = f"Only {n_tried} of {n_known} attacks were tried, so a stronger one may be missing."
+        few = f"Not all attacks were tried ({n_tried} of {n_known}), so a stronger one may be missing."
         first = [few] if n_tried < n_known else []
         if not result.point.shares_rows:
             measured = [result.point.state_guarantee(), f"{self._where(result)}: {state_total(result)}"]
@@ -175,7 +175,7 @@ class AuditResult(Record):
             return [Remark("cannot tell", f"{words} ('mooring plan' chooses one)")]
         n_tried, n_known = self.count_attacks()
         if n_tried < n_known:
-            reasons.append(Remark("cannot tell", f"Only {n_tried} of {n_known} attacks were tried"))
+            reasons.append(Remark("cannot tell", f"Not all attacks were tried ({n_tried} of {n_known})"))
         return reasons
 
     @property

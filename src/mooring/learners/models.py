@@ -238,7 +238,7 @@ class TreeFunction:
             raise refuse_model("its trees are divided by zero")
 
     def evaluate(self, rows: Matrix) -> Matrix:
-        """Scores of rows of shape (n, inputs): an array of shape (n, outputs). A step goes down one level of all trees."""
+        """Return the scores of rows of shape (n, inputs), an array of shape (n, outputs), level by level for all trees."""
         places = np.arange(len(rows))[:, None]
         feature = np.maximum(self.feature, 0)
         limit = np.where(self.feature < 0, np.inf, self.limit)
