@@ -35,8 +35,7 @@ def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_re
         rf"Joining (pays|does not pay|is not shown to pay): [+-][0-9.]+ points .* of {N_PARTICIPANTS} participants",
         printed,
     )
-    for words in ("Sums, ε = 2", "Sums without noise", "AA-I-GDP", "membership AUC", "A better attack may exist"):
-        assert words in printed
+    assert all(name in printed for name in ("Sums, ε = 2", "Sums without noise", "AA-I-GDP"))  # what is compared
     assert "report.html" in printed
 
 
