@@ -12,7 +12,7 @@ from mooring.protocol.crypto.keys import SealingKey, SigningKey, seal
 from .hostile import H, World, add, disguises, entries, packed, reordered_metadata, with_metadata
 
 SEALED = "not sealed to this key, or it is damaged"
-INSIDE = "what is sealed is not the anchor"
+INSIDE = "its content is not an anchor"
 SOMEBODY = "signed by somebody else"
 LARGER = "larger than an anchor"
 STUDY = "made for another study"
