@@ -27,6 +27,7 @@ from sklearn.datasets import load_digits
 
 from mooring.attacks import current_effort, set_effort
 from mooring.errors import MooringError
+from mooring.learners.scores import METRICS, Gain
 from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.metrics.intervals import mean_ratio, student_interval
 from mooring.typing import Progress
@@ -59,20 +60,18 @@ class DemoResult:
     audit: dict[str, Any]
 
     def mean_score(self, name: Literal["score", "local_only"]) -> float:
-        """Return the mean over participants of the score of the joint model, or of a model trained alone."""
-        scores = [record[name]["value"] for record in self.predictions if record[name]]
-        return float(np.mean([value for value in scores if value is not None]))
+        """Return the mean over participants of the balanced accuracy of the joint model, or of a model trained alone."""
+        return float(np.mean([record[name]["balanced_accuracy"] for record in self.predictions if record[name]]))
 
     def state_gain(self) -> str:
         """State the gain of the joint model over models trained alone, with its interval over participants."""
-        gains = np.array([[record["gain"]["value"]] for record in self.predictions if record["gain"]])
+        both = [(record["score"], record["local_only"]) for record in self.predictions if record["local_only"]]
+        gains = np.array([[joint["balanced_accuracy"] - alone["balanced_accuracy"]] for joint, alone in both])
         value, error, n = mean_ratio(gains, np.ones_like(gains))
         interval = student_interval(value, error, n=n)
-        side = "pays" if interval.low > 0 else "does not pay" if interval.high <= 0 else "is not shown to pay"
-        return (
-            f"Joining {side}: {100 * value:+z.1f} points [{100 * interval.low:+z.1f}, {100 * interval.high:+z.1f}] "
-            f"compared with training alone, on the same rows of {n} participants."
-        )
+        gain = Gain(METRICS["classes"], value, interval.low, interval.high, n)
+        side = "is not shown to pay" if gain.answer == "cannot tell" else gain.answer
+        return f"Joining {side}: {gain} compared with training alone, on the same rows of {n} participants."
 
 
 def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:

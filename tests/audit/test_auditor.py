@@ -260,7 +260,8 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(parts: Par
 def test_utility_stands_beside_local_only_and_pooled_raw(every: AuditResult) -> None:
     alone, pooled = every.references.local_only, every.references.pooled_raw
     assert every.references.n_alone == 4
-    assert f"{alone.value:.1%}" in every.joining
+    assert alone.with_interval() in every.joining
+    assert alone.metric == "AUC"
     for result in every.points:
         assert result.deployed.n == pooled.n == 80
         assert (result.noisy_test is not None) == METHODS[result.point.method].data_noise
@@ -733,7 +734,8 @@ def test_every_figure_of_the_first_sentences_is_one_of_the_chosen_point(every: A
     alone = every.references.local_only
     for k, one in enumerate(every.points):
         chosen = replace(every, chosen=k)
-        known = {str(alone), str(one.deployed), "80%", f"{one.gain.n}", *re.findall(NUMBER, str(one.gain))}
+        scores = f"{alone.with_interval()} {one.deployed.with_interval()} {one.gain}"
+        known = {"80%", f"{one.gain.n}", *re.findall(NUMBER, scores)}
         for measure in ("centred_error", "exposed_tenth", "linkage"):
             text = one.worst(measure)[1].describe()
             known |= {text.value, text.chance, text.control, *(text.interval or ())}

@@ -24,7 +24,7 @@ def point_result(*figures: Figure) -> PointResult:
     [
         ("error at least 0.5", "exposed_tenth", 0.5, True),
         ("Mean Error AT LEAST 0.5", "centred_error", 0.5, True),
-        ("  centred_error >= .25 ", "centred_error", 0.25, True),
+        ("  mean_error >= .25 ", "centred_error", 0.25, True),
         ("relative error ≥ 1", "relative_error", 1.0, True),
         ("decoded error>=50%", "decoded_error", 0.5, True),
         ("linkage at most 20 %", "linkage", 0.2, False),

@@ -1,6 +1,7 @@
 """Models from sums: those of the rows where there is no noise, and what noise may do to them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import BayesianRidge, Ridge
 
 from mooring.errors import InputError
-from mooring.learners.sums import Sums, centre_sums, find_ridge, fit_discriminant, fit_least_squares
+from mooring.learners.sums import (
+    Sums,
+    centre_sums,
+    estimate_predicted_shares,
+    find_ridge,
+    fit_discriminant,
+    fit_least_squares,
+)
 from mooring.mechanisms.sums.feature_map import scale_to_unit
 from tests.raising import raising
 
@@ -172,3 +180,18 @@ def test_sums_that_do_not_fit_are_refused() -> None:
         Sums(np.zeros((3, 3)), np.zeros((2, 1)), C0, 2)
     with raising(InputError, "sums", got="number"):
         fit_discriminant(Sums(np.eye(3), np.zeros((3, 1)), C0, 0))
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_shares_of_predicted_classes_are_estimated_from_the_sums(n_classes: int) -> None:
+    """Within 0.05 of those of the rows; and all are of one class where the others' scores are always lower."""
+    phi, y = drawn(n_classes)
+    sums = summed(phi, y, n_classes)
+    model = fit_discriminant(sums)
+    shares = np.bincount(model.predict(phi), minlength=n_classes) / N
+    assert estimate_predicted_shares(model, sums) == pytest.approx(shares, abs=0.05)
+    one_sided = replace(
+        model, intercept=model.intercept - np.arange(model.intercept.size) * 100 - (n_classes == 2) * 100
+    )
+    assert set(one_sided.predict(phi)) == {0}
+    assert estimate_predicted_shares(one_sided, sums)[0] == 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 from hypothesis import given
@@ -21,6 +22,7 @@ from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.prediction import Predictions
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.report import (
     Report,
@@ -457,3 +459,16 @@ def test_the_page_of_leakage_says_so_too() -> None:
             assert min(one["figures"]["exposed_tenth"]["interval"][0] for one in entry["fresh"]) >= 0.5
         again = ", ".join(f"{one['figures']['exposed_tenth']['value']:.2f}" for one in entry["again"])
         assert f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | {again} |" in after[:1500]
+
+
+def test_a_model_that_predicts_one_class_is_said_to_with_what_guessing_scores() -> None:
+    predictions = Predictions(np.array(["b"] * 5), ("a", "b", "c"), None, None, None)
+    assert "33.3%" in predictions.state_findings()[0]
+    several = replace(predictions, values=np.array(["a", "b", "b"]))
+    assert (several.only_class, several.state_findings()) == ("", [])
+    study, records = example_study(NAMES), participant_records(example_audit())
+    found = summarise(study, replace(records, predict=predictions.record)).summary
+    assert [finding.about for finding in found.attention if finding.kind == "one class"] == [("b",)]
+    training = replace(sum_records(NAMES).training, only_class="a", n_classes=3)
+    assert "one class" in [finding.kind for finding in training.list_findings()]
+    assert training.is_whole == sum_records(NAMES).training.is_whole

@@ -10,13 +10,15 @@ from typing import Literal, cast
 import numpy as np
 
 from mooring.attacks import PublicRows
+from mooring.audit.table_features import InferredTableFeatures
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners import Kind
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-from mooring.mechanisms.sums.feature_map import RowFeatures
+from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.tables import Column, Partition
+from mooring.tables.schema import Schema
 from mooring.typing import Array, Labels, Matrix
 
 ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
@@ -33,8 +35,8 @@ class Deployment:
     projection: ProjectionKind | Projection = "auto"
     """The public projection of rotation, as in `AuditSettings`."""
     feature_map: FeatureMap | None = None
-    """The public feature map of sums. By default, images have features of pictures, and tables have their rows, scaled to
-    length one."""
+    """The public feature map of sums. By default, images have features of pictures, tables those of their columns, and
+    other rows are scaled to length one."""
     columns: tuple[Column, ...] = ()
     """The table's columns, which attackers know; empty if rows do not come from a table."""
     image_shape: tuple[int, ...] | None = None
@@ -91,9 +93,15 @@ class Deployment:
 
     @cached_property
     def features(self) -> FeatureMap:
-        """The public feature map of sums; features of pictures are used for images of a suitable size."""
-        if self.feature_map is not None or self.image_shape is None:
-            return self.feature_map or RowFeatures(self.partition.n_features)
+        """The public feature map of sums: features of pictures for images of a suitable size, and of columns for tables."""
+        if self.feature_map is not None:
+            return self.feature_map
+        if self.image_shape is None and self.columns:
+            if any(column.inferred for column in self.columns):
+                return InferredTableFeatures.of(self.columns, [*self.partition.train, *self.partition.test])
+            return TableFeatures(Schema(self.columns))
+        if self.image_shape is None:
+            return RowFeatures(self.partition.n_features)
         height, width, n_channels = (*self.image_shape, 1)[:3]
         sides = sorted((height, width))
         if not (_SIDES[0] <= sides[0] <= sides[1] <= _SIDES[1] and n_channels <= _MOST_CHANNELS):

@@ -110,7 +110,7 @@ class AuditResult(Record):
 
     @property
     def release(self) -> ReleaseRisk | None:
-        """What the joint model gives away at that point; None where it was not measured."""
+        """What the joint model discloses at that point; None where it was not measured."""
         return None if self.headline_point is None else self.headline_point.release
 
     @property
@@ -213,7 +213,10 @@ class AuditResult(Record):
         trained = "Training alone"
         if result.alone is not None and result.alone.value > alone.value:  # what the joint model is compared with
             trained, alone = "Training alone with the same features", result.alone
-        words = f"{trained} scores {alone} ({alone.metric}), the joint model {result.deployed} ({result.title})."
+        words = (
+            f"{trained} has {alone.article} {alone.metric} of {alone.with_interval()}, the joint model one of "
+            f"{result.deployed.with_interval()} ({result.title})."
+        )
         if result.gain is None:
             return f"{words} The two were not compared row by row, so whether joining pays is not known."
         return f"{words} {result.gain.sentence()}"

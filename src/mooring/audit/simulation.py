@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mooring.learners import LearnerLike
+from mooring.learners.models import Predicted
 from mooring.typing import Labels, Matrix
 
 
@@ -16,13 +17,20 @@ class JointModel:
 
     learner: str
     """Name of the learner that was trained."""
-    predict: Callable[[Sequence[Matrix]], Labels]
-    """Takes new rows of every participant, in order, and returns the predictions for all of them, one after the other."""
-    predict_noisy: Callable[[Sequence[Matrix]], Labels] | None = None
+    classes: Labels | None
+    """The classes in the order of their scores; None if a number is predicted."""
+    answer: Callable[[Sequence[Matrix]], Predicted]
+    """Takes new rows of every participant, in order. Returns the predictions for all of them, one after the other, and a
+    score for each class, of shape (n, n_classes), or None for a number."""
+    answer_noisy: Callable[[Sequence[Matrix]], Predicted] | None = None
     """The same with private-data noise on the new rows too, as the paper measures; None without such noise."""
-    predict_alone: Callable[[Sequence[Matrix]], Labels] | None = None
-    """Predictions of some participants' own models on the mechanism's features, of shape (n_alone, n). None if the
-    mechanism trains on rows."""
+    answer_alone: Callable[[Sequence[Matrix]], list[Predicted]] | None = None
+    """The same for each of some participants' own models on the mechanism's features; None if the mechanism trains on
+    rows."""
+
+    def predict(self, new: Sequence[Matrix]) -> Labels:
+        """Return the predictions for new rows of every participant, in order, one participant after the other."""
+        return self.answer(new)[0]
 
 
 class Simulation(Protocol):

@@ -130,8 +130,8 @@ class AuditSettings:
     """With "auto", none if there are as many components as features; else a public SVD where there are public rows;
     else Gaussian. A projection itself, such as a study's, is used as it is, and fixes the number of components."""
     feature_map: FeatureMap | None = None
-    """The public feature map of secure sums; by default that of pictures for images, and the rows themselves, scaled to one
-    length, for tables."""
+    """The public feature map of secure sums. By default, images have features of pictures, tables those that a study has
+    of its columns, and other rows are scaled to length one."""
     n_canary_runs: int = 10_000
     """How many simulated runs with and without a canary measure the ε of secure sums."""
     learner: LearnerLike = "auto"

@@ -46,7 +46,8 @@ def state_total(point: PointResult) -> str:
     """Return sentences on the model of a total, the members that an attacker recognises, and the measured ε."""
     sentences = []
     if point.deployed is not None:
-        sentences.append(f"The joint model scores {point.deployed.with_interval()} ({point.deployed.metric}).")
+        score = point.deployed
+        sentences.append(f"The joint model has {score.article} {score.metric} of {score.with_interval()}.")
     if point.gain is not None:
         sentences.append(point.gain.sentence())
     worst = point.worst("membership_at_1_percent")

@@ -20,7 +20,7 @@ _CAPTION = (
     "its error: 0 is exact recovery, 1 the rows' spread, with a 95 % interval; a lower bound on leakage. "
     "guess: the error of guessing without the upload. "
     "links: rows picked out of ten look-alikes. at 1 %: members recognised at 1 % false positives. "
-    "score: as deployed; (noisy): with noise on test rows too, as in the paper."
+    "score: AUC for classes, R² for numbers, as deployed; (noisy): with noise on test rows too, as in the paper."
 )
 _OF_TOTALS = (
     "AUC: how often a member scores above a non-member, 0.5 by chance. at 1 %, at 0.1 %: members recognised at these "

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.learners.models import Kind, Predicted
-from mooring.learners.scores import METRICS, score_value
+from mooring.learners.scores import METRICS, measure_area, score_value
 from mooring.metrics.intervals import student_interval, wilson
-from mooring.metrics.membership import Membership
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Labels, Matrix
 
@@ -132,7 +131,7 @@ def evaluate_classes(
     if not 0 < threshold < 1:
         raise InputError("threshold", expected="between 0 and 1", got=f"{threshold:g}", cure="0.5 is the default.")
     models = [joint] if alone is None else [joint, alone]
-    curves = [None if shares is None else _auc(truth, shares) for _, shares in models]
+    curves = [None if shares is None else measure_area(truth, shares) for _, shares in models]
     evaluations = [
         _evaluate(truth, predicted, curve, len(classes), threshold)
         for predicted, curve in zip(models, curves, strict=True)
@@ -166,7 +165,7 @@ def measure_importance(
 
     def score(model: _Shuffled, places: Labels, truth: Labels) -> float:
         values, shares = model.predict(places)
-        curve = None if shares is None else _auc(truth, shares)
+        curve = None if shares is None else measure_area(truth, shares)
         return score_value(truth, values, kind=kind) if curve is None else curve[0]
 
     places = np.tile(np.arange(len(rows))[:, None], len(blocks))
@@ -230,23 +229,6 @@ def _share(successes: int, trials: int) -> Estimate | None:
         return None
     interval = wilson(successes, trials)
     return Estimate(successes / trials, interval.low, interval.high)
-
-
-def _auc(truth: Labels, shares: Matrix) -> tuple[float, Matrix] | None:
-    """Return the AUC and the influence of every row on it (DeLong et al. 1988), or None if all rows have the same class."""
-    n, K = shares.shape
-    values, influences = [], []
-    for k in (1,) if K == 2 else range(K):
-        inside, scores = truth == k, shares[:, k]
-        m = int(inside.sum())
-        if m in (0, n):
-            continue
-        above = np.empty(n)
-        above[inside], above[~inside] = Membership(scores[inside], scores[~inside]).wins()
-        value = float(above[inside].mean())
-        values.append(value)
-        influences.append((above - value) * n / np.where(inside, m, n - m))
-    return (float(np.mean(values)), np.mean(influences, axis=0)) if values else None
 
 
 def _estimate(value: float, influence: Matrix, *, least: float) -> Estimate:

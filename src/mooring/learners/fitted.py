@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import require_finite
-from mooring.learners.models import Kind, Model
+from mooring.learners.models import Kind, Model, Predicted
 from mooring.typing import Labels, Matrix
 
 
@@ -124,3 +124,17 @@ def require_labelled_rows(rows: Matrix, labels: Labels, kind: Kind) -> None:
 def find_scale(rows: Matrix) -> float:
     """Return the standard deviation of rows of shape (n, h), over all columns; 1 if all rows are equal."""
     return float(np.sqrt(np.mean((rows - rows.mean(axis=0)) ** 2))) or 1.0
+
+
+def predict_classes(fitted: Fitted, rows: Matrix, classes: Labels | None) -> Predicted:
+    """Return the predictions of a learner that was trained on class codes, and a score for each class.
+
+    The scores are probabilities, or 1 for the predicted class of a learner without them; None without classes.
+    """
+    predicted = fitted.predict(rows)
+    if classes is None:
+        return predicted, None
+    shares = fitted.probabilities(rows, classes.size)
+    if shares is None:
+        shares = np.asarray(predicted[:, None] == np.arange(classes.size), dtype=np.float64)
+    return classes[predicted], shares

@@ -23,6 +23,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from mooring.errors import InputError
 from mooring.learners.models import LinearFunction, Model, ModelSpec
@@ -32,6 +33,7 @@ _SMALLEST = 1e-9
 _EXPLAINED = np.geomspace(1e-4, 1e3, 71)  # τ² tr C divided by the outcome's sum of squares
 _LEAST_RESIDUAL = 0.05  # share of that sum
 _LEAST_VALUE, _RIDGE_OF_NUMBERS = 1e-3, 1e-2
+_DRAWS = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +116,14 @@ class SumModel:
             return np.clip(scores[:, 0], -1, 1)
         return np.asarray(scores[:, 0] > 0, dtype=np.int64) if self.n_classes == 2 else scores.argmax(axis=1)
 
+    def class_scores(self, features: Matrix) -> Matrix | None:
+        """Return a score for each class, of shape (n, n_classes), which ranks rows by its probability; None for a number."""
+        scores = self.scores(features)
+        if self.n_classes == 0:
+            return None
+        scores = np.hstack([-scores, scores]) / 2 if self.n_classes == 2 else scores
+        return np.asarray(softmax(scores, axis=1) if self.is_logistic else scores)
+
     def to_model(self, spec: ModelSpec) -> Model:
         """Return the model as arrays, for the features in `spec`; a number is predicted in the range `spec.bounds`."""
         weights, intercepts = self.weights, self.intercept
@@ -151,6 +161,27 @@ def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
         if counts.min() < -0.01 * max(n, 1) - 6 * noise_T / math.sqrt(sums.constant_share) - slack:
             problems.append("a class has fewer than no rows")
     return problems
+
+
+def estimate_predicted_shares(model: SumModel, sums: Sums) -> Matrix:
+    """Return the estimated share of rows for which a model predicts each class, of shape (n_classes,).
+
+    It assumes normal features with the mean and covariance of the sums, so that the scores of a row are normal, too.
+
+    Examples
+    --------
+    >>> x = np.array([[0.5, 0.5], [-0.5, 0.5]])
+    >>> sums = Sums(x.T @ x, x.T @ np.array([[1.0], [-1.0]]), 0.25, 2)
+    >>> estimate_predicted_shares(fit_least_squares(sums), sums).round(1)
+    array([0.5, 0.5])
+    """
+    centred, _, m, _ = centre_sums(sums, shrink=False)
+    mean, covariance = m @ model.weights + model.intercept, model.weights.T @ centred @ model.weights / sums.n_rows
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    draws = np.random.default_rng(0).standard_normal((_DRAWS, values.size))  # the same for every model
+    scores = mean + (draws * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    codes = (scores[:, 0] > 0).astype(np.int64) if model.n_classes == 2 else scores.argmax(axis=1)
+    return np.asarray(np.bincount(codes, minlength=model.n_classes) / _DRAWS)
 
 
 def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import betainc, log_ndtr, ndtr, ndtri
+from scipy.stats import binom
 
 from mooring.errors import InputError
 from mooring.metrics.intervals import LEVEL, Figure, Interval, clopper_pearson, clopper_pearson_bounds
@@ -27,6 +28,7 @@ FALSE_POSITIVE_RATES = {"membership_at_1_percent": 0.01, "membership_at_0.1_perc
 _N_THRESHOLDS, _LEAST_IN_TAIL, _WIDEST_TAIL = 60, 10, 0.5
 _LARGEST_EPSILON = 1e3
 _N_ON_CURVE = 40
+_NEGLIGIBLE, _ROUNDING = 1e-6, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +70,50 @@ class Membership:
         return Interval(max(0.0, self.auc - half), min(1.0, self.auc + half))
 
     def true_positive_rate(self, false_positive_rate: float) -> tuple[float, Interval]:
-        """Return the share of members that score above all but this share of the others, and its interval over members.
+        """Return the share of members that score above all but this share of the others, and its interval.
 
-        With fewer than 1/`false_positive_rate` others, members must score above all of them.
+        With fewer than 1/`false_positive_rate` others, the lowest rate that they can show is used, 1 / n.
         """
-        n_recognised = int(self._count_recognised(np.array([false_positive_rate]))[0])
-        return n_recognised / self.members.size, clopper_pearson(n_recognised, self.members.size)
+        rate = self.attainable_rate(false_positive_rate)
+        value = int(self._count_recognised(np.array([rate]))[0]) / self.members.size
+        interval = self._rate_interval(rate)
+        return value, Interval(min(interval.low, value), max(interval.high, value))
+
+    def attainable_rate(self, false_positive_rate: float) -> float:
+        """Return the false positive rate, or 1 / n if n others cannot show so low a rate."""
+        return max(false_positive_rate, 1 / self.others.size)
 
     def _count_recognised(self, rates: Matrix) -> NDArray[np.int64]:
         """Return the number of members that score above all but a share of the others, for each false positive rate."""
-        allowed = np.minimum(np.floor(rates * self.others.size).astype(np.int64), self.others.size - 1)
-        thresholds = np.sort(self.others)[-1 - allowed]
+        n = self.others.size
+        allowed = np.clip(np.floor(rates * n + _ROUNDING).astype(np.int64), 1, max(n - 1, 0))
+        return self._count_above(np.sort(self.others)[-1 - np.minimum(allowed, n - 1)])
+
+    def _count_above(self, thresholds: Matrix) -> NDArray[np.int64]:
         return np.asarray(self.members.size - np.searchsorted(np.sort(self.members), thresholds, "right"))
+
+    def _rate_interval(self, rate: float) -> Interval:
+        """Return the interval of a true positive rate over other draws of the members and of the others.
+
+        The threshold with this false positive rate has R of the n others above it, where R is binomial. Given R, it lies
+        between two neighbouring scores of the others, and either is taken with probability one half. If it lies above all
+        others, half of the members above them are taken to lie above it, since nothing is known about its place. Given the
+        threshold, the true positive rate has Jeffreys' posterior from the members above it. The interval lies between equal
+        tails of this mixture.
+        """
+        m, n = self.members.size, self.others.size
+        ranks = np.arange(int(binom.ppf(1 - _NEGLIGIBLE, n, rate)) + 1)
+        counts = self._count_above(np.sort(self.others)[::-1])
+        above = np.concatenate([[counts[0] // 2], counts, [m]])  # members above the threshold, by its rank
+        weights = np.bincount(above[ranks], weights=binom.pmf(ranks, n, rate) / 2, minlength=m + 1)
+        weights += np.bincount(above[ranks + 1], weights=binom.pmf(ranks, n, rate) / 2, minlength=m + 1)
+        counts = np.flatnonzero(weights).astype(np.int64)
+        shares = weights[counts] / weights.sum()
+
+        def excess(share: float, tail: float) -> float:
+            return float(shares @ betainc(counts + 0.5, m - counts + 0.5, share)) - tail
+
+        return Interval(*(brentq(excess, 0.0, 1.0, args=(tail,)) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)))
 
     def figures(self, control: Membership | None = None) -> dict[str, Figure]:
         """Return the area and the true positive rates as figures, beside those of an attacker without the upload."""
@@ -97,9 +131,7 @@ class Membership:
         for measure, rate in FALSE_POSITIVE_RATES.items():
             name, (value, interval) = prefix + measure, self.true_positive_rate(rate)
             before = None if control is None else control._count_recognised(np.array([rate]))[0] / control.members.size
-            chance = max(
-                rate, 1 / (self.others.size + 1)
-            )  # the probability that a row scores above all others, if there are few
+            chance = self.attainable_rate(rate)
             figures[name] = Figure(name, value, interval, chance, before, None, self.members.size, True)
         return figures
 

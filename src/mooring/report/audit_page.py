@@ -142,9 +142,10 @@ class AuditSection:
         return order_points(self.tried)
 
     @property
-    def is_percent(self) -> bool:
-        """Whether gains are percentage points."""
-        return not any(point.gain is not None and point.gain.metric == "R²" for point in self.tried.points)
+    def gain_heading(self) -> str:
+        """What a column of gains is called."""
+        gain = next((point.gain for point in self.tried.points if point.gain is not None), None)
+        return "points over alone" if gain is None or gain.is_percent else f"{gain.metric} over alone"
 
     @cached_property
     def detailed(self) -> PointResult | None:

@@ -341,9 +341,9 @@ def draw_calibration(evaluation: Evaluation | None) -> Chart | None:
 
 def _score_axis(known: Sequence[Score], title: str, *, from_zero: bool = False, room: float = 0.05) -> Axis:
     """An axis over scores and their intervals; from zero where lengths are compared."""
-    percent = known[0].metric != "R²"
+    percent = known[0].is_percent
     lows = [one.value if math.isnan(one.low) else one.low for one in known]
     highs = [one.value if math.isnan(one.high) else one.high for one in known]
     low = min(0.0, *lows) if from_zero else min(lows) - room
-    ends = (max(low, 0.0 if percent else -1.0), min(max(highs) + room, 1.02) if not from_zero else 1.02)
+    ends = (max(low, -1.0 if known[0].metric == "R²" else 0.0), min(max(highs) + room, 1.02) if not from_zero else 1.02)
     return Axis.even(title, *ends, ".0%" if percent else ".2f")

@@ -40,5 +40,5 @@ def render_report(report: Report) -> str:
 def render_check(study: Study, inspection: Inspection) -> str:
     """What a participant is shown before it shares: the self-attack and the hazards, in the report's frame."""
     report = summarise(study, StudyRecords(check=inspection))
-    title = "Before anything leaves: what an upload would give away"
+    title = "Before anything leaves: what an upload would disclose"
     return render_report(replace(report, title=title, is_signed=False))

@@ -1,4 +1,4 @@
-"""What a report says first: the decision, what joining gives, what is given away, and what to look at before signing."""
+"""What a report says first: the decision, what joining gives, what is disclosed, and what to look at before signing."""
 
 from __future__ import annotations
 
@@ -400,6 +400,8 @@ def _list_attention(records: StudyRecords) -> list[Finding]:
             findings.append(Finding("missing", f"{count_noun(n, 'participant')} sent no valid upload.", intake.missing))
     findings += [] if records.gathered is None else records.gathered.list_findings()
     findings += [] if records.training is None else records.training.list_findings()
+    if records.predict is not None and (words := records.predict.state_only_class()):
+        findings.append(Finding("one class", words, (records.predict.only_class,)))
     return [*findings, *_list_limits(records)]
 
 

@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation import inspection
 from mooring.protocol.rotation.inspection import conclude, inspect
 from mooring.protocol.rotation.scheme import study_projection
-from mooring.report import draw_audit
+from mooring.report import draw_audit, render_check
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
 from tests.auditing import how_much
@@ -202,6 +203,18 @@ def test_strong_noise_on_rows_leaves_little() -> None:
     agreed = study(method="aa-i-gdp-data-noise", data_noise_scale=3.0, label=Label("", "none"))
     found = [inspect(agreed, encoded(gaussian(120)), attacks=["known-anchor"], seed=seed) for seed in range(6)]
     assert min(one.self_attack.points[0].worst()[1].value for one in found) > 0.8
+
+
+@pytest.mark.parametrize(("scale", "n"), [(3.0, 24), (0.8, 30)])
+def test_a_check_of_few_rows_states_one_decision_and_no_other_judgement(scale: float, n: int) -> None:
+    agreed = study(method="aa-i-gdp-data-noise", data_noise_scale=scale)
+    found = conclude(agreed, inspect(agreed, encoded(gaussian(n), classes(n)), attacks=["known-anchor"]))
+    page = unescape(render_check(agreed, found))
+    assert page.count('class="answer"') == 1
+    assert all(page.count(sentence) == 1 for sentence in found.decision.sentences)
+    for amount in ("That is little", "That is something", "That is much"):
+        assert amount not in found.verdict
+        assert amount not in page
 
 
 def case_of(kind: str) -> tuple[Study, EncodedRows, dict[str, Any]]:

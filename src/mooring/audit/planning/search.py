@@ -150,7 +150,8 @@ class PointSearch:
             return best, f"{held} keeps to the limit ({self.limit}): {leakage}. Utility was not measured."
         assert best.gain is not None
         scores = (
-            f"The joint model ({best.learner}) scores {best.deployed}, training alone {alone}. {best.gain.sentence()}"
+            f"The joint model ({best.learner}) has {alone.article} {alone.metric} of {best.deployed}, training alone "
+            f"{alone}. {best.gain.sentence()}"
         )
         kept = f"The limit ({self.limit}) is kept: {leakage}. {LOWER_BOUND}"
         if best.gain.answer == "does not pay":

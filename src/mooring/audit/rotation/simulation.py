@@ -19,7 +19,9 @@ from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, indices_beside, like, namespace_of, to_numpy
 from mooring.geometry.rigid import RigidMap
 from mooring.learners import LearnerLike
+from mooring.learners.fitted import predict_classes
 from mooring.learners.fitting import decide_learner
+from mooring.learners.models import Predicted
 from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.rotation.kernel import (
     ArrayNoise,
@@ -36,7 +38,7 @@ from mooring.mechanisms.rotation.projection import Projection, gaussian_projecti
 from mooring.randomness import Streams
 from mooring.tables.records import label_kind_of
 from mooring.tables.schema import Column
-from mooring.typing import Array, Indices, Labels, Matrix
+from mooring.typing import Array, Indices, Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,17 +144,18 @@ class RowSimulation:
         assert kind != "none"
         owners: Indices = np.repeat(np.arange(len(self.labels)), [len(part) for part in self.records])
         rows = to_numpy(self.collaboration_matrix)
-        chosen = decide_learner(learner, rows, labels, kind=kind, seed=seed, owners=owners)
-        fitted = chosen.fit(rows, labels, kind=kind, seed=seed)
+        classes, codes = np.unique(labels, return_inverse=True) if kind == "classes" else (None, labels)
+        chosen = decide_learner(learner, rows, codes, kind=kind, seed=seed, owners=owners)
+        fitted = chosen.fit(rows, codes, kind=kind, seed=seed)
 
-        def predict(new: Sequence[Matrix], noise: float = 0.0) -> Labels:
+        def answer(new: Sequence[Matrix], noise: float = 0.0) -> Predicted:
             parts = [
                 to_numpy(self.map_new_rows(i, part, data_noise_scale=noise)) for i, part in enumerate(new) if len(part)
             ]
-            return fitted.predict(np.concatenate(parts))
+            return predict_classes(fitted, np.concatenate(parts), classes)
 
-        noisy = partial(predict, noise=self.data_noise_scale) if self.data_noise_scale > 0 else None
-        return JointModel(chosen.name, predict, noisy)
+        noisy = partial(answer, noise=self.data_noise_scale) if self.data_noise_scale > 0 else None
+        return JointModel(chosen.name, classes, answer, noisy)
 
     def view(
         self,

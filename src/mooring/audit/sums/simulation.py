@@ -15,7 +15,7 @@ from mooring.audit.simulation import JointModel
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
 from mooring.learners.fitting import MOST_ALONE
-from mooring.learners.models import FeatureMap
+from mooring.learners.models import FeatureMap, Predicted
 from mooring.learners.registry import AUTO, SumLearner, resolve_sum_learner
 from mooring.learners.sums import SumModel, Sums
 from mooring.mechanisms.sums.feature_map import RowFeatures
@@ -115,16 +115,18 @@ class SumSimulation:
         """
         model = self._fit(self.sums)
 
-        def predict(new: Sequence[Matrix]) -> Labels:
-            return self.coding.decode(model.predict(np.concatenate([self.feature_map.apply(part) for part in new])))
+        def apply(fitted: SumModel, phi: Matrix) -> Predicted:
+            return self.coding.decode(fitted.predict(phi)), fitted.class_scores(phi)
 
-        def predict_alone(new: Sequence[Matrix]) -> Labels:
+        def answer(new: Sequence[Matrix]) -> Predicted:
+            return apply(model, np.concatenate([self.feature_map.apply(part) for part in new]))
+
+        def answer_alone(new: Sequence[Matrix]) -> list[Predicted]:
             phi = np.concatenate([self.feature_map.apply(part) for part in new])
             chosen = np.unique(np.linspace(0, len(self.features) - 1, MOST_ALONE).astype(np.intp))
-            models = [self._fit(self.exact_sums_of(int(i))) for i in chosen]
-            return np.stack([self.coding.decode(fitted.predict(phi)) for fitted in models])
+            return [apply(self._fit(self.exact_sums_of(int(i))), phi) for i in chosen]
 
-        return JointModel(self._learner.name, predict, predict_alone=predict_alone)
+        return JointModel(self._learner.name, self.coding.classes, answer, answer_alone=answer_alone)
 
     def _fit(self, sums: Sums) -> SumModel:
         return self._learner.fit(sums, shrink=not self.feature_map.is_dense)

@@ -81,6 +81,19 @@ class PredictionRecord(Record):
     adjustment: AdjustmentRecord | None = None
     command: str = ""
     """How the step was asked for."""
+    only_class: str = ""
+    """The class that the model predicts for every row; empty if it predicts several, or numbers."""
+    n_classes: Count = 0
+    """Number of the study's classes; 0 for a number."""
+
+    def state_only_class(self) -> str:
+        """Return a sentence if the model predicts one class for every row; empty otherwise."""
+        if not self.only_class:
+            return ""
+        return (
+            f"The model predicts '{self.only_class}' for all {self.n_rows:,} rows. Guessing has a balanced accuracy of "
+            f"{1 / self.n_classes:.1%}, and so do these predictions."
+        )
 
 
 @dataclass(frozen=True)
@@ -166,7 +179,8 @@ class Predictions:
     def state_findings(self) -> list[str]:
         """A sentence on what the model may disclose about its rows, and one on each score that there is."""
         joint, alone = self.score, self.local_only
-        lines = [] if self.release is None else [str(self.release)]
+        only_class = self.record.state_only_class()
+        lines = [*([only_class] if only_class else []), *([] if self.release is None else [str(self.release)])]
         lines += [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
         lines += [] if alone is None else [f"A model of your raw rows alone: {alone.with_interval()}."]
         if self.n_shared:
@@ -205,7 +219,15 @@ class Predictions:
             self.release,
             self.n_shared,
             None if self.adjustment is None else self.adjustment.record,
+            only_class=self.only_class,
+            n_classes=len(self.classes),
         )
+
+    @property
+    def only_class(self) -> str:
+        """The class that the model predicts for every one of several rows; empty if there is none."""
+        named = np.unique(self.values) if self.classes and self.values.size > 1 else np.empty(0)
+        return str(named[0]) if named.size == 1 else ""
 
 
 @dataclass(frozen=True)
@@ -269,7 +291,7 @@ def predict_rows(
     adjusted, probabilities = (predicted, each) if adjustment is None else adjustment.apply(predicted, each)
     known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
-    joint = None if known is None else score(known, predicted, kind=kind, rng=_rng())
+    joint = None if known is None else score(known, predicted, kind=kind, rng=_rng(), shares=each)
     words, classes = np.array(study.label.classes)[adjusted] if kind == "classes" else adjusted, study.label.classes
     if known is None:
         return Predictions(words, classes, probabilities, None, None, None, ids, None, None, release, adjustment)
@@ -277,8 +299,11 @@ def predict_rows(
     given = np.concatenate(rows) if rows else np.zeros((0, study.n_features))
     if own_rows is not None:
         by_own_rows = _predict_alone(study, own_rows, given, ignore)
-        alone = score(known, by_own_rows[0], kind=kind, rng=_rng())
-        gain = compare(known, predicted, by_own_rows[0][None], kind=kind)
+        predicted_alone, shares_alone = by_own_rows
+        both = None if each is None or shares_alone is None else (each, shares_alone[None])
+        joint = score(known, predicted, kind=kind, rng=_rng(), shares=None if both is None else each)
+        alone = score(known, predicted_alone, kind=kind, rng=_rng(), shares=None if both is None else shares_alone)
+        gain = compare(known, predicted, predicted_alone[None], kind=kind, shares=both)
     if kind == "classes":
         evaluation = evaluate_classes(
             known, (predicted, each), by_own_rows, classes=classes, threshold=scoring.threshold

@@ -14,6 +14,7 @@ import numpy as np
 from mooring.errors import InputError, RefusedError
 from mooring.learners import Gain, Kind, LearnerLike, Score
 from mooring.learners.registry import AUTO, resolve_sum_learner
+from mooring.learners.sums import estimate_predicted_shares
 from mooring.mechanisms.sums.coefficients import Coefficient, fit_coefficients
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.settings import SECURE_SUM
@@ -25,6 +26,8 @@ from mooring.protocol.sums.result import specify_sum_model
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import Total, open_total, read_list, refuse_total
 from mooring.serialization import Count, Rows, render_html
+
+_ALMOST_ALL = 0.99
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,10 @@ class SumTraining(TrainingRecord):
     """Digests of the study, and of the closing list."""
     command: str = ""
     """How the step was asked for."""
+    n_classes: Count = 0
+    """Number of classes; 0 if a number is predicted."""
+    only_class: str = ""
+    """The class that the model predicts for almost every row, by an estimate from the total; empty if there is none."""
 
     @property
     def is_whole(self) -> bool:
@@ -92,7 +99,14 @@ class SumTraining(TrainingRecord):
             Finding("wrong share", f"The share of {name} did not fit the others'.", (name,)) for name in self.wrong
         ]
         unchecked = "There was no share to spare: had a combiner answered wrongly, nobody could tell."
-        return *wrong, *(() if self.checked else (Finding("unchecked shares", unchecked),))
+        one_class = [Finding("one class", self._state_only_class())] if self.only_class else []
+        return *wrong, *one_class, *(() if self.checked else (Finding("unchecked shares", unchecked),))
+
+    def _state_only_class(self) -> str:
+        return (
+            f"The model predicts '{self.only_class}' for almost every row, by an estimate from the total, so its balanced "
+            f"accuracy is about that of guessing, {1 / self.n_classes:.1%}."
+        )
 
     def __str__(self) -> str:
         guarantee = "without noise, and without a guarantee"
@@ -108,6 +122,7 @@ class SumTraining(TrainingRecord):
             "There was no share to spare: had a combiner answered wrongly, nobody could tell. It takes a share above the "
             "threshold, and so a study with more combiners than its threshold."
         )
+        lines += [self._state_only_class()] if self.only_class else []
         return [*lines, *(() if self.checked else (unchecked,))]
 
     def _repr_html_(self) -> str:
@@ -127,11 +142,13 @@ def train_sums(
     kind = require_label(study)
     chosen = resolve_sum_learner(learner, kind)
     total = open_total(study, folder, shares)
+    classes = study.label.classes if kind == "classes" else ()
     try:
         with np.errstate(all="ignore"):
             fitted = chosen.fit(total.sums, shrink=scheme.settings.features == "columns")
             model = fitted.to_model(specify_sum_model(study))
             model.predict(np.zeros((1, study.n_features)))
+            predicted = estimate_predicted_shares(fitted, total.sums) if classes else np.zeros(1)
     except InputError:
         raise
     except (RefusedError, ValueError):  # numbers that are not finite, of a total that no rows have
@@ -153,6 +170,8 @@ def train_sums(
         study=study.digest,
         made_from=read_list(study, folder).digest,
         command=command,
+        n_classes=len(classes),
+        only_class=classes[int(predicted.argmax())] if predicted.max() > _ALMOST_ALL else "",
     )
     keep_training(folder, training)
     return training
