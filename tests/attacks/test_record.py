@@ -279,7 +279,9 @@ def parts_of_denoisers() -> Any:
     groups = list(make_atoms(columns, table, 0.2))
     logs = [group.log_likelihoods(table + 0.2 * rng.standard_normal(table.shape), 0.04) for group in groups]
     likelihoods = [np.exp(one - one.max(axis=1, keepdims=True)) for one in logs]
-    model = fit_latent_classes(groups, likelihoods, codes, labels=np.arange(4), spread=0.3, rng=rng, n_rounds=20)
+    model = fit_latent_classes(
+        groups, likelihoods, codes, labels=np.arange(4), spread=0.3, rng=rng, n_classes=16, n_rounds=20
+    )
     return [
         *(traced(*vars(class_priors(known, variance)).values()) for variance in (0.0, 0.6)),
         traced(*vars(fit_to_noisy_rows(known, noisy, 0.25)).values()),

@@ -27,8 +27,14 @@ class Effort:
     """Iterations of FastICA (`independent-components`)."""
     class_rounds: int = 20
     """Rounds of expectation and maximisation of the latent-class model (denoiser `grid`)."""
-    grid_sweeps: int = 100
-    """Sweeps of the sampler of cells behind a projection (denoiser `grid`)."""
+    latent_classes: int = 16
+    """Latent classes of that model without a projection."""
+    projected_classes: int = 32
+    """Latent classes behind a projection."""
+    grid_chains: int = 4
+    """Independent runs of the sampler of cells behind a projection (denoiser `grid`)."""
+    grid_sweeps: int = 200
+    """Sweeps of each of them."""
     grid_refits: int = 3
     """How often the model behind a projection is fitted again to drawn cells."""
     refit_sweeps: int = 40

@@ -61,9 +61,11 @@ def refine(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     start = procrustes(view, rng=rng) if by_grids and view.anchor is not None else moments(view, rng=rng)
     schedule, view = _prepare(view, start, known, by_grids=by_grids)
     searches = [_search(view, start.rigid_map, scale, schedule, rng) for scale in schedule.starts]
-    level = max(scale for _, scale in searches)
-    scores = [_log_likelihood(view, estimate, level, schedule, rng) for estimate, _ in searches]
-    best, scale = searches[int(np.argmax(scores))]
+    best, scale = searches[0]
+    if len(searches) > 1:
+        level = max(scale for _, scale in searches)
+        scores = [_log_likelihood(view, estimate, level, schedule, rng) for estimate, _ in searches]
+        best, scale = searches[int(np.argmax(scores))]
     return reconstruct(view, best, row_error=_isotropic(view, scale))
 
 

@@ -27,7 +27,6 @@ from mooring.typing import Array, Matrix
 
 _MOST_ROWS = 8192  # maximum number of noisy rows that the model is fitted to
 _FEWEST_ROWS = 8
-_N_CHAINS = 2
 _MOST_DRAWN = 500
 _ENOUGH = 1000  # known records from which no refits are needed
 _SMOOTHING = 0.5  # in units of the noise
@@ -59,9 +58,10 @@ def denoise_by_grids(
         denoised = np.hstack(parts)
     else:
         F = _plain(view.projection.matrix)
-        chains = np.tile(rows, (_N_CHAINS, 1)), np.tile(codes, _N_CHAINS)
+        n_chains = view.effort.grid_chains
+        chains = np.tile(rows, (n_chains, 1)), np.tile(codes, n_chains)
         drawn = CellSampler(model, F, variance).draw(*chains, view.effort.grid_sweeps, rng)[0]
-        weights = [part.reshape(_N_CHAINS, rows.shape[0], -1).mean(axis=0) for part in drawn]
+        weights = [part.reshape(n_chains, rows.shape[0], -1).mean(axis=0) for part in drawn]
         denoised = np.hstack([part @ group.atoms for group, part in zip(model.groups, weights, strict=True)]) @ F
     cells = np.hstack([group.atoms[part.argmax(axis=1)] for group, part in zip(model.groups, weights, strict=True)])
     return replace(
@@ -117,8 +117,17 @@ def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> L
     def fitted(likelihoods: Sequence[Matrix], codes: Codes) -> LatentClasses:
         both = [np.concatenate(pair) for pair in zip(certain, likelihoods, strict=True)]
         strata, spread = np.concatenate([known[1], codes]), _SMOOTHING * sigma
-        n_rounds = view.effort.class_rounds
-        return fit_latent_classes(groups, both, strata, labels=labels, spread=spread, rng=rng, n_rounds=n_rounds)
+        effort = view.effort
+        return fit_latent_classes(
+            groups,
+            both,
+            strata,
+            labels=labels,
+            spread=spread,
+            rng=rng,
+            n_classes=effort.projected_classes if mixed else effort.latent_classes,
+            n_rounds=effort.class_rounds,
+        )
 
     if not mixed:
         return fitted(_likelihoods(groups, noisy[0], variance), noisy[1])

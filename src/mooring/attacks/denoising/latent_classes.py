@@ -20,7 +20,6 @@ from mooring.attacks.denoising.atoms import AtomGroup
 from mooring.attacks.view import Codes
 from mooring.typing import Matrix
 
-N_COMPONENTS = 16
 _WEIGHT = 4.0  # weight, in rows, of the distribution over all rows in that of a component
 _LABEL_WEIGHT = 1.0
 _FIRST_PRIOR_WEIGHT, _PRIOR_WEIGHTS, _PRIOR_ROUNDS = 20.0, (0.5, 1e4), 3
@@ -72,6 +71,7 @@ def fit_latent_classes(
     labels: Codes,
     spread: float,
     rng: np.random.Generator,
+    n_classes: int,
     n_rounds: int,
 ) -> LatentClasses:
     """Return the model fitted to rows.
@@ -80,7 +80,7 @@ def fit_latent_classes(
     the label of each stratum, and `spread` the smoothing along a grid in encoded units.
     """
     n = codes.size
-    k = max(1, min(N_COMPONENTS, n // 8))
+    k = max(1, min(n_classes, n // 8))
     overall = [
         _smoothed(group, (part / part.sum(axis=1, keepdims=True)).sum(axis=0), spread)
         for group, part in zip(groups, likelihoods, strict=True)
