@@ -342,6 +342,23 @@ def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answer
     given.combine(0, closing=signed_list(given, whole))
 
 
+def test_a_combiner_answers_no_list_with_a_bundle_of_its_own_that_its_vault_did_not_record(folder: Path) -> None:
+    """Whoever has a copy of its key can sign zeros in its name; in its own vault, too, the ledger decides."""
+    given = make_sum_study(folder)
+    for i in range(6):
+        given.share(i)
+    zeros: Any = np.zeros(sum_scheme(given.study).layout.size, dtype=np.uint64)
+    write_sum_bundle(given.inbox / "p0.bundle", given.study, zeros, given.vaults[0].signing_key)
+    closing = signed_list(given, list_entries(given))
+    kept = given.vaults[0].study_path(given.study.folder_name) / bundles.KEPT
+    for exchanged in (False, True):
+        if exchanged:
+            kept.write_bytes((given.inbox / "p0.bundle").read_bytes())
+        with raising(RefusedError, "the closing list", reason="not the one that this vault made"):
+            given.combine(0, closing=closing)
+    assert Ledger(given.vaults[0].folder).find_answer(given.study.digest) is None
+
+
 def test_a_list_that_names_a_bundle_nobody_has_uses_up_no_answer(folder: Path) -> None:
     given = make_sum_study(folder, quorum=5)
     for i in range(6):
