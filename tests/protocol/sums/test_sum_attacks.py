@@ -34,6 +34,7 @@ from mooring.protocol.sums.inspection import _is_kept, _verdict
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.table_sums import draw_kept
 from mooring.protocol.sums.total import open_total
+from mooring.tables import encoded_batches
 from mooring.tables.schema import Column
 from tests import commands
 from tests.protocol.sums.support import SumStudy, make_sum_study
@@ -358,3 +359,17 @@ def test_noise_and_bounds_that_cannot_be_are_refused_when_the_study_is_read(
 ) -> None:
     with raising(InputError, what):
         make_sum_study(folder, 2, **settings)
+
+
+def test_check_warns_of_rows_that_alone_carry_a_feature_where_there_is_no_noise(folder: Path) -> None:
+    for epsilon, warned in ((None, True), (2.0, False)):
+        given = make_sum_study(folder / str(epsilon), 2, epsilon=epsilon, n_hats=3, least_rows=400)
+        lines = given.table(0, 400).read_text().splitlines()
+        inner = [line for line in lines[1:] if float(line.split(",")[0]) < 0]
+        (table := folder / "lone.csv").write_text("\n".join([lines[0], *inner, *inner, "90,0,a"]) + "\n")
+        assert bool(inspect_own(given, table)) == warned
+
+
+def inspect_own(given: SumStudy, table: Path) -> tuple[str, ...]:
+    (encoded,) = encoded_batches(given.study.schema, table)
+    return inspection._find_lone_rows(given.study, encoded)

@@ -161,8 +161,9 @@ class SumSettings(MechanismSettings):
     def state_guarantee(self) -> str:
         """Return sentences on the guarantee and what it means for a test of membership."""
         if self.epsilon is None:
-            no_noise = "There is no guarantee: the sums carry no noise."
-            return f"{no_noise} The total, and the model, may reveal whether a given row is in it."
+            no_noise = "There is no guarantee and no protection for rows: the sums carry no noise."
+            lone = "a row that alone has a value near the end of a range can be read off"
+            return f"{no_noise} The total, and the model, may reveal whether a given row is in it, and {lone}."
         promise = f"({self.epsilon:g}, {self.delta:g})-differential privacy for adding or removing one {self.unit}"
         return f"{state_odds(self.epsilon, self.delta, self.unit)} That is {promise}."
 

@@ -23,6 +23,7 @@ from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.scheme import sum_promise, sum_scheme, sum_settings
 from mooring.protocol.sums.table_sums import scale_labels
+from mooring.serialization import count_noun
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.sampling import make_strata, split_stratified
@@ -52,7 +53,20 @@ def inspect_sums(
     if len(encoded.rows) < n_rows:
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
     verdict, exceeded = _verdict(study, audit), list_exceeded(study, audit)
-    return Inspection(n_rows, class_counts, (), tuple(warnings), local, verdict, exceeded, self_attack=audit)
+    hazards = _find_lone_rows(study, encoded)
+    return Inspection(n_rows, class_counts, hazards, tuple(warnings), local, verdict, exceeded, self_attack=audit)
+
+
+def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
+    """Return a sentence on rows that alone carry a feature: without noise, S[j, :] is such a row times one number."""
+    if sum_settings(study).epsilon is not None:
+        return ()
+    features = study_features(study).apply(encoded.rows)
+    carriers = np.count_nonzero(features, axis=0) == 1
+    n_lone = int(np.count_nonzero((features[:, carriers] != 0).any(axis=1)))
+    alone = f"{count_noun(n_lone, 'row')} of yours alone carry a feature, such as a value near the end of a range"
+    read_off = "If nobody else has such a row, it can be read off the sums exactly, with its label."
+    return (f"{alone}. {read_off}",) if n_lone else ()
 
 
 def list_exceeded(study: Study, audit: AuditResult | None) -> tuple[str, ...]:
