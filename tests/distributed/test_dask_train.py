@@ -176,6 +176,32 @@ def test_sums_are_those_of_all_rows(number: Prepared) -> None:
     assert np.allclose(scaled @ weights + intercept, local.predict(rows), atol=1e-8)
 
 
+def test_of_a_participant_with_too_many_rows_only_those_kept_are_learnt_from(number: Prepared) -> None:
+    from dataclasses import replace
+
+    from mooring.engines.dask.learners import _groups, _Job
+    from mooring.protocol.rotation.training import Steps
+
+    made, _, there = number
+    space, folds = read_space(there, made.study), np.zeros(len(made.study.participants), dtype=np.int64)
+    groups = _groups(there, space, folds)
+    job = _Job(None, None, space, groups, folds, 0, Steps(1, None))
+    assert job.limit(1.0).rows_used == job.rows_used  # all have the same number of rows
+    entries = space.record.participants
+    uneven = (replace(entries[0], rows=5), replace(entries[1], rows=5), *entries[2:])
+    fewer = replace(job, space=replace(space, record=replace(space.record, participants=uneven[:3])), folds=folds[:3])
+    fewer = replace(fewer, groups=[[piece for piece in group if piece.place < 3] for group in groups])
+    limited = fewer.limit(2.0)
+    kept = [piece for piece in limited.pieces if piece.place == 2]
+    assert sum(piece.kept.size for piece in kept if piece.kept is not None) == 10
+    assert all(piece.kept is None for piece in limited.pieces if piece.place < 2)
+    moments = moments_of(made.study, kept)
+    rows = [rows for name, rows, _ in read_blocks(there, made.study, space) if name == space.names[2]]
+    chosen = np.concatenate([piece.start + piece.kept for piece in kept if piece.kept is not None])
+    assert moments.count == 10
+    assert np.allclose(moments.total, np.concatenate(rows)[chosen].sum(axis=0, dtype=np.float64))
+
+
 @pytest.mark.parametrize("kind", ["classes", "number"])
 def test_what_every_task_needs_is_sent_once(
     client: Client, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ MOST_ALONE = 12  # maximum number of participants whose own models are trained f
 ROW_FOLDS = 5
 _MOST_GROUPS, _CHOICE_GROUPS, _CHOICE_ROWS = 10, 3, 600
 _SCREENED_AT_LEAST, _SCREENED_EACH, _SCREENED = 10, 500, 10_000
+_INFLUENCE_ROWS = 3_000
 
 
 def train_learner(
@@ -145,36 +147,68 @@ def row_folds(labels: Labels, seed: int) -> Indices:
     return folds
 
 
-def draw_rows(counts: Sequence[int], most: int, seed: int) -> list[Indices]:
+def draw_rows(
+    counts: Sequence[int], most: int, seed: int | Sequence[int], *, weight_limit: float = math.inf
+) -> list[Indices]:
     """Return the positions of an equal share of each participant's rows: about `most` in total, but at least one each.
 
-    `counts` are the numbers of rows of the participants.
+    `counts` are the numbers of rows of the participants. Rows beyond `weight_limit` times those of the median participant
+    are left out first, at random.
     """
     rng = np.random.default_rng(seed)
-    share = min(1.0, most / max(1, sum(counts)))
-    sizes = [min(count, max(1, int(count * share))) for count in counts]
+    limited = limit_counts(counts, weight_limit)
+    share = min(1.0, most / max(1, sum(limited)))
+    sizes = [min(count, max(1, int(count * share))) for count in limited]
     return [np.sort(rng.choice(count, size=size, replace=False)) for count, size in zip(counts, sizes, strict=True)]
 
 
-def choice_rows(counts: Sequence[int], seed: int, *, left_out: Collection[int] = ()) -> list[Indices]:
-    """Return the positions of the rows that `choose_learner` uses, a subset of `draw_rows(counts, MOST_ROWS)`.
+def limit_counts(counts: Sequence[int], weight_limit: float) -> list[int]:
+    """Return each number of rows, or `weight_limit` times that of the median participant if this is less.
+
+    Of an even number of participants, the smaller of the two in the middle counts as the median.
+
+    Examples
+    --------
+    >>> limit_counts([60, 1_000_000, 50, 40], 3.0)
+    [60, 150, 50, 40]
+    """
+    most = weight_limit * sorted(counts)[(len(counts) - 1) // 2]
+    return [count if count <= most else max(1, int(most)) for count in counts]
+
+
+def choice_rows(
+    counts: Sequence[int], seed: int, *, left_out: Collection[int] = (), weight_limit: float = math.inf
+) -> list[Indices]:
+    """Return the positions of the rows that `choose_learner` uses, a subset of those that are trained on.
 
     No rows are drawn from the participants in `left_out`.
     """
-    drawn = draw_rows(counts, MOST_ROWS, seed)
+    drawn = draw_rows(counts, MOST_ROWS, seed, weight_limit=weight_limit)
     sizes = [0 if place in left_out else positions.size for place, positions in enumerate(drawn)]
     return [positions[few] for positions, few in zip(drawn, draw_rows(sizes, _CHOICE_ROWS, seed), strict=True)]
 
 
-def screening_rows(counts: Sequence[int], seed: int, *, salt: str) -> list[Indices]:
-    """Return the positions of up to 500 rows of each participant, 10,000 in total, a subset of `draw_rows` as above.
+def influence_rows(counts: Sequence[int], seed: int, *, salt: str, weight_limit: float = math.inf) -> list[Indices]:
+    """Return the positions of about 3,000 of the rows that are trained on, an equal share of each participant's.
 
-    `salt` holds hexadecimal digits that no participant knows before its upload. A participant that knew which rows are
-    screened could manipulate only the others.
+    `salt` holds hexadecimal digits that no participant knows before its upload, as for `screening_rows`.
+    """
+    drawn = draw_rows(counts, MOST_ROWS, seed, weight_limit=weight_limit)
+    picks = draw_rows([positions.size for positions in drawn], _INFLUENCE_ROWS, [seed, int(salt, 16)])
+    return [positions[few] for positions, few in zip(drawn, picks, strict=True)]
+
+
+def screening_rows(counts: Sequence[int], seed: int, *, salt: str, weight_limit: float = math.inf) -> list[Indices]:
+    """Return the positions of equally many rows of each participant, a subset of those that are trained on.
+
+    They are up to 500 each and 10,000 in total, and no more than the median participant has, so that no participant weighs
+    more than the others by its number of rows. `salt` holds hexadecimal digits that no participant knows before its upload.
+    A participant that knew which rows are screened could manipulate only the others.
     """
     rng = np.random.default_rng([seed, int(salt, 16)])
-    each = max(_SCREENED_AT_LEAST, min(_SCREENED_EACH, _SCREENED // max(1, len(counts))))
-    drawn = draw_rows(counts, MOST_ROWS, seed)
+    drawn = draw_rows(counts, MOST_ROWS, seed, weight_limit=weight_limit)
+    median = sorted(positions.size for positions in drawn)[(len(drawn) - 1) // 2]
+    each = max(_SCREENED_AT_LEAST, min(_SCREENED_EACH, _SCREENED // max(1, len(counts)), median))
     return [
         positions[np.sort(rng.choice(positions.size, size=min(each, positions.size), replace=False))]
         for positions in drawn

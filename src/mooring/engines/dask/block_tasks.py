@@ -25,7 +25,7 @@ from mooring.typing import Indices, Matrix
 _AT_ONCE = 8192
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Piece:
     """A part of the matrix, with rows of one participant."""
 
@@ -38,6 +38,8 @@ class Piece:
     """First row of the participant in this part."""
     stop: int = 0
     """Row after the last one in this part."""
+    kept: Indices | None = None
+    """Positions in this part of the rows to train on, in ascending order; None for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +144,18 @@ def fitted_to_one_class(learner: str, n_components: int, label: int) -> FittedMo
     return FittedModel(learner, Model(ModelSpec(n_components, label + 1), function, "softmax", classes))
 
 
+def training_blocks(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
+    """Yield the rows and labels of a part that are trained on, in blocks of some thousands at most."""
+    first = 0
+    for rows, labels in blocks_of(study, piece):
+        if piece.kept is not None:
+            picks = piece.kept[(piece.kept >= first) & (piece.kept < first + len(rows))] - first
+            first += len(rows)
+            rows, labels = rows[picks], labels[picks]
+        if len(rows):
+            yield rows, labels
+
+
 def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
     """Yield the rows and labels of a part in blocks of some thousands, whatever the size of its row groups."""
     waiting: list[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]] = []
@@ -185,7 +199,7 @@ def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
     """Return sums over some parts."""
     moments = Moments.none(study)
     for piece in pieces:
-        for rows, labels in blocks_of(study, piece):
+        for rows, labels in training_blocks(study, piece):
             counts, number = np.zeros(0, dtype=np.int64), np.zeros(2)
             if study.label.kind == "classes":
                 counts = np.bincount(labels, minlength=moments.labels.size)
@@ -200,7 +214,7 @@ def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dic
     """Return ΣAᵀA with A = [1, features, label], by fold."""
     sums: dict[int, Matrix] = {}
     for piece in pieces:
-        for rows, labels in blocks_of(study, piece):
+        for rows, labels in training_blocks(study, piece):
             A = np.column_stack([np.ones(len(rows)), features.made(rows), labels])
             products = A.T @ A
             sums[piece.fold] = sums[piece.fold] + products if piece.fold in sums else products
@@ -242,7 +256,7 @@ def advance(
     for model in updated:
         model.random_state = seed
     for piece in pieces:
-        for rows, labels in blocks_of(study, piece):
+        for rows, labels in training_blocks(study, piece):
             X = features.made(rows)
             for k, model in enumerate(updated):
                 if k != piece.fold:  # the last model leaves nobody out

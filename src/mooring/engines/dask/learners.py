@@ -53,17 +53,27 @@ from mooring.errors import InputError
 from mooring.learners import AUTO, choose_learner, require_learner
 from mooring.learners.boosted_trees import BoostingTask, find_cuts
 from mooring.learners.fitted import FittedModel
-from mooring.learners.fitting import choice_rows, draw_rows, group_folds, screening_rows
+from mooring.learners.fitting import (
+    choice_rows,
+    draw_rows,
+    group_folds,
+    influence_rows,
+    limit_counts,
+    screening_rows,
+)
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.rotation.training import (
     LabelledRows,
     Steps,
     Training,
     convert_model,
+    find_left_out,
+    list_limited,
     score_left_out,
     score_participants,
 )
@@ -102,10 +112,33 @@ class _Job:
         here = {piece.place for piece in self.pieces}
         return [self.space.rows[name] if place in here else 0 for place, name in enumerate(self.space.names)]
 
+    def limit(self, weight_limit: float) -> _Job:
+        """Return the same training with a random part of the rows of participants that have more than the limit allows."""
+        counts = self.counts
+        limited = limit_counts(counts, weight_limit)
+        kept = {
+            place: np.sort(np.random.default_rng([self.seed, place]).choice(count, most, replace=False))
+            for place, (count, most) in enumerate(zip(counts, limited, strict=True))
+            if most < count
+        }
+
+        def keep(piece: Piece) -> Piece:
+            if piece.place not in kept:
+                return piece
+            at = kept[piece.place]
+            return replace(piece, kept=at[(at >= piece.start) & (at < piece.stop)] - piece.start)
+
+        return replace(self, groups=[[keep(piece) for piece in group] for group in self.groups])
+
     def without(self, left_out: Indices) -> _Job:
         """Return the same training without the parts of some participants."""
         groups = [[piece for piece in group if piece.place not in left_out] for group in self.groups]
         return replace(self, groups=[group for group in groups if group])
+
+    @property
+    def rows_used(self) -> int:
+        """The number of rows to train on."""
+        return sum(piece.stop - piece.start if piece.kept is None else piece.kept.size for piece in self.pieces)
 
     def run(self, task: Callable[..., Any], *given: Any) -> Iterator[Any]:
         """Run a task on the study, each group of parts and further arguments; yield the results as they arrive."""
@@ -172,22 +205,24 @@ def train_on_dask(
     groups, rows = _groups(folder, space, folds), sum(space.rows.values())
     passes = passes or max(_FEWEST_PASSES, min(_MOST_PASSES, math.ceil(_ROWS_SEEN / rows)))
     trainings = int(folds.max()) + 3 if learner == "xgboost" else 1 if kind == "number" else passes
-    steps = Steps(len(groups) * (3 + trainings + (learner == AUTO)), progress)
+    steps = Steps(len(groups) * (4 + trainings + (learner == AUTO)), progress)
     job = _Job(client, client.submit(replace, study, pure=False), space, groups, folds, seed, steps)
     # Participants to leave out and, for "auto", the learner are chosen in this process, by the local engine's rows.
-    screened = job.rows_at(screening_rows(job.counts, seed, salt=space.space_digest))
-    left_out = screened.find_disagreeing(kind, seed)
+    weight_limit, salt, counts = rotation_of(study).weight_limit, space.space_digest, job.counts
+    screened = job.rows_at(screening_rows(counts, seed, salt=salt, weight_limit=weight_limit))
+    influential = job.rows_at(influence_rows(counts, seed, salt=salt, weight_limit=weight_limit))
+    left_out, harmful = find_left_out(screened, influential, kind=kind, seed=seed)
     if learner == AUTO:
-        some = job.rows_at(choice_rows(job.counts, seed, left_out=left_out))
+        some = job.rows_at(choice_rows(counts, seed, left_out=left_out, weight_limit=weight_limit))
         learner = choose_learner(some.rows, some.labels, kind=kind, seed=seed, owners=some.owners)
-    job = job.without(left_out)
+    job = job.limit(weight_limit).without(left_out)
     models = _models(job, learner, sum(job.run(moments_of), Moments.none(study)), passes)
-    scored = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed))
+    scored = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed, weight_limit=weight_limit))
     predicted = np.zeros_like(scored.labels)
     for fold in np.unique(folds[scored.owners]):
         out = folds[scored.owners] == fold
         predicted[out] = models[fold].predict(scored.rows[out])
-    rng, rows = np.random.default_rng(seed), sum(job.counts)
+    rng = np.random.default_rng(seed)
     overall, each = score_participants(space.names, scored, predicted, kind=kind, rng=rng)
     training = Training(
         learner=learner,
@@ -195,10 +230,12 @@ def train_on_dask(
         score=overall,
         participants=each,
         alone=(),
-        rows=rows,
-        rows_used=rows,
+        rows=sum(job.counts),
+        rows_used=job.rows_used,
         model_digest=write_model(folder / TRAINED_FILE, convert_model(study, models[-1], scored, seed)),
         left_out=score_left_out(space.names, screened, left_out, models[-1], kind=kind, rng=rng),
+        harmful=tuple((space.names[place], loss) for place, loss in harmful.items()),
+        limited=list_limited(space.names, counts, weight_limit),
         release=measure_trained_release(learner, scored.rows, scored.labels, kind=kind, seed=seed)
         if study.model_limit
         else None,
@@ -255,7 +292,7 @@ def _ridge(job: _Job, features: Features) -> list[FittedModel]:
 def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[FittedModel]:
     """Return models without each fold and one of all rows, from chains that do not depend on the number of workers."""
     pieces = job.pieces
-    alpha = 1 / (linear_settings(features.learner).C * sum(job.counts))
+    alpha = 1 / (linear_settings(features.learner).C * job.rows_used)
     at_work = share_with_workers(job.client, features)
     state: Future = job.client.submit(start_chain, at_work, classes, job.n_folds + 1, alpha, pure=False)
     rng = np.random.default_rng(job.seed)
@@ -294,7 +331,8 @@ def _boosted(job: _Job, task: BoostingTask) -> list[FittedModel]:
     boosting = Boosting(job.study, share_with_workers(job.client, task), task.settings(job.seed), task.n_rounds)
     models = []
     for fold in (*range(job.n_folds), None):
-        others = [piece for piece in job.pieces if piece.fold != fold]
+        used = [piece for piece in job.pieces if piece.kept is None or piece.kept.size]
+        others = [piece for piece in used if piece.fold != fold]
         cuts = find_cuts(drawn if fold is None else drawn[folds != fold])
         models.append(FittedModel("xgboost", task.to_model(train_distributed(job.client, boosting, others, cuts))))
         job.steps.advance(len(job.groups))

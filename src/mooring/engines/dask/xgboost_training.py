@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mooring.engines.dask.block_tasks import Piece, blocks_of
+from mooring.engines.dask.block_tasks import Piece, training_blocks
 from mooring.engines.dask.cluster import Client, Future, require_same_version
 from mooring.errors import InputError, StorageError
 from mooring.learners.boosted_trees import BoostingTask, Singles, require_xgboost, train_booster
@@ -296,7 +296,7 @@ def load_share(study: Study, task: BoostingTask, cuts: Singles, pieces: Sequence
 
     def blocks() -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
         for piece in pieces:
-            yield from blocks_of(study, piece)
+            yield from training_blocks(study, piece)
 
     return task.load(cuts, blocks)
 

@@ -15,6 +15,7 @@ from mooring.tables.schema import Schema
 
 MOST_COMPONENTS = 10_000
 MOST_ANCHOR_ROWS = 200_000
+MOST_WEIGHT = 1e6
 _MOST_NUMBERS = 2**28  # in the projection or the anchor: 2 GB
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -47,6 +48,9 @@ class RotationSettings(MechanismSettings):
     """SHA-256 of that file."""
     dealer: str = ""
     """The participant that makes the anchor; the first of the roster where left out."""
+    weight_limit: float = 3.0
+    """In training, no participant has more rows than this multiple of the median participant's. Of more rows, a part is
+    drawn at random, so that nobody decides what a model says by the number of rows that it uploads."""
 
     def __post_init__(self) -> None:
         method = self.described
@@ -66,6 +70,12 @@ class RotationSettings(MechanismSettings):
             if used and scale == 0:
                 cure = "The methods' names say which noise each has."
                 raise InputError(name, expected=f"above 0 for {self.method}", got=str(scale), cure=cure)
+        if not 1 <= self.weight_limit <= MOST_WEIGHT:
+            expected, cure = (
+                f"1 to {MOST_WEIGHT:g}",
+                "3 is the default; with 1, nobody has more than the median.",
+            )
+            raise InputError("weight_limit", expected=expected, got=str(self.weight_limit), cure=cure)
         if not self.n_components + 1 <= self.n_anchor_rows <= MOST_ANCHOR_ROWS:
             expected, got = f"{self.n_components + 1} to {MOST_ANCHOR_ROWS}", str(self.n_anchor_rows)
             cure = "Four times the components is customary."

@@ -16,6 +16,15 @@ _LIMITATIONS = (
     "Scores marked as simulated come from an audit's participants, among whom rows like those of the study were split. They "
     "are not scores of the study itself.",
 )
+_DISHONEST = (
+    "Training uses at most {limit:g} times as many rows of a participant as the median participant has, and leaves out "
+    "participants that contradict the others' models or make them worse for most others. A dishonest participant can still "
+    "do some harm, which 'One dishonest site' in the documentation states as measured, and more if several act together."
+)
+_NO_MAJORITY = (
+    "With three participants or fewer, no majority of the others is honest if one is not, and nothing shows whose rows are "
+    "false."
+)
 
 
 def describe_rotation(study: Study) -> Description:
@@ -28,8 +37,13 @@ def describe_rotation(study: Study) -> Description:
         caveat="the figures of leakage are lower bounds and no guarantee",
         terms=_state_terms(study),
         has_noisy_rows=rotation_of(study).data_noise_scale > 0,
-        limitations=_LIMITATIONS,
+        limitations=_list_limitations(study),
     )
+
+
+def _list_limitations(study: Study) -> tuple[str, ...]:
+    dishonest = _DISHONEST.format(limit=rotation_of(study).weight_limit)
+    return (*_LIMITATIONS, dishonest, *([_NO_MAJORITY] if len(study.participants) <= 3 else []))
 
 
 def find_rotation_point(study: Study, result: AuditResult) -> PointResult | None:

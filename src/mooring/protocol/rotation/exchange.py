@@ -95,7 +95,9 @@ class RotationExchange(Exchange):
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """What a bundle holds, in words, and whom to send it to."""
         to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
-        return f"{count_noun(shared.n_rows, 'row')}, shuffled", to_whom
+        limit = f"{rotation_of(study).weight_limit:g} times the rows of the median participant"
+        used = f"training uses at most {limit}, drawn at random if you have more"
+        return f"{count_noun(shared.n_rows, 'row')}, shuffled; {used}", to_whom
 
     def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
         """Refuse an anchor that is not the dealer's, or not sealed to this participant."""
@@ -168,8 +170,18 @@ class RotationExchange(Exchange):
             ("Shares", f"{settings.n_components} components of {study.n_features}, by {by}"),
             ("Anchor", f"{settings.n_anchor_rows} rows"),
             ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
+            ("Weighs", f"a participant by at most {settings.weight_limit:g} times the rows of the median participant"),
         ]
         return [*lines, ("Dealer", dealing_member(study).name)] if study.is_complete else lines
+
+    def list_warnings(self, study: Study) -> list[str]:
+        """With three participants or fewer, no majority can be honest if one is not."""
+        if len(study.participants) > 3:
+            return []
+        return [
+            "With three participants or fewer, each is compared with two others at most. If one of these is dishonest, no "
+            "majority of them is honest, and nothing shows whose labels or rows are false."
+        ]
 
     def audit_maps(self, study: Study) -> AuditMaps:
         """The study's own projection, and the features that sums of the same columns would have."""

@@ -1,21 +1,25 @@
-"""Who does not fit the others, by its anchor representation or by its rows (threat 11).
+"""Who does not fit the others, by its anchor representation or by its rows (threats 11 and 24).
 
-By the anchor. Legend: C_i the aligned, centred anchor representation of participant i; T_i the mean of all the others'. The
-fit of i is ‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best turn: 1 for the same anchor without noise.
+**By the anchor.** Legend: C_i the aligned, centred anchor representation of participant i; T_i the mean of all the others'.
+The fit of i is ‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best rotation: 1 for the same anchor without
+noise.
 
-Garbage fits too, a little: the best turn finds something. How much is measured, by a few draws of garbage pushed through the
-same fit. A participant is flagged if it lies near garbage where most others do not; where most lie near garbage themselves,
-or honest ones scatter that far (noise near the transition, or few components), nobody can be told from garbage, and nobody
-is flagged. Flagged is also who fits less well than the median by more than noise explains: how far honest fits scatter is
-measured by draws, too.
+Random numbers ("garbage") also fit a little after the best rotation. How much is measured by a few draws. A participant is
+flagged if its fit is near that of garbage while most fits are not, or if it is below the median by more than noise explains,
+which is measured by draws, too. Nobody is flagged if most fits are near that of garbage, or if honest fits scatter that far
+(noise near the transition, or few components).
 
-By the rows. An anchor that was reflected, moved, or has its columns in another order is as good as an honest one, and brings
-its participant's rows to the wrong place. Labels show it: a model of the others' rows does not go with them. Two measures,
-both 1 at best and 0 for guesses, say how it does:
+**By the labels** (`find_disagreeing`). An anchor that was reflected, moved, or has its columns in a different order fits as
+well as an honest one, but brings its participant's rows to the wrong place. Labels show it, because a model of the others'
+rows does not predict them; nor does it predict labels that were falsified. Two measures are 1 at best and 0 for guesses:
 
-- the correlation of a participant's labels (one column a class) with what a model of the others predicts, both centred
-  within the participant: in a linear model, neither other shares of classes nor rows shifted as a whole lower it;
-- of classes, the balanced accuracy above chance, which rows lose that are shifted as a whole and keep their labels.
+- the correlation of a participant's labels (one column per class) with what a model of the others predicts, both centred
+  within the participant, so that in a linear model neither different class frequencies nor a shift of all rows lowers it;
+- for classes, balanced accuracy above chance, which falls if all rows are shifted and keep their labels.
+
+**By the effect on the others** (`find_harmful`). Rows of one class, at the corners of the ranges, or few and repeated need
+not contradict any model, and still move one. So models with and without each participant are compared on the others' rows,
+which were left out of the training in turn. Every other participant has one vote.
 """
 
 from __future__ import annotations
@@ -31,29 +35,35 @@ from mooring.learners.fitting import group_folds, row_folds
 from mooring.typing import Indices, Labels, Matrix
 
 _DRAWS, _MOST_DRAWS, _NUMBERS_DRAWN = 32, 256, 2_000_000
-_NEAR_GARBAGE = 0.4  # of the way from garbage to the median participant
+_NEAR_GARBAGE = 0.4  # position between the fit of garbage and the median fit
 _STREAM = 0x6D697366
-_CLEAR = 4.0  # spreads of garbage from it to the median, and honest spreads from the median to what lies near garbage
-_SCATTER, _ROUNDING = 8.0, 1e-5  # spreads of honest fits below the median, and what float32 does to them
-_FAR_LOWER = 0.5  # than the median participant: of the correlation
-_LOWER = (0.9, 0.5)  # than the median, and than a model of its own rows: of the correlation, of balanced accuracy
-_AS_GOOD = 0.75  # of the best learner's median agreement, for a learner to have a say
+_CLEAR = 4.0  # standard deviations that must separate garbage from the median, and the median from the cut near garbage
+_SCATTER, _ROUNDING = 8.0, 1e-5  # standard deviations of honest fits below the median, and the effect of float32
+_FAR_LOWER = 0.5  # share of the median correlation
+_LOWER = (0.9, 0.5)  # shares of the median, for the correlation and for balanced accuracy
+_AS_GOOD = 0.75  # share of the best learner's median correlation that a learner needs to be considered
 _FEWEST_ROWS = 10
-_DEVIATIONS = 2.58  # of Fisher's transform: intervals of 99 %
+_FEWEST_OF_CLASS = 3
+# Losses of AUC, of balanced accuracy and of R² that count as harm. Honest hospitals with other patients cost others up to
+# 3.4 points of AUC; other class frequencies also shift the threshold between classes, which lowers balanced accuracy.
+_HARM_TO_CLASSES, _HARM_TO_NUMBERS = np.array([0.04, 0.05]), np.array([0.05])
+_SURE = 3.0  # standard deviations that must separate a loss from zero
+_MOST_EXAMINED = 15  # of more participants, only those with at least this part of the rows can do much harm
+_DEVIATIONS = 2.58  # standard deviations of an interval of 99 %
 
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """How well each participant fits the others, and what garbage would reach."""
+    """How well each participant fits the others, and how well garbage would."""
 
     values: npt.NDArray[np.float64]
-    """Of shape (p,): one fit a participant, 0 to 1."""
+    """The fit of each participant, 0 to 1, of shape (p,)."""
     garbage: float
     spread: float
-    """Mean and standard deviation of garbage's fit."""
+    """Mean and standard deviation of the fit of garbage."""
 
     def find_low(self, values: Sequence[float], honest_spread: float) -> list[bool] | None:
-        """Whether each fit is near garbage, or lower than honest ones scatter (`measure_honest_spread`); None if untold."""
+        """Return whether each fit is too low, given the spread of honest fits; None if nobody can tell."""
         median = float(np.median(self.values))
         near = self.garbage + _NEAR_GARBAGE * (median - self.garbage)
         if median - self.garbage <= _CLEAR * self.spread or median - near <= _CLEAR * honest_spread:
@@ -63,7 +73,7 @@ class Fits:
 
 
 def measure_fit(template: Matrix, centred: Matrix) -> float:
-    """The correlation of a centred anchor representation with a template, after the best turn."""
+    """Return the correlation of a centred anchor representation with a template, after the best rotation."""
     size = float(np.linalg.norm(centred) * np.linalg.norm(template))
     if size == 0:
         return 0.0
@@ -78,14 +88,14 @@ def measure_fits(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
 
 
 def measure_random_fit(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
-    """How well garbage fits a sum of aligned anchor representations: mean and standard deviation of a few draws."""
-    rng = np.random.default_rng([_STREAM, seed])  # no stream that made an anchor in an experiment
+    """Return mean and standard deviation of the fit of garbage to a sum of aligned anchor representations."""
+    rng = np.random.default_rng([_STREAM, seed])  # a stream that no simulated anchor comes from
     drawn = [measure_fit(total, _draw_garbage(total.shape, rng)) for _ in range(_DRAWS)]
     return float(np.mean(drawn)), float(np.std(drawn))
 
 
 def measure_honest_spread(template: Matrix, noise_scale: float, *, seed: int = 0) -> float:
-    """The standard deviation of the fits of honest anchor representations, by a few draws around a template."""
+    """Return the standard deviation of the fits of honest anchor representations, by a few draws around a template."""
     left, _, right = np.linalg.svd(template, full_matrices=False)
     anchor, rng = left @ right, np.random.default_rng([_STREAM, seed, 1])
     drawn = []
@@ -102,16 +112,21 @@ def _draw_garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:
 
 
 def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> Indices:
-    """Who has labels that models of the others' rows hardly go with, while they go with most others'."""
+    """Return the participants whose labels models of the others' rows hardly predict, while they predict most others'.
+
+    A participant is one of them if the upper end of a measure's interval is below 0.9 (the correlation) or 0.5 (balanced
+    accuracy) of both the median and the value that models of its own rows reach, because labels that nothing predicts are no
+    sign of misplaced rows; or if its correlation is below half of the median. This must hold for every learner of
+    `CANDIDATES` that predicts most participants. Nobody is returned if no learner does, if half of the participants or more
+    are in doubt, or if there are only two.
+    """
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     rows_of = _Rows(rows, targets, owners, [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)])
     p, nobody = len(rows_of.places), np.zeros(0, dtype=np.int64)
     trusted, doubted = np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
     if p < 3:
         return nobody
-    for _ in range(
-        2
-    ):  # the second time without those in doubt: their rows took part in what the others were compared with
+    for _ in range(2):  # the second time without the rows of those in doubt, which the others were compared with
         doubted = _doubt(rows_of, labels, trusted, seed)
         if not doubted.any() or 2 * doubted.sum() >= p:
             return nobody
@@ -121,7 +136,7 @@ def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kin
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows with targets, of shape (n, k), whose they are, and where each participant's are."""
+    """Rows with targets of shape (n, k), their owners, and the positions of each participant's rows."""
 
     rows: Matrix
     targets: Matrix
@@ -129,7 +144,7 @@ class _Rows:
     places: Sequence[Indices]
 
     def predict_by_others(self, name: str, trusted: npt.NDArray[np.bool_], seed: int) -> Matrix:
-        """What models of the trusted others predict of everybody's rows."""
+        """Return the predictions of everybody's rows by models of the trusted other participants."""
         folds, inside = group_folds(trusted.size, seed), trusted[self.owners]
         rows, targets, parts = self.rows[inside], self.targets[inside], folds[self.owners[inside]]
         predicted = np.empty_like(self.targets)
@@ -140,13 +155,13 @@ class _Rows:
         return predicted
 
     def predict_by_itself(self, name: str, own: Indices, labels: Labels, seed: int) -> Matrix:
-        """What models of the rest of a participant's own rows predict of these."""
+        """Return the predictions of a participant's rows by models of its other rows."""
         parts = row_folds(labels[own], seed)
         return cross_validate(name, self.rows[own], self.targets[own], parts, kind="number", seed=seed)
 
 
 def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.bool_]:
-    """Who is in doubt, by models of the trusted."""
+    """Return which participants are in doubt, by models of the trusted ones."""
     predicted = [rows_of.predict_by_others(name, trusted, seed) for name in CANDIDATES]
     measured = np.array(
         [[_measure(rows_of.targets[own], each[own]) for own in rows_of.places] for each in predicted]
@@ -170,14 +185,17 @@ def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed:
 
 
 def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
-    """Measures of predictions of shape (n, k), each with the ends of its interval; nan where all targets are the same."""
+    """Return both measures with the ends of their intervals; NaN if all targets are the same."""
     n, k = targets.shape
     centred, own = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
     size = float(np.linalg.norm(centred) * np.linalg.norm(own))
     if n <= 3 or not centred.any():
         return np.full((min(k, 2), 3), np.nan)
+    # Labels that are almost all of one class say little: they count as fewer rows of classes that are equally frequent.
+    frequencies = targets.mean(axis=0)
+    n_effective = n if k == 1 else n * float(1 - (frequencies**2).sum()) / (1 - 1 / k)
     z = np.arctanh(np.clip((centred * own).sum() / size, -0.999, 0.999)) if size > 0 else 0.0
-    found = [np.tanh(z + _DEVIATIONS / np.sqrt(n - 3) * np.array([-1, 0, 1]))]
+    found = [np.tanh(z + _DEVIATIONS / np.sqrt(max(1.0, n_effective - 3)) * np.array([-1, 0, 1]))]
     if k > 1:
         members = targets[:, targets.any(axis=0)]
         counts, right = members.sum(axis=0), (targets * np.eye(k)[predicted.argmax(axis=1)]).sum(axis=1)
@@ -187,3 +205,120 @@ def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
         chance = 1 / counts.size
         found.append((recalls.mean() + width * np.array([-1, 0, 1]) - chance) / (1 - chance))
     return np.stack(found)
+
+
+def find_harmful(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> dict[int, float]:
+    """Return the participants whose rows make models worse for most of the others, and the others' mean loss of score.
+
+    The score is the mean AUC of each class against the rest, balanced accuracy, or R² for numbers. A loss counts from four
+    points of AUC, five of balanced accuracy or 0.05 of R² on, if it is more than three standard deviations from zero and if
+    more than half of the others lose. Participants are removed one by one, fewer than half of all, the most harmful first.
+    """
+    targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
+    harmful: dict[int, float] = {}
+    folds = _fold_by_owner(labels, owners, seed)
+    p = np.unique(owners).size
+    while p >= 3 and 2 * (len(harmful) + 1) < p:
+        kept = ~np.isin(owners, list(harmful))
+        data = _Influence(rows[kept], targets[kept], owners[kept], folds[kept], seed)
+        losses = {place: loss for place in data.list_examined() if (loss := data.measure_loss(place)) > 0}
+        if not losses:
+            break
+        worst = max(losses, key=losses.__getitem__)
+        harmful[worst] = losses[worst]
+    return harmful
+
+
+def _fold_by_owner(labels: Labels, owners: Indices, seed: int) -> Indices:
+    folds = np.zeros(owners.size, dtype=np.int64)
+    for place in np.unique(owners):
+        folds[owners == place] = row_folds(labels[owners == place], seed)
+    return folds
+
+
+class _Influence:
+    """Scores of the others with and without a participant's rows, by models that leave out the rows they are scored on."""
+
+    def __init__(self, rows: Matrix, targets: Matrix, owners: Indices, folds: Indices, seed: int) -> None:
+        self._rows, self._targets, self._owners, self._folds, self._seed = rows, targets, owners, folds, seed
+        everybody = np.ones(owners.size, dtype=bool)
+        self._predicted = {name: self._predict(name, everybody) for name in CANDIDATES}
+
+    def list_examined(self) -> list[int]:
+        """Return the participants that can do much harm: all of them, or those with many rows if there are many."""
+        places, counts = np.unique(self._owners, return_counts=True)
+        large = counts * _MOST_EXAMINED >= (counts.sum() if places.size > _MOST_EXAMINED else 0)
+        return [int(place) for place in places[large]]
+
+    def measure_loss(self, place: int) -> float:
+        """Return the others' mean loss of score because of a participant's rows; 0 if it is not shown to be a harm.
+
+        The loss is the largest of those learners that predict well without the participant.
+        """
+        others = self._owners != place
+        without = {name: self._predict(name, others) for name in CANDIDATES}
+        above_chance = {
+            name: float(_score_rows(self._targets[others], predicted)[0][0].mean()) - self._chance
+            for name, predicted in without.items()
+        }
+        best = max(above_chance.values())
+        names = [name for name, value in above_chance.items() if best > 0 and value >= _AS_GOOD * best]
+        return max((self._compare(others, without[name], self._predicted[name][others]) for name in names), default=0.0)
+
+    @property
+    def _chance(self) -> float:
+        return -1.0 if self._targets.shape[1] == 1 else 0.5
+
+    def _compare(self, others: npt.NDArray[np.bool_], without: Matrix, included: Matrix) -> float:
+        owners, targets = self._owners[others], self._targets[others]
+        losses, variances = [], []
+        for other in np.unique(owners):
+            at = owners == other
+            before, members = _score_rows(targets[at], without[at])
+            if members.size:
+                mean, variance = _balance(before - _score_rows(targets[at], included[at])[0], members)
+                losses.append(mean)
+                variances.append(variance)
+        if not losses:
+            return 0.0
+        loss, deviation = np.mean(losses, axis=0), np.sqrt(np.sum(variances, axis=0)) / len(losses)
+        majority = np.mean(np.array(losses) > 0, axis=0) > 0.5
+        harm = _HARM_TO_NUMBERS if targets.shape[1] == 1 else _HARM_TO_CLASSES
+        shown = majority & (loss >= harm) & (loss > _SURE * deviation)
+        return float(loss[shown].max(initial=0.0))
+
+    def _predict(self, name: str, inside: npt.NDArray[np.bool_]) -> Matrix:
+        given = self._rows[inside], self._targets[inside], self._folds[inside]
+        return cross_validate(name, *given, kind="number", seed=self._seed)
+
+
+def _score_rows(targets: Matrix, predicted: Matrix) -> tuple[Matrix, Matrix]:
+    """Return what each row adds to each score, of shape (scores, n), and the rows' classes as columns of 0 and 1.
+
+    For classes these are the share of the other classes' rows that the row is ranked above, whose mean is the AUC, and
+    whether its class is recognised. Classes with very few rows are left out; without two classes there is no score.
+    """
+    if targets.shape[1] == 1:
+        spread = float(targets.var()) or 1.0
+        return -(((targets - predicted) ** 2).T / spread), np.ones((len(targets), 1))
+    members = targets[:, targets.sum(axis=0) >= _FEWEST_OF_CLASS]
+    if members.shape[1] < 2:
+        return np.zeros((2, len(targets))), np.zeros((0, 0))
+    ranks = np.zeros(len(targets))
+    for column, score in zip(targets.T.astype(bool), predicted.T, strict=True):
+        rest = np.sort(score[~column])
+        below = np.searchsorted(rest, score[column], "left") + np.searchsorted(rest, score[column], "right")
+        ranks[column] = below / max(1, 2 * rest.size)
+    right = predicted.argmax(axis=1) == targets.argmax(axis=1)
+    return np.stack([ranks, right.astype(np.float64)]), members
+
+
+def _balance(differences: Matrix, members: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the mean over classes of the mean difference of each score, and its variance."""
+    counts = members.sum(axis=0)
+    means = differences @ members / counts
+    variances = (differences**2 @ members / counts - means**2) / counts
+    scale = np.ones(len(differences))
+    if len(differences) > 1:
+        scale[0] = 4.0  # an AUC averages over pairs, and both rows of a pair vary (DeLong et al., 1988)
+    return means.mean(axis=1), scale * variances.sum(axis=1) / counts.size**2

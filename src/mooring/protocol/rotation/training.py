@@ -31,6 +31,8 @@ from mooring.learners.fitting import (
     decide_learner,
     draw_rows,
     group_folds,
+    influence_rows,
+    limit_counts,
     row_folds,
     screening_rows,
 )
@@ -49,7 +51,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
-from mooring.protocol.rotation.outliers import find_disagreeing
+from mooring.protocol.rotation.outliers import find_disagreeing, find_harmful
 from mooring.protocol.rotation.result import MAP_FILE, specify_model, write_map
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.serialization import Count, Rows, render_html
@@ -85,8 +87,13 @@ class Training(TrainingRecord):
     """Score of models of the other uploads minus that of models of one upload alone, pooled over the rows of the
     participants in `alone`; None if no model was trained on one upload alone."""
     left_out: tuple[tuple[str, Score], ...] = ()
-    """Participants left out of the training because models of the others do not predict their labels
-    (`find_disagreeing`), with the model's score on up to 500 of their rows."""
+    """Participants left out of the training, with the model's score on up to 500 of their rows: models of the others do not
+    predict their labels (`find_disagreeing`), or they are in `harmful`."""
+    harmful: tuple[tuple[str, float], ...] = ()
+    """Those in `left_out` whose rows made models worse for most of the others (`find_harmful`), and the others' mean loss of
+    score."""
+    limited: tuple[tuple[str, Count], ...] = ()
+    """Participants with more rows than the study's `weight_limit` allows, and how many of their rows it allows."""
     release: ReleaseRisk | None = None
     """What the model discloses; measured if the study limits it and there are enough rows."""
     study: str = ""
@@ -117,12 +124,30 @@ class Training(TrainingRecord):
         return f"Trained {self.learner!r} on {self.rows:,} rows{used}."
 
     def state_warnings(self) -> list[str]:
-        """A sentence on each participant that is left out."""
-        return [
-            f"Left out {name}: models trained on the others' rows do not predict its labels (score: {left_out_score}), "
-            "as if its rows were aligned wrongly. Ask how its upload was made. It still gets its map and the model."
+        """Return a sentence on each participant that is left out, or whose number of rows is limited."""
+        losses = dict(self.harmful)
+        reasons = {
+            name: f"its rows make models worse for most of the others, by {self._write_loss(losses[name])} on average"
+            if name in losses
+            else f"models trained on the others' rows do not predict its labels (score: {left_out_score}), as if its rows "
+            "were aligned wrongly or its labels were false"
             for name, left_out_score in self.left_out
+        }
+        return [
+            *(
+                f"Left out {name}: {reason}. Ask how its upload was made. It still gets its map and the model."
+                for name, reason in reasons.items()
+            ),
+            *(
+                f"Of {name}'s rows, {count:,} drawn at random were used: the study's weight_limit allows no more, so that "
+                "nobody decides by its number of rows. A larger limit would use more of them, and would let "
+                f"{name} do more harm if its rows were false."
+                for name, count in self.limited
+            ),
         ]
+
+    def _write_loss(self, loss: float) -> str:
+        return f"{loss:.2f} of R²" if self.score.metric == "R²" else f"{100 * loss:.1f} points"
 
     def state_scores(self) -> list[str]:
         """Sentences on the score, on the gain over one upload alone, and on what the model discloses."""
@@ -153,9 +178,22 @@ class Training(TrainingRecord):
 
     def list_findings(self) -> tuple[Finding, ...]:
         """Who was left out of the training."""
-        names = tuple(name for name, _ in self.left_out)
-        words = f"Left out of the training, as models of the others do not predict their labels: {', '.join(names)}."
-        return (Finding("left out", words, names),) if names else ()
+        names, harmful = tuple(name for name, _ in self.left_out), tuple(name for name, _ in self.harmful)
+        disagreeing = tuple(name for name in names if name not in harmful)
+        findings = []
+        if disagreeing:
+            listed = ", ".join(disagreeing)
+            words = f"Left out of the training, because models of the others do not predict their labels: {listed}."
+            findings.append(Finding("left out", words, disagreeing))
+        if harmful:
+            listed = ", ".join(harmful)
+            words = f"Left out of the training, because their rows make models worse for most of the others: {listed}."
+            findings.append(Finding("harmful", words, harmful))
+        if self.limited:
+            limited = tuple(name for name, _ in self.limited)
+            words = f"Only a part of the rows was used, as the study's weight_limit says: {', '.join(limited)}."
+            findings.append(Finding("limited", words, limited))
+        return tuple(findings)
 
 
 def train(
@@ -170,17 +208,21 @@ def train(
 ) -> Training:
     """Train on the collaboration matrix, score by participant, and write the model to the work folder.
 
-    `learner` is a name or a learner whose model holds no rows; `choose_learner` replaces "auto". If there are more than
-    `most_rows` rows, an equal share of each participant's is drawn.
+    `learner` is a name or a learner whose model holds no rows; `choose_learner` replaces "auto". Of participants with more
+    rows than the study's `weight_limit` allows, a random part is used: unlike weights, this works for every learner. If
+    there are still more than `most_rows`, an equal share of each participant's is drawn.
     """
-    rotation_of(study)
-    folder = Path(folder)
+    weight_limit, folder = rotation_of(study).weight_limit, Path(folder)
     kind = require_label(study)
     require_learner(learner, to_deliver=True)
     space = read_space(folder, study)
-    names, everything = space.names, _read_rows(folder, study, space, seed=seed, most_rows=most_rows)
-    screened = everything.draw(screening_rows(everything.count(len(names)), seed, salt=space.space_digest))
-    left_out = screened.find_disagreeing(kind, seed)
+    names, counts = space.names, [space.rows[name] for name in space.names]
+    drawn = draw_rows(counts, most_rows, seed, weight_limit=weight_limit)
+    everything = _read_rows(folder, study, space, drawn)
+    sizes = [positions.size for positions in drawn]
+    screened = everything.draw(screening_rows(sizes, seed, salt=space.space_digest))
+    influential = everything.draw(influence_rows(sizes, seed, salt=space.space_digest))
+    left_out, harmful = find_left_out(screened, influential, kind=kind, seed=seed)
     data = everything.select(~np.isin(everything.owners, left_out))
     chosen = decide_learner(learner, data.rows, data.labels, kind=kind, seed=seed, owners=data.owners)
     folds = group_folds(len(names), seed)[data.owners]
@@ -212,6 +254,8 @@ def train(
         if alone_at
         else None,
         left_out=score_left_out(names, screened, left_out, fitted, kind=kind, rng=rng),
+        harmful=tuple((names[place], loss) for place, loss in harmful.items()),
+        limited=list_limited(names, counts, weight_limit),
         release=measure_trained_release(chosen, data.rows, data.labels, kind=kind, seed=seed, on_model=steps.advance)
         if study.model_limit
         else None,
@@ -239,18 +283,30 @@ class LabelledRows:
         """Return one participant's rows."""
         return self.select(self.owners == place)
 
-    def count(self, n_participants: int) -> list[int]:
-        """Return each participant's number of rows."""
-        return [int(count) for count in np.bincount(self.owners, minlength=n_participants)]
-
     def draw(self, positions: Sequence[Indices]) -> LabelledRows:
         """Return the rows at these positions among each participant's, participant after participant."""
         places = [np.flatnonzero(self.owners == place)[at] for place, at in enumerate(positions)]
         return self.select(np.concatenate(places))
 
-    def find_disagreeing(self, kind: Kind, seed: int) -> Indices:
-        """Return the participants whose labels models of the others do not predict; see `outliers.find_disagreeing`."""
-        return find_disagreeing(self.rows, self.labels, self.owners, kind=kind, seed=seed)
+
+def find_left_out(
+    screened: LabelledRows, influential: LabelledRows, *, kind: Kind, seed: int
+) -> tuple[Indices, dict[int, float]]:
+    """Return the participants to leave out of the training, and those of them that are harmful with the others' loss.
+
+    Labels are compared on `screened`, equally many rows of each participant. Effects on the others are measured on
+    `influential`, in which each participant has its share of the training rows.
+    """
+    disagreeing = find_disagreeing(screened.rows, screened.labels, screened.owners, kind=kind, seed=seed)
+    rest = influential.select(~np.isin(influential.owners, disagreeing))
+    harmful = find_harmful(rest.rows, rest.labels, rest.owners, kind=kind, seed=seed)
+    return np.sort(np.concatenate([disagreeing, np.array(list(harmful), dtype=np.int64)])), harmful
+
+
+def list_limited(names: Sequence[str], counts: Sequence[int], weight_limit: float) -> tuple[tuple[str, int], ...]:
+    """Return the participants with more rows than the limit allows, and how many of them it allows."""
+    limited = limit_counts(counts, weight_limit)
+    return tuple((name, most) for name, count, most in zip(names, counts, limited, strict=True) if most < count)
 
 
 def score_left_out(
@@ -295,9 +351,8 @@ class Steps:
             self._progress(self._done, self._total)
 
 
-def _read_rows(folder: Path, study: Study, space: AlignmentState, *, seed: int, most_rows: int) -> LabelledRows:
-    """Return everybody's rows, or an equal share of them."""
-    drawn = draw_rows([space.rows[name] for name in space.names], most_rows, seed)
+def _read_rows(folder: Path, study: Study, space: AlignmentState, drawn: Sequence[Indices]) -> LabelledRows:
+    """Return the rows at these positions among each participant's."""
     seen = np.zeros(len(space.names), dtype=np.int64)
     places = {name: place for place, name in enumerate(space.names)}
     owners, parts, labels = [], [], []
