@@ -16,6 +16,7 @@ import pytest
 from mooring.atomic_io import hash_file
 from mooring.audit import LeakageLimit
 from mooring.errors import InputError, RefusedError
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.metrics import Figure, Interval
 from mooring.protocol.crypto.keys import CombiningKey
@@ -373,3 +374,18 @@ def test_check_warns_of_rows_that_alone_carry_a_feature_where_there_is_no_noise(
 def inspect_own(given: SumStudy, table: Path) -> tuple[str, ...]:
     (encoded,) = encoded_batches(given.study.schema, table)
     return inspection._find_lone_rows(given.study, encoded)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "settings", "warned"),
+    [
+        (200, {}, False),
+        (201, {}, True),
+        (800, {"kept_share": 0.25}, False),
+        (804, {"kept_share": 0.25}, True),
+        (900, {"person": "who", "rows_per_person": "mean"}, False),
+    ],
+)
+def test_check_warns_of_more_rows_than_the_study_expects(n_rows: int, settings: dict[str, Any], warned: bool) -> None:
+    bound = SumSettings(epsilon=1.0, most_rows=200, **settings)
+    assert bool(inspection._warn_of_bound(bound, n_rows)) == warned

@@ -14,6 +14,7 @@ import numpy as np
 from mooring.audit import AuditResult, AuditSettings, LeakageLimit, OperatingPoint, References, SumPoint, run_audit
 from mooring.audit.decision import decide_upload, weigh_total
 from mooring.audit.statements import state_total
+from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
@@ -52,9 +53,18 @@ def inspect_sums(
     warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
     if len(encoded.rows) < n_rows:
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
+    warnings += _warn_of_bound(sum_settings(study), n_rows)
     verdict, exceeded = _verdict(study, audit), list_exceeded(study, audit)
     hazards = _find_lone_rows(study, encoded)
     return Inspection(n_rows, class_counts, hazards, tuple(warnings), local, verdict, exceeded, self_attack=audit)
+
+
+def _warn_of_bound(settings: SumSettings, n_rows: int) -> list[str]:
+    """Return a sentence if a table has more rows than the study expects of a participant; `share` itself does not ask."""
+    if settings.rows_per_person == "mean" or n_rows * settings.kept_share <= settings.most_rows:
+        return []
+    bound = f"The study expects at most {settings.most_rows:,} rows of a participant, and your table has {n_rows:,}"
+    return [f"{bound}: the total may be refused. Ask for a higher most_rows, or a lower kept_share, before you share."]
 
 
 def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
@@ -134,7 +144,7 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
         settings=AuditSettings(colluders=(0,), targets=(1,), seed=seed, feature_map=study_features(study)),
     )
     # what a model of a part of one's own rows scores says nothing of joining
-    results = tuple(replace(one, deployed=None, gain=None, alone=None, learner=None) for one in result.points)
+    results = tuple(replace(point, deployed=None, gain=None, alone=None, learner=None) for point in result.points)
     return replace(result, points=results, references=References(None, None, 0), warnings=())
 
 
@@ -145,6 +155,6 @@ def _verdict(study: Study, audit: AuditResult | None) -> str:
     if audit is None:
         return f"{promise} No attack could be run on your rows."
     with_noise = {True: f"With {noise}", False: "Without noise"}
-    told = [f"{with_noise[one.point.promise is not None]}: {state_total(one)}" for one in audit.points]
-    said = f"Were everybody else's sums known to the attacker: {' '.join(told)}"
-    return f"{promise} {said} These are lower bounds: a better attack may exist."
+    totals = " ".join(f"{with_noise[point.point.promise is not None]}: {state_total(point)}" for point in audit.points)
+    figures = f"Were everybody else's sums known to the attacker: {totals}"
+    return f"{promise} {figures} These are lower bounds: a better attack may exist."
