@@ -1,20 +1,27 @@
+import inspect
 import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from mooring_studies.comparison import claims, claims_page, quantities
+from mooring_studies.comparison import claims, claims_page, curves, quantities
 from mooring_studies.comparison.numbers import NOT_RUN, REASONS, Comparison, paper_number, paper_numbers
 from mooring_studies.comparison.numbers import compare as compare_studies
 from mooring_studies.comparison.quantities import FUNCTIONS, NoAnswer
 from mooring_studies.comparison.reading import Study
 from mooring_studies.comparison.results import Results
+from mooring_studies.data import faces
 
 from mooring.theory import transition_scale
 
 ANCHOR, PRIVATE, COUPLED = "aa-i-gdp-anchor-noise", "c-gdp-data-noise", "aa-i-gdp-data-noise"
 PARTICIPANTS = (2, 5, 10, 20, 50)
+BUILT = {
+    number.args["what"]: number.value / 100 if number.unit == "%" else number.value
+    for number in paper_numbers()
+    if number.ours == "as_built" and number.value is not None
+}
 Rows = list[dict[str, Any]]
 
 
@@ -338,3 +345,65 @@ def test_a_share_that_is_read_off_a_curve_beyond_the_scale_is_still_one(low: flo
     assert quantities.fitted(study, at=at, **how) == nearest
     assert quantities.fitted_band(study, at=at, end=end, **how) == nearest
     assert quantities.extreme_fitted(study, low=min(at, 0.1), high=max(at, 0.3), end=end, **how) == nearest
+
+
+def test_what_no_setting_changes_is_what_the_code_does() -> None:
+    """The auditor's and the network's layers, as they are built, give the numbers that the comparison shows."""
+    torch = pytest.importorskip("torch")
+    from mooring.metrics.digit_auditor import _untrained_network
+
+    layers, head = _untrained_network(torch, int(BUILT["digit image: side"]), int(BUILT["digit classes"]), 0)
+    image, sides, filters = torch.zeros(1, 1, 28, 28), [], []
+    for layer in layers:
+        image = layer(image)
+        if isinstance(layer, torch.nn.MaxPool2d):
+            sides.append(image.shape[-1])
+            assert layer.kernel_size == layer.stride == BUILT["network: pooling side"]
+        if isinstance(layer, torch.nn.Conv2d):
+            filters.append(layer.out_channels)
+            assert layer.kernel_size == (BUILT["auditor: filter side"],) * 2
+            assert layer.padding == (BUILT["auditor: padding"],) * 2
+        if isinstance(layer, torch.nn.Flatten):
+            assert image.shape[1] == BUILT["auditor: features"]
+    assert filters == [BUILT[f"auditor: filters, {name} layer"] for name in ("first", "second", "third")]
+    assert sides == [BUILT[f"auditor: side after {name} pooling"] for name in ("first", "second")]
+    assert (image.shape[1], head.out_features) == (BUILT["auditor: embedding"], BUILT["digit classes"])
+
+
+def test_the_network_is_the_one_that_is_trained() -> None:
+    from mooring_studies.networks import DIGITS, FACES
+
+    assert (DIGITS.side, DIGITS.padding) == (BUILT["digit network: input side"], BUILT["digit network: padding"])
+    assert DIGITS.side + 2 * DIGITS.padding == BUILT["digit network: padded side"]
+    assert (FACES.side, DIGITS.n_classes, FACES.n_classes) == (BUILT["face network: input side"], 10, 2)
+    shapes = {name: tuple(shape) for name, shape in DIGITS.shapes().items()}
+    first, second, side = BUILT["network: filters, first layer"], BUILT["network: filters, second layer"], 5
+    assert shapes["convolution1.weight"] == (first, 1, side, side)
+    assert shapes["convolution2.weight"] == (second, first, side, side)
+    assert shapes["hidden.weight"] == (BUILT["network: hidden units"], BUILT["digit network: features"])
+    padded = BUILT["digit network: padded side"]
+    sides = [padded - 4, (padded - 4) // 2, (padded - 4) // 2 - 4]
+    names = ("side after first layer", "side after first pooling", "side after second layer")
+    assert sides == [BUILT[f"digit network: {name}"] for name in names]
+
+
+def test_galleries_images_and_roles_are_those_of_the_studies() -> None:
+    from mooring_studies import roles
+    from mooring_studies.data import digits
+    from mooring_studies.images.digit_study import draw_projection
+
+    from mooring.metrics import build_galleries
+
+    defaults = inspect.signature(faces.face_galleries).parameters
+    assert defaults["n_candidates"].default == BUILT["gallery: candidates"]
+    assert defaults["galleries_per_query"].default == BUILT["galleries an identity"]
+    assert inspect.signature(build_galleries).parameters["n_candidates"].default == BUILT["gallery: candidates"]
+    assert math.prod(faces.IMAGE_SHAPE) == BUILT["face image: features"]
+    assert (BUILT["digit image: side"], BUILT["face image: side"]) == (digits.SIDE, faces.SIDE)
+    assert (BUILT["colluder's index"], BUILT["target's index"]) == (roles.COLLUDER, roles.TARGET)
+    assert BUILT["gallery: distractors"] == BUILT["gallery: candidates"] - 1
+    projection = draw_projection(784, 100, rng=np.random.default_rng(0))
+    assert np.std(projection.matrix) == pytest.approx(BUILT["projection: spread of entries"], abs=0.02)
+    assert BUILT["gallery: chance"] == 1 / BUILT["gallery: candidates"]
+    assert (BUILT["spline: interior knots"], BUILT["bands: resamples"]) == (curves.N_KNOTS, curves.N_RESAMPLES)
+    assert BUILT["bands: level"] == curves.LEVEL

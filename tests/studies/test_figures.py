@@ -15,7 +15,7 @@ from mooring_studies.comparison.results import Results, decode_rows
 from mooring_studies.figures.fits import Fits
 from mooring_studies.figures.frontier import find_frontier
 from mooring_studies.figures.readings import average_by_setting, match_levels, pair_gains, select_strongest_noise
-from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style
+from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, locate_paper
 from mooring_studies.redraw import read_studies
 
 from tests.studies.support import landscape_rows
@@ -213,3 +213,19 @@ def test_the_frontier_of_tables_is_one_of_means_not_of_lucky_runs() -> None:
     leakage, utility = np.array([1.0, 2, 3, 3, 4, np.nan]), np.array([10.0, 20, 30, 30, 40, 90])
     found = average_by_setting(Results.from_rows(rows), leakage, utility)
     np.testing.assert_allclose(found, [[2, 3, 3], [20, 30, 30]])
+
+
+def test_the_papers_numbers_are_marked_on_its_figures() -> None:
+    marked = {
+        (study, name): locate_paper(study, name)
+        for study in ("mnist", "celeba", "participants")
+        for name in ("linkage", "utility", "tradeoff", "solver", "utility-by-noise")
+    }
+    assert (1, 0.1, 74.7281) in marked["mnist", "utility"]
+    assert (0, 20, 14.39) in marked["mnist", "linkage"]
+    assert (-1, pytest.approx(12.4), 59.2) in marked["mnist", "tradeoff"]
+    assert (1, 0.059, pytest.approx(10)) in marked["celeba", "linkage"]
+    assert (-1, 11.4, pytest.approx(75)) in marked["celeba", "tradeoff"]
+    assert (0, 0.0395, 500) in marked["celeba", "solver"]
+    assert len(marked["participants", "tradeoff"]) == 10
+    assert sum(map(bool, marked.values())) == 10

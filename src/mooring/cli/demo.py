@@ -76,11 +76,16 @@ def _say(console: Output, played: DemoResult, output: Path) -> None:
     ]
     console.say(make_table(scores, title="", n_left=2), played.state_gain())
     console.say("\nThe same digits in a simulation, where an analyst colludes with one participant:")
-    mechanisms = [("mechanism", "score", "what an attacker gets, at least", "promised")]
-    for line in compare_mechanisms(AuditResult.from_dict(played.audit)):
-        mechanisms.append((line.name, "" if line.score is None else str(line.score), line.brief, line.promise))
+    audit = AuditResult.from_dict(played.audit)
+    lines = compare_mechanisms(audit)
+    metric = next((line.score.metric for line in lines if line.score is not None), "score")
+    mechanisms = [("mechanism", metric, "what an attacker gets, at least", "promised")]
+    mechanisms += [
+        (line.name, "" if line.score is None else str(line.score), line.brief, line.promise) for line in lines
+    ]
     console.say(
         make_table(mechanisms, title="", n_left=4),
+        audit.joining,
         "A better attack may exist. A promise holds against every attack within the study's assumptions.",
         f"\nOpen [bold]{escape(str(output / 'report.html'))}[/bold], the analyst's report, in a browser.",
     )

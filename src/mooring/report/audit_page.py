@@ -229,6 +229,12 @@ class AuditSection:
         return ["" if pair is None else pair[1].describe().control or "" for pair in worst]
 
     @property
+    def chances(self) -> list[str]:
+        """What chance reaches by the measures of membership; n non-members show no false positive rate below 1 / n."""
+        worst = [self.totals[0].worst(measure) for measure in ("membership_auc", *FALSE_POSITIVE_RATES)]
+        return [pair[1].describe().chance or "" for pair in worst if pair is not None]
+
+    @property
     def scope(self) -> str:
         """Against whom the guarantee of the totals holds; empty without a guarantee, and of a self-attack."""
         guarded = (point.point for point in self.totals if point.point.promise is not None)

@@ -87,8 +87,8 @@ class PredictionRecord(Record):
     """Number of the study's classes; 0 for a number."""
 
     def state_only_class(self) -> str:
-        """Return a sentence if the model predicts one class for every row; empty otherwise."""
-        if not self.only_class:
+        """Return a sentence if the model predicts one of several classes for every row; empty otherwise."""
+        if not self.only_class or self.n_classes < 2:
             return ""
         return (
             f"The model predicts '{self.only_class}' for all {self.n_rows:,} rows. Guessing has a balanced accuracy of "

@@ -99,7 +99,7 @@ class SumTraining(TrainingRecord):
             Finding("wrong share", f"The share of {name} did not fit the others'.", (name,)) for name in self.wrong
         ]
         unchecked = "There was no share to spare: had a combiner answered wrongly, nobody could tell."
-        one_class = [Finding("one class", self._state_only_class())] if self.only_class else []
+        one_class = [Finding("one class", self._state_only_class())] if self.only_class and self.n_classes > 1 else []
         return *wrong, *one_class, *(() if self.checked else (Finding("unchecked shares", unchecked),))
 
     def _state_only_class(self) -> str:
@@ -122,7 +122,7 @@ class SumTraining(TrainingRecord):
             "There was no share to spare: had a combiner answered wrongly, nobody could tell. It takes a share above the "
             "threshold, and so a study with more combiners than its threshold."
         )
-        lines += [self._state_only_class()] if self.only_class else []
+        lines += [self._state_only_class()] if self.only_class and self.n_classes > 1 else []
         return [*lines, *(() if self.checked else (unchecked,))]
 
     def _repr_html_(self) -> str:
