@@ -40,7 +40,7 @@ def summarised(results: Results) -> list[dict[str, Any]]:
 
 
 def joining_pays(results: Results) -> tuple[int, int]:
-    """Of all noisy draws, as deployed: how many beat training alone, and how many could be compared.
+    """Return how many noisy draws, as deployed, beat training alone, and how many could be compared.
 
     Where a study scored each participant's own model on that participant's own new rows, that is the comparison, by the
     area under the curve: scores on everybody's rows flatter joining. `training_alone` of every size names the measure.

@@ -20,7 +20,6 @@ from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.point_result import PointResult
 from mooring.audit.result import AuditDescription, AuditResult
 from mooring.audit.rotation.linkage import CachedEmbedding
-from mooring.audit.rotation.point import RotationPoint
 from mooring.audit.rotation.release import measure_point_release
 from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import AuditSettings
@@ -172,8 +171,8 @@ class Auditor:
 
     def result(self, results: Sequence[PointResult], *, chosen: int | None = None, **more: Any) -> AuditResult:
         """Return the result of the audit with description and warnings; `more` is added to the description."""
-        widths = [result.point.n_components for result in results if isinstance(result.point, RotationPoint)]
-        width = widths[0] if widths else self.deployment.default_n_components
+        widths = (getattr(result.point, "n_components", 0) for result in results)  # points that share sums have none
+        width = next(filter(None, widths), self.deployment.default_n_components)
         warnings = (*find_hazards(self.partition, width), *warn_of_dissimilar_colluder(results))
         if any(not result.point.shares_rows for result in results):
             more |= {"n_sum_features": self.deployment.features.n_features}

@@ -75,8 +75,8 @@ class EvaluationSpec:
     n_resamples: int = field(default_factory=lambda: current_effort().n_resamples)
     """Bootstrap resamples behind the intervals of errors and attributes."""
     others: tuple[Matrix, npt.NDArray[Any] | None] | None = None
-    """Of shape (n, n_features) and (n,): rows that nobody uploads, and their labels or None: non-members besides the
-    test rows."""
+    """Rows that nobody uploads, of shape (n, n_features), and their labels, of shape (n,), or None. They are non-members
+    besides the test rows."""
 
     @property
     def data_range(self) -> float | None:
@@ -210,9 +210,9 @@ class AuditSettings:
 
 
 def _require_value_a_record(evaluation: EvaluationSpec, partition: Partition) -> None:
-    """Groups and attributes have one value a record that was dealt."""
-    dealt = (*partition.train_indices, *partition.test_indices, partition.public_indices)
-    needed = 1 + max(int(part.max()) for part in dealt if part.size)
+    """Refuse groups and attributes that lack a value for a record of the partition."""
+    used = (*partition.train_indices, *partition.test_indices, partition.public_indices)
+    needed = 1 + max(int(part.max()) for part in used if part.size)
     for name, values in (("groups", evaluation.groups), ("attribute", evaluation.attribute)):
         if values is not None and len(values) < needed:
             raise InputError(

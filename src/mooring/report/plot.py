@@ -172,7 +172,7 @@ class Chart:
     legend: tuple[tuple[str, Shape], ...] = ()
     """Names, each with the line, bar or mark that it stands for."""
     height: int = 360
-    """Of the area, in pixels."""
+    """Height of the area, in pixels."""
 
     @property
     def left(self) -> int:

@@ -215,7 +215,7 @@ def load_diabetes(data_dir: Path | None, *, early: bool) -> TableRows:
 
 
 def _first_year(age: str) -> str:
-    """Of an age such as [60-70)."""
+    """Return the first year of an age group such as [60-70)."""
     return age.strip("[)").partition("-")[0]
 
 

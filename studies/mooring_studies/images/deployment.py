@@ -53,7 +53,7 @@ class Deployment:
     streams: Streams = field(repr=False)
     """Noise comes from here, named by draw."""
     public_rows: PublicRows | None = field(default=None, repr=False)
-    """Of the public pictures that the projection was made from, which the attacker has, too."""
+    """Rows of the public pictures that the projection was made from. The attacker has them, too."""
 
     @property
     def n_participants(self) -> int:

@@ -45,9 +45,9 @@ class ImageEvaluator:
     """The queries of one deployment, and how reconstructions of them, of shape (D, q, h) for D draws, are judged."""
 
     queries: Array = field(repr=False)
-    """Of shape (q, h), in float64: the target's projected rows that the attacker rebuilds."""
+    """The target's projected rows that the attacker rebuilds, of shape (q, h), in float64."""
     references: Array = field(repr=False)
-    """Of shape (c, k): the auditor's view of the clean candidates."""
+    """The auditor's embeddings of the clean candidates, of shape (c, k)."""
     galleries: Galleries = field(repr=False)
     """Which candidates each query is shown with: queries count rows of `queries`, candidates rows of `references`."""
     match_galleries: Galleries = field(repr=False)
@@ -57,7 +57,7 @@ class ImageEvaluator:
     embed: Embedder = field(repr=False)
     """The auditor."""
     shown: npt.NDArray[np.int64] = field(repr=False)
-    """Of shape (k,): the queries that pictures show."""
+    """Indices of the queries that pictures show, of shape (k,)."""
     learned_decoder: Decoder | None = field(default=None, repr=False)
     """The attacker's own, learnt from the colluder's images, where it sees more than F† does."""
     works_beside: bool = False

@@ -16,7 +16,7 @@ from mooring_studies.storage.store import ResultStore
 
 Draws = npt.NDArray[np.intp]
 Parts = list[tuple[str, Findings, list[Row], list[Row]]]
-"""Of each method: what attacks found, utilities, and the other columns."""
+"""What attacks found, utilities, and the other columns, by method."""
 
 
 @dataclass(frozen=True, eq=False)

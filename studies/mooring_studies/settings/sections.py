@@ -81,7 +81,7 @@ class DataSettings:
     identities_each: tuple[tuple[AtLeastTwo, AtLeastTwo], ...] = ()
     """Allocations of faces: (most participants, identities each). Empty where there are none."""
     train_rows: tuple[AtLeastOne, ...] = ()
-    """Training rows of each participant at most, where participants are uneven; empty: all that it was dealt."""
+    """Maximum number of training rows of each participant, if participants are uneven; empty means all of its rows."""
 
     def __post_init__(self) -> None:
         if len(set(self.n_participants)) < len(self.n_participants):
@@ -95,7 +95,7 @@ class DataSettings:
             raise ValueError(f"Expected a pair of most participants and identities for {most} in identities_each")
 
     def allocations(self) -> list[tuple[int, int, tuple[int, ...]]]:
-        """Of each allocation: most participants, identities each, and the p's that fit into it."""
+        """The allocations: maximum number of participants, identities of each, and the values of p that fit into it."""
         return [(most, each, tuple(p for p in self.n_participants if p <= most)) for most, each in self.identities_each]
 
 

@@ -42,7 +42,7 @@ NOTES = (
 )
 METHOD, ALONE, EACH_OWN = "secure-sum", "local-only-features", "local-own-features"
 LEARNERS = ("linear", "svm")
-"""Of training alone on the features of sums; the better of the two is what sums have to beat."""
+"""Learners of training alone on the features of sums. Sums have to beat the better of the two."""
 _AT_1_PERCENT = "membership_at_1_percent"
 _FEW = 4  # so few participants are taken to be different populations, as hospitals are
 

@@ -48,7 +48,7 @@ class SimulationSettings:
     projection: Projection | None = None
     """Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise."""
     anchor: Array | None = None
-    """Of shape (r, h); by default a random one. Ignored by methods without an anchor, as is `n_anchor_rows`."""
+    """The anchor, of shape (r, h); by default a random one. Methods without an anchor ignore it, and `n_anchor_rows` too."""
     n_anchor_rows: int | None = None
     """r of a random anchor; 4 h by default."""
     reference: int = 0
@@ -78,7 +78,7 @@ class RowSimulation:
     anchor_noise_scale: float
     projection: Projection
     anchor: Array | None = field(repr=False)
-    """Of shape (r, h)."""
+    """The anchor, of shape (r, h)."""
     records: tuple[Array, ...] = field(repr=False)
     """Each of shape (n_i, n_features): every participant's rows as they are."""
     private_data: tuple[Array, ...] = field(repr=False)
@@ -428,7 +428,7 @@ def _aligned(method: Method, uploads: Sequence[Upload], settings: SimulationSett
 
 
 def _copied(array: Array) -> Array:
-    """A copy that is no window onto a larger array, such as the table that all participants were dealt from."""
+    """Return a copy that does not keep a larger array in memory, such as the table that was split among participants."""
     return namespace_of(array).asarray(array, copy=True)
 
 

@@ -197,13 +197,13 @@ class AlignmentState:
     record: AlignmentRecord
     """Also written as alignment.json."""
     orthogonals: Matrix
-    """Of shape (p, h, h)."""
+    """The orthogonal matrices of the alignment maps, of shape (p, h, h)."""
     means: Matrix
     """Mean rows of the anchor representations, of shape (p, h)."""
     template: Matrix
     """The matrix of shape (r, h) that late joiners are aligned to."""
     origin: Matrix
-    """Of shape (h,)."""
+    """The row that the mean of every anchor representation is mapped to, of shape (h,)."""
 
     @classmethod
     def of(cls, study_digest: str, record: AlignmentRecord, alignment: Alignment, means: Matrix) -> AlignmentState:

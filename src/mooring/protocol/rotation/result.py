@@ -48,7 +48,7 @@ class Result:
     mean: Vector
     """Mean row of the aligned anchor representation, of shape (h,); it must be that of the participant's own."""
     origin: Vector
-    """Of shape (h,)."""
+    """The row that the mean of every anchor representation is mapped to, of shape (h,)."""
     alignment_map: RigidMap
     """T ↦ (T − mean) R + origin."""
     delivered: DeliveredModel | None

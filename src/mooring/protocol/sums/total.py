@@ -53,7 +53,7 @@ class Closing(GatherRecord):
     participants: tuple[str, ...]
     """Whose bundles are on it."""
     left_out: dict[str, str]
-    """Of participants whose bundle is not, why."""
+    """Participants whose bundle is not on the list, and why."""
     doubted: tuple[str, ...]
     """Combiners who report more bundles as bad than there may be colluders, and are not heard."""
     tested_by: tuple[str, ...]

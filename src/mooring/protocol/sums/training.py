@@ -50,7 +50,7 @@ class SumTraining(TrainingRecord):
     model_digest: str
     checked: bool
     coefficients: tuple[Coefficient, ...] = ()
-    """Of least squares, where features are the columns themselves and there are two classes or a number."""
+    """Coefficients of least squares, if features are the columns themselves and the label is a number or has two classes."""
     score: Score | None = None
     participants: tuple[tuple[str, Score], ...] = ()
     alone: tuple[tuple[str, Score], ...] = ()
