@@ -143,7 +143,9 @@ def run_command(format: str) -> Iterator[Output]:
     try:
         yield (console := Output(format))
     except KeyboardInterrupt as problem:
-        message = "Interrupted. What is finished is kept. Run the command again: it goes on, or names the folder to delete."
+        message = (
+            "Interrupted. What is finished is kept. Run the command again: it goes on, or names the folder to delete."
+        )
         raise console.fail(message, exit_code_of(problem), kind="Interrupted") from None
     except typer.Abort:
         message = "No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE."
