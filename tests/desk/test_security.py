@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from stat import S_IMODE
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from mooring.desk.workspace import find_page, receive
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.place import Outcome, Place
 from mooring.protocol.step import BUNDLES
+from mooring.report import render_page
 from mooring.report.step_pages import StepPages
 from tests import commands
 from tests.desk.serving import Running, serving
@@ -137,6 +139,31 @@ def test_one_step_runs_at_a_time(running: Running) -> None:
     finish.set()
     assert job.thread is not None
     job.thread.join(30)
+    assert "Ended." in running.ask("GET", "/").text
+
+
+def test_a_page_that_says_a_step_runs_reloads_itself_though_the_step_ended_meanwhile(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Event()
+
+    def wait(progress: object) -> Outcome:
+        finish.wait(30)
+        return Outcome(None, {}, ("Ended.",))
+
+    job = running.application.jobs.start("A step", wait)
+
+    def render_then_end(*args: Any, **given: Any) -> str:
+        page = render_page(*args, **given)
+        finish.set()
+        assert job.thread is not None
+        job.thread.join(30)
+        return page
+
+    monkeypatch.setattr("mooring.desk.app.render_page", render_then_end)
+    page = running.ask("GET", "/")
+    assert 'id="running"' in page.text
+    assert page.headers["refresh"] == "1"
     assert "Ended." in running.ask("GET", "/").text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -111,7 +111,8 @@ class DeskApplication:
 
     def show(self, request: Request) -> Response:
         """Return the page of steps, which reloads itself while a step runs or while it watches the inbox."""
-        job, place = self.jobs.last, self.place
+        # A copy: a step that ends while the page is made must not leave a page that says it runs and never reloads.
+        job, place = replace(self.jobs.last) if self.jobs.last else None, self.place
         values = {
             "title": "desk",
             "situation": self.look(),
