@@ -132,7 +132,7 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     >>> [round(scale, 2) for scale in calibrate_sums(layout, privacy).scales(layout, 19)]
     [5.72, 5.43]
     """
-    multiplier = _calibrate_multiplier(privacy.epsilon, privacy.delta)
+    multiplier = calibrate_multiplier(privacy.epsilon, privacy.delta)
     products, outcomes = _sensitivities(layout, privacy)
     honest = privacy.quorum - privacy.n_colluders
     noise = SumNoise(
@@ -160,12 +160,12 @@ def find_lone_epsilon(privacy: SumPrivacy) -> float:
     """
     from dp_accounting import GaussianDpEvent
 
-    multiplier = _calibrate_multiplier(privacy.epsilon, privacy.delta)
+    multiplier = calibrate_multiplier(privacy.epsilon, privacy.delta)
     lone = GaussianDpEvent(multiplier / math.sqrt(privacy.quorum - privacy.n_colluders))
     return float(_accountant().compose(lone).get_epsilon(privacy.delta))
 
 
-def _calibrate_multiplier(epsilon: float, delta: float) -> float:
+def calibrate_multiplier(epsilon: float, delta: float) -> float:
     """Return the standard deviation of the noise on the total, in units of the sensitivity."""
     from dp_accounting import GaussianDpEvent
     from dp_accounting.mechanism_calibration import calibrate_dp_mechanism

@@ -1,0 +1,197 @@
+"""The levels of a column in the general total, and the integer contrasts that are summed.
+
+Legend: b the number of levels of a column; h the weights of a row's value on them; U the unit of h in integers; C the
+orthonormal contrasts of b levels; M the integer contrasts; B the resolution of φ.
+
+A category has one level per word. A whole number with few values has one level per value. Any other number has eight nodes
+on its declared range, equally spaced on its scale: a value between two nodes has weights 1 − t and t on them (hat
+functions). A missing value is a further level where the study indicates missing values. Weights are not negative and sum to
+one, or are all zero for a category that is none of the declared words.
+
+Both h and M are integers, and answers are read back with the same M, so that no answer is biased by the rounding of M. The
+weights of a number are rounded at random to multiples of 1/U without bias, unless they are such multiples already, as those
+of whole numbers are for a suitable U.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.feature_map import DECADES
+from mooring.tables.schema import Column, Label
+from mooring.typing import Indices, Matrix, Vector
+
+LevelKind = Literal["category", "number", "survival"]
+MISSING = "missing"
+N_NODES = 8
+_HAT_UNIT = 2**9
+_LINEAR_WEIGHT = 3  # of the squares of a number's linear contrast; other contrasts have weight 1
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of one column, and where its values lie among them."""
+
+    name: str
+    """Name of the column."""
+    kind: LevelKind
+    """A number may have a level per value, or nodes with hat functions; see `is_exact`."""
+    names: tuple[str, ...]
+    """Names of the levels; "missing" comes last."""
+    nodes: tuple[float, ...] = ()
+    """The value at each node, in the unit of the column or on its logarithmic scale; empty unless the column is a number."""
+    low: float = 0.0
+    high: float = 0.0
+    """The declared range of a number."""
+    is_log: bool = False
+    """Whether nodes are on a logarithmic scale: log x if the range is positive, otherwise the logarithm of 1 + 9999 u, where
+    u is the place in the range from 0 to 1."""
+    is_whole: bool = False
+    """Whether values are whole numbers."""
+    has_missing: bool = False
+    """Whether the last level stands for missing values."""
+
+    @property
+    def n_levels(self) -> int:
+        """The number of levels, b."""
+        return len(self.names)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row lies on one level, so that products of functions of this column are functions of it, too."""
+        return not self.nodes or (self.is_whole and not self.is_log and self.high - self.low < N_NODES)
+
+    @property
+    def unit(self) -> int:
+        """U, the sum of a row's weights in integers."""
+        if self.is_exact:
+            return 1
+        length = round(self.high - self.low)
+        exact = length // math.gcd(length, N_NODES - 1) if self.is_whole and not self.is_log else 0
+        return exact if 0 < exact <= _HAT_UNIT else _HAT_UNIT
+
+    @cached_property
+    def contrasts(self) -> Matrix:
+        """Weighted orthogonal contrasts of the levels, of shape (b − 1, b), the linear one of a number first."""
+        n_nodes = len(self.nodes)
+        if n_nodes < 2:
+            return _helmert(self.n_levels)
+        contrasts = np.zeros((self.n_levels - 1, self.n_levels))
+        contrasts[: n_nodes - 1, :n_nodes] = _polynomials(n_nodes)
+        contrasts[0] *= math.sqrt(_LINEAR_WEIGHT)
+        if self.has_missing:
+            contrasts[-1, :n_nodes], contrasts[-1, -1] = 1.0, -n_nodes
+            contrasts[-1] /= math.sqrt(n_nodes * (n_nodes + 1))
+        return contrasts
+
+    def to_scale(self, value: Any) -> Any:
+        """Return numbers in the unit of the column on the scale of its nodes."""
+        if not self.is_log:
+            return value
+        return np.log(value) if self.low > 0 else np.log1p((np.asarray(value) - self.low) * self._decades)
+
+    def from_scale(self, position: Any) -> Any:
+        """Return numbers on the scale of the nodes in the unit of the column."""
+        if not self.is_log:
+            return position
+        return np.exp(position) if self.low > 0 else self.low + np.expm1(position) / self._decades
+
+    @property
+    def _decades(self) -> float:
+        return (DECADES - 1) / (self.high - self.low)
+
+    def locate(self, encoded: Matrix) -> tuple[Indices, Vector]:
+        """Return the first level a of each row of a number and the weight t on the level a + 1.
+
+        `encoded` has the column's entries of encoded rows: a number from −1 to 1, and whether it is missing.
+        """
+        centre, spread = self.low / 2 + self.high / 2, self.high / 2 - self.low / 2
+        values = np.clip(centre + spread * encoded[:, 0], self.low, self.high)
+        if self.is_whole:
+            values = np.rint(values)
+        if self.is_exact:
+            place, t = (values - self.low).astype(np.int64), np.zeros(len(encoded))
+        else:
+            last = len(self.nodes) - 1
+            scaled = (self.to_scale(values) - self.nodes[0]) * (last / (self.nodes[-1] - self.nodes[0]))
+            if self.is_whole and not self.is_log:
+                scaled = (
+                    (values - self.low) * last / (self.high - self.low)
+                )  # rounded once, so that t is a multiple of 1/U
+            place = np.clip(np.floor(scaled), 0, last - 1).astype(np.int64)
+            t = np.clip(scaled - place, 0.0, 1.0)
+        if self.has_missing:
+            absent = encoded[:, -1] > 0
+            place[absent], t[absent] = self.n_levels - 1, 0.0
+        return place, t
+
+
+def make_levels(column: Column, *, is_log: bool) -> Levels:
+    """Return the levels of a declared column."""
+    if column.kind == "category":
+        has_missing = column.missing == "indicate" or (column.missing == "fill" and column.fill is None)
+        return Levels(column.name, "category", _add_missing(column.categories, has_missing), has_missing=has_missing)
+    low, high, is_whole = column.low, column.high, column.kind == "integer"
+    if is_whole:
+        low, high = math.ceil(low), math.floor(high)
+        if low >= high:
+            problem = f"The range of the column {column.name!r} has fewer than two whole numbers."
+            raise InputError("columns", problem=problem, cure="Declare the range that the values can take.")
+    has_missing = column.missing == "indicate"
+    levels = Levels(column.name, "number", (), (0.0, 1.0), float(low), float(high), is_log, is_whole, has_missing)
+    if levels.is_exact:
+        nodes = tuple(low + float(k) for k in range(round(high - low) + 1))
+    else:
+        ends = (float(levels.to_scale(low)), float(levels.to_scale(high)))
+        nodes = tuple(ends[0] + (ends[1] - ends[0]) * k / (N_NODES - 1) for k in range(N_NODES))
+    names = _add_missing(tuple(f"{float(levels.from_scale(node)):g}" for node in nodes), has_missing)
+    return Levels(column.name, "number", names, nodes, float(low), float(high), is_log, is_whole, has_missing)
+
+
+def label_levels(label: Label) -> Levels:
+    """Return the levels of a label, which is one more column."""
+    if label.kind == "classes":
+        return Levels(label.column, "category", label.classes)
+    return make_levels(Column(label.column, "number", label.low, label.high), is_log=False)
+
+
+def _add_missing(names: tuple[str, ...], has_missing: bool) -> tuple[str, ...]:
+    if not has_missing:
+        return names
+    word = MISSING
+    while word in names:  # a declared category of this name means something else
+        word = f"({word})"
+    return (*names, word)
+
+
+@lru_cache(maxsize=64)
+def _helmert(n: int) -> Matrix:
+    """Return the orthonormal contrasts of each level with the mean of those before it, of shape (n − 1, n)."""
+    contrasts = np.zeros((n - 1, n))
+    for k in range(1, n):
+        contrasts[k - 1, :k], contrasts[k - 1, k] = 1.0, -float(k)
+        contrasts[k - 1] /= math.sqrt(k * (k + 1))
+    return contrasts
+
+
+@lru_cache(maxsize=16)
+def _polynomials(n: int) -> Matrix:
+    """Return the orthonormal polynomials of degree 1 to n − 1 on n equally spaced nodes, of shape (n − 1, n).
+
+    They are orthogonalised in fractions, so that all machines have the same.
+    """
+    basis = [[Fraction(1)] * n]
+    for degree in range(1, n):
+        vector = [Fraction(2 * a - n + 1) ** degree for a in range(n)]
+        for other in basis:
+            share = sum(map(Fraction.__mul__, vector, other), Fraction()) / sum(x * x for x in other)
+            vector = [x - share * y for x, y in zip(vector, other, strict=True)]
+        basis.append(vector)
+    return np.array([[float(x) / math.sqrt(sum(y * y for y in row)) for x in row] for row in basis[1:]])

@@ -1,0 +1,486 @@
+"""The general total: sums from which the answers of a study follow, whichever column is the outcome.
+
+Legend: h_j the weights of a row on the levels of column j, with Σ h_j = 1; M_j the contrasts; c₀, s_j the shares of the
+constant and of column j, c₀ + Σ s_j = 1; κ the share of a bubble.
+
+    φ = (√c₀, M₁h₁, …, M_J h_J),        max ‖M_j h_j‖² = s_j,        S = Σ φφᵀ without the blocks of a column with itself.
+
+Those blocks follow from the constant's row where every row lies on one level. Between two nodes of a number, a 'bubble'
+√(κ s_j) 4t(1 − t), times the constant only, makes squares of functions that are linear in the node index exact.
+
+A function of column j with the value g_a at level a is ⟨v, φ⟩ for a v that solves Σ_i M_ja v_i + v₀√c₀ = g_a at every level.
+Sums of products of two such functions are ⟨A, S⟩: for two columns A is the symmetric part of v v′ᵀ; for the same column
+that of v(gg′) e₀ᵀ/√c₀, and the bubble has the coefficient −δδ′/4 with δ, δ′ the steps between nodes. All entries of S carry
+noise of the same variance σ² where off-diagonal entries count twice, so that ⟨A, S⟩ and ⟨A′, S⟩ have covariance σ²⟨A, A′⟩.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.levels import MISSING, Levels, label_levels, make_levels
+from mooring.tables.schema import Schema
+from mooring.typing import Labels, Matrix, Vector
+
+RESOLUTION = 2**17
+"""B, which stands for 1 in the integers of φ. A total may then have 2²⁵ rows."""
+CONSTANT_SHARE = 0.15
+_OUTCOME_SHARE = 0.2  # of the label or of survival; 0.15 each of both
+_BUBBLE_SHARE = 0.02
+_ROWS_AT_ONCE = 2**14
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Times to an event as one column: in which interval each row ends, and whether by the event."""
+
+    time: str
+    """Name of the column with the time from entry to the event or to the end of observation."""
+    event: str
+    """Name of the column that says whether the event happened, which may be the label."""
+    occurred: str
+    """The word in that column for an event that happened."""
+    edges: tuple[float, ...]
+    """Ends of the intervals, increasing from the first; a later end of observation is 'beyond'."""
+
+    @property
+    def name(self) -> str:
+        """Name of the column of levels."""
+        return f"{self.time} × {self.event}"
+
+    @property
+    def n_intervals(self) -> int:
+        """The number of intervals."""
+        return len(self.edges) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Functional:
+    """A function of one column, as the vector v of its coordinates."""
+
+    column: str
+    """Name of the column; empty for the constant."""
+    values: Vector
+    """Its value at each level; for the constant, one number."""
+    vector: Vector
+    """v, of shape (D,)."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is summed in a study of many answers: columns with levels, contrasts and shares.
+
+    Examples
+    --------
+    >>> from mooring.tables.schema import Column
+    >>> schema = Schema((Column("age", "number", 0, 100), Column("sex", "category", categories=("f", "m"))))
+    >>> workload = make_workload(schema)
+    >>> total = sum_exactly(workload, np.array([[0.2, 1.0, 0.0], [-0.3, 0.0, 1.0]]))
+    >>> women, age = workload.indicator("sex", "f"), workload.number("age")
+    >>> round(total.estimate(workload.product(age, women)), 9)
+    60.0
+    """
+
+    columns: tuple[Levels, ...]
+    """Columns of the schema in their order, then the label, then the column of survival."""
+    shares: tuple[float, ...]
+    """s_j."""
+    label: str = ""
+    """Name of the label's column; empty if there is none or survival includes it."""
+    survival: Survival | None = None
+    constant_share: float = CONSTANT_SHARE
+    """c₀."""
+    resolution: int = RESOLUTION
+    """B."""
+    places: tuple[int, ...] = ()
+    """Index of the first entry of each column in an encoded row; −1 for the label."""
+    survival_places: tuple[int, int] = (-1, -1)
+    """The same for the columns of time and event, whose levels are `survival_sources`."""
+    survival_sources: tuple[Levels, ...] = ()
+    """Levels of the columns of time and event, of which survival is made."""
+
+    def column(self, name: str) -> Levels:
+        """Return the levels of a column; an unknown name is an `InputError`."""
+        return self.columns[self._index(name)]
+
+    def _index(self, name: str) -> int:
+        for index, levels in enumerate(self.columns):
+            if levels.name == name:
+                return index
+        known = ", ".join(repr(levels.name) for levels in self.columns)
+        problem = f"The study has no column {name[:60]!r}. Its columns are {known}."
+        raise InputError("column", problem=problem, cure="Use one of these names.")
+
+    @property
+    def n_features(self) -> int:
+        """The length of φ."""
+        return 1 + sum(levels.n_levels - 1 for levels in self.columns)
+
+    @property
+    def size(self) -> int:
+        """D: the length of φ with the bubbles after it, which is the order of S."""
+        return self.n_features + len(self.bubbles)
+
+    @property
+    def n_levels(self) -> int:
+        """The number of levels of all columns."""
+        return sum(levels.n_levels for levels in self.columns)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The index in φ of each column's first contrast."""
+        return tuple(int(k) for k in 1 + np.cumsum([0, *(levels.n_levels - 1 for levels in self.columns)]))[:-1]
+
+    @cached_property
+    def bubbles(self) -> dict[int, int]:
+        """The index in S of the bubble of each column that has one, by the column's index."""
+        having = [index for index, levels in enumerate(self.columns) if not levels.is_exact]
+        return {index: self.n_features + k for k, index in enumerate(having)}
+
+    @cached_property
+    def constant_integer(self) -> int:
+        """√c₀ in integers."""
+        return round(math.sqrt(self.constant_share) * self.resolution)
+
+    @cached_property
+    def integer_contrasts(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """M_j in integers, for weights in integers of sum U."""
+        matrices = []
+        for levels, share in zip(self.columns, self.shares, strict=True):
+            contrasts = levels.contrasts
+            largest = float((contrasts**2).sum(axis=0).max())
+            scale = self.resolution * math.sqrt(share / largest) / levels.unit
+            matrices.append(np.rint(scale * contrasts).astype(np.int64))
+        return tuple(matrices)
+
+    @cached_property
+    def integer_bubbles(self) -> tuple[int, ...]:
+        """The height of each column's bubble in integers; 0 for columns without."""
+        return tuple(
+            0 if levels.is_exact else round(self.resolution * math.sqrt(_BUBBLE_SHARE * share))
+            for levels, share in zip(self.columns, self.shares, strict=True)
+        )
+
+    @cached_property
+    def integer_shares(self) -> tuple[int, ...]:
+        """The largest ‖M_j h_j‖² in integers. It is that of a level, since weights are convex combinations of levels."""
+        return tuple(
+            levels.unit**2 * int((contrasts**2).sum(axis=0).max())
+            for levels, contrasts in zip(self.columns, self.integer_contrasts, strict=True)
+        )
+
+    @property
+    def integer_sensitivity_squared(self) -> int:
+        """Δ² in integers: the largest squared norm of what one row adds to S, where off-diagonal entries count twice.
+
+        (c₀ + Σ x_j)² − Σ x_j² + 2 c₀ Σ β_j² grows with every x_j = ‖M_j h_j‖², so that it is largest where all are.
+        """
+        constant, shares = self.constant_integer**2, self.integer_shares
+        own = sum(share**2 for share in shares)
+        bubbles = sum(height**2 for height in self.integer_bubbles)
+        return (constant + sum(shares)) ** 2 - own + 2 * constant * bubbles
+
+    @property
+    def sensitivity_squared(self) -> float:
+        """Δ² in the units of S."""
+        return self.integer_sensitivity_squared / self.resolution**4
+
+    def noise_variance(self, multiplier: float) -> float:
+        """Return σ² of S for noise of `multiplier` times the sensitivity."""
+        return multiplier**2 * self.sensitivity_squared
+
+    @cached_property
+    def _readouts(self) -> tuple[Matrix, ...]:
+        """For each column, the matrix from values at levels to the constant's part and the coordinates of contrasts."""
+        matrices = []
+        for levels, contrasts in zip(self.columns, self.integer_contrasts, strict=True):
+            scaled = contrasts * (levels.unit / self.resolution)
+            matrices.append(np.linalg.inv(np.vstack([np.ones(levels.n_levels), scaled]).T))
+        return tuple(matrices)
+
+    @property
+    def constant(self) -> Functional:
+        """The function that is 1 for every row."""
+        vector = np.zeros(self.size)
+        vector[0] = self.resolution / self.constant_integer
+        return Functional("", np.ones(1), vector)
+
+    def functional(self, column: str, values: Sequence[float] | Vector) -> Functional:
+        """Return the function of a column that has these values at its levels, linear between nodes."""
+        index, numbers = self._index(column), np.asarray(values, dtype=np.float64)
+        n_levels = self.columns[index].n_levels
+        if numbers.shape != (n_levels,):
+            expected, got = f"{n_levels} numbers, one per level of {column!r}", f"shape {numbers.shape}"
+            raise InputError("values", expected=expected, got=got, cure="Give one value per level.")
+        solved = self._readouts[index] @ numbers
+        vector = solved[0] * self.constant.vector
+        vector[self.starts[index] :][: n_levels - 1] = solved[1:]
+        return Functional(column, numbers, vector)
+
+    def number(self, column: str) -> Functional:
+        """Return a column of numbers itself, on the scale of its nodes; it is 0 where the number is missing."""
+        levels = self.column(column)
+        if not levels.nodes:
+            problem = f"The column {column!r} has levels, not numbers."
+            raise InputError("column", problem=problem, cure="Use a column of numbers, or one of its levels.")
+        return self.functional(column, [*levels.nodes, *([0.0] if levels.has_missing else [])])
+
+    def indicator(self, column: str, level: str) -> Functional:
+        """Return the function that is 1 at a level; at a node of a number it is the hat function."""
+        levels = self.column(column)
+        if level not in levels.names:
+            problem = f"The column {column!r} has no level {level[:60]!r}. Its levels are {', '.join(levels.names)}."
+            raise InputError("level", problem=problem, cure="Use one of them.")
+        return self.functional(column, [float(name == level) for name in levels.names])
+
+    def present(self, column: str) -> Functional:
+        """Return the function that is 1 unless the value is missing."""
+        levels = self.column(column)
+        known = [1.0] * (levels.n_levels - levels.has_missing)
+        return self.functional(column, known + [0.0] * levels.has_missing)
+
+    def product(self, first: Functional, second: Functional) -> Matrix:
+        """Return the symmetric matrix A for which ⟨A, S⟩ is the sum over rows of the product of two functions.
+
+        For two functions of the same column it is exact if each row lies on one level, or if both are linear in the node
+        index.
+        """
+        if not first.column == second.column != "":
+            return _symmetric(np.outer(first.vector, second.vector))
+        index = self._index(first.column)
+        squares, constant = self.functional(first.column, first.values * second.values), self.constant.vector
+        if index in self.bubbles:
+            nodes = slice(len(self.columns[index].nodes))
+            steps = float((np.diff(first.values[nodes]) * np.diff(second.values[nodes])).mean())
+            squares.vector[self.bubbles[index]] = -steps / 4 * self.resolution / self.integer_bubbles[index]
+        return _symmetric(np.outer(squares.vector, constant))
+
+    @cached_property
+    def shared(self) -> npt.NDArray[np.bool_]:
+        """Which entries of S are shared: all but blocks of a column with itself, and of bubbles those with the constant."""
+        shared = np.ones((self.size, self.size), dtype=np.bool_)
+        for start, levels in zip(self.starts, self.columns, strict=True):
+            shared[start : start + levels.n_levels - 1, start : start + levels.n_levels - 1] = False
+        shared[self.n_features :, 1:] = shared[1:, self.n_features :] = False
+        return shared
+
+    def assemble(self, products: Matrix, bubbles: Vector) -> Matrix:
+        """Return S of the products of (1, h), of shape (1 + Σ b_j, 1 + Σ b_j), and the sums of 4t(1 − t)."""
+        transform, at = np.zeros((self.size, self.n_levels + 1)), 1
+        transform[0, 0] = self.constant_integer / self.resolution
+        for start, levels, contrasts in zip(self.starts, self.columns, self.integer_contrasts, strict=True):
+            scaled = contrasts * (levels.unit / self.resolution)
+            transform[start : start + levels.n_levels - 1, at : at + levels.n_levels] = scaled
+            at += levels.n_levels
+        matrix = np.where(self.shared, transform @ products @ transform.T, 0.0)
+        for curve, (index, place) in zip(bubbles, self.bubbles.items(), strict=True):
+            height = self.integer_bubbles[index] * self.constant_integer / self.resolution**2
+            matrix[0, place] = matrix[place, 0] = height * curve
+        return matrix
+
+    def weigh(self, rows: Matrix, labels: Labels | None = None) -> tuple[Matrix, Matrix]:
+        """Return h, the weights of encoded rows on the levels of all columns, and 4t(1 − t) of columns with bubbles.
+
+        `labels` are as in `EncodedRows`; without them, the weights of the label are zero.
+        """
+        weights, bubbles = np.zeros((len(rows), self.n_levels)), np.zeros((len(rows), len(self.bubbles)))
+        at = 0
+        for index, (levels, place) in enumerate(zip(self.columns, self.places, strict=True)):
+            target = weights[:, at : at + levels.n_levels]
+            at += levels.n_levels
+            if levels.kind == "survival":
+                self._weigh_survival(rows, labels, target)
+            else:
+                t = _weigh_column(levels, place, rows, labels, target)
+                if index in self.bubbles:
+                    bubbles[:, self.bubbles[index] - self.n_features] = 4 * t * (1 - t)
+        return weights, bubbles
+
+    def _weigh_survival(self, rows: Matrix, labels: Labels | None, target: Matrix) -> None:
+        """Write the weights on the levels of survival; they are zero where the event is not known and cannot be missing."""
+        assert self.survival is not None
+        (time, event), (at_time, at_event) = self.survival_sources, self.survival_places
+        n_intervals, n_levels = self.survival.n_intervals, target.shape[1]
+        values = time.low + (time.high - time.low) * (rows[:, at_time] + 1) / 2
+        interval = np.searchsorted(np.asarray(self.survival.edges), values, side="left") - 1
+        interval = np.maximum(interval, 0)  # a time of zero ends in the first interval
+        events = np.zeros((len(rows), event.n_levels))
+        _weigh_column(event, at_event, rows, labels, events)
+        occurred = events[:, event.names.index(self.survival.occurred)] > 0
+        level = np.where(interval < n_intervals, 2 * interval + ~occurred, 2 * n_intervals)
+        known = events.sum(axis=1) > 0
+        if target.shape[1] > 2 * n_intervals + 1:
+            absent = ~known | (event.has_missing & (events[:, -1] > 0))
+            if time.has_missing:
+                absent |= rows[:, at_time + 1] > 0
+            level, known = np.where(absent, n_levels - 1, level), np.ones(len(rows), dtype=np.bool_)
+        target[np.flatnonzero(known), level[known]] = 1.0
+
+
+def _weigh_column(levels: Levels, place: int, rows: Matrix, labels: Labels | None, target: Matrix) -> Vector:
+    """Write the weights of rows on the levels of a column, and return the weight t on the second of two nodes."""
+    every, t = np.arange(len(rows)), np.zeros(len(rows))
+    if place < 0 and labels is None:
+        return t
+    if levels.kind == "category":
+        if place < 0:
+            target[every, np.asarray(labels, dtype=np.int64)] = 1.0
+        else:
+            n_words = levels.n_levels - levels.has_missing
+            target[:, :n_words] = rows[:, place : place + n_words]
+            if levels.has_missing:
+                target[:, -1] = 1 - target[:, :-1].sum(axis=1)
+        return t
+    if place < 0:
+        middle, half = (levels.low + levels.high) / 2, (levels.high - levels.low) / 2
+        encoded = (np.asarray(labels, dtype=np.float64)[:, None] - middle) / half
+    else:
+        encoded = rows[:, place : place + 1 + levels.has_missing]
+    index, t = levels.locate(encoded)
+    target[every, index] = 1 - t
+    if not levels.is_exact:
+        target[every, np.minimum(index + 1, levels.n_levels - 1)] += t
+    return t
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseTotal:
+    """The opened general total."""
+
+    workload: Workload
+    matrix: Matrix
+    """S, of shape (D, D), with the bubbles' row and column of the constant; entries that are not shared are zero."""
+    noise_variance: float = 0.0
+    """σ², the variance of all listed contributions' noise on the diagonal; off-diagonal entries have half of it."""
+
+    @property
+    def n_rows(self) -> float:
+        """An estimate of the number of rows, which noise can make negative."""
+        return float(self.matrix[0, 0]) * (self.workload.resolution / self.workload.constant_integer) ** 2
+
+    def estimate(self, matrix: Matrix) -> float:
+        """Return ⟨A, S⟩."""
+        return float(np.vdot(matrix, self.matrix))
+
+    def estimates(self, matrices: Sequence[Matrix]) -> Vector:
+        """Return ⟨A, S⟩ of several A."""
+        return np.array([self.estimate(matrix) for matrix in matrices])
+
+    def covariance(self, matrices: Sequence[Matrix]) -> Matrix:
+        """Return the covariances σ²⟨A, A′⟩ of what the noise adds to ⟨A, S⟩ of several A."""
+        flat = np.reshape(np.asarray(matrices), (len(matrices), -1))
+        return np.asarray(self.noise_variance * (flat @ flat.T))
+
+    def with_noise(self, rng: np.random.Generator, variance: float) -> PairwiseTotal:
+        """Return the total with further normal noise of this variance, for simulations."""
+        noise = np.triu(rng.normal(scale=math.sqrt(variance / 2), size=self.matrix.shape))
+        noise = (noise + noise.T) * self.workload.shared
+        noise[0, 0] /= math.sqrt(2)
+        return replace(self, matrix=self.matrix + noise, noise_variance=self.noise_variance + variance)
+
+
+def sum_exactly(workload: Workload, rows: Matrix, labels: Labels | None = None) -> PairwiseTotal:
+    """Return the total of encoded rows without noise and without rounding of weights, for simulations and tests."""
+    products, bubbles = np.zeros((workload.n_levels + 1,) * 2), np.zeros(len(workload.bubbles))
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        here = slice(start, start + _ROWS_AT_ONCE)
+        weights, curves = workload.weigh(rows[here], None if labels is None else labels[here])
+        block = np.hstack([np.ones((len(weights), 1)), weights])
+        products += block.T @ block
+        bubbles += curves.sum(axis=0)
+    return PairwiseTotal(workload, workload.assemble(products, bubbles))
+
+
+def make_workload(
+    schema: Schema, *, log_scaled: frozenset[str] = frozenset(), survival: Survival | None = None
+) -> Workload:
+    """Return the general total's workload of declared columns.
+
+    The label is one more column. With `survival`, the columns of time and event become one column of intervals.
+    """
+    columns = [make_levels(column, is_log=column.name in log_scaled) for column in schema.columns]
+    places = [int(place) for place in np.cumsum([0, *(column.width for column in schema.columns)])[:-1]]
+    if schema.label.kind != "none":
+        columns.append(label_levels(schema.label))
+        places.append(-1)
+    kept, sources = list(range(len(columns))), list[int]()
+    if survival is not None:
+        sources = _require_survival(survival, columns)
+        kept = [index for index in kept if index not in sources]
+    levels, at = [columns[index] for index in kept], [places[index] for index in kept]
+    outcomes = [index for index in range(len(levels)) if at[index] < 0]
+    label = levels[outcomes[0]].name if outcomes else ""
+    if survival is not None:
+        outcomes.append(len(levels))
+        levels.append(_survival_levels(survival, any(columns[index].has_missing for index in sources)))
+        at.append(-1)
+    return Workload(
+        tuple(levels),
+        _split_shares(levels, outcomes),
+        label,
+        survival,
+        places=tuple(at),
+        survival_places=(places[sources[0]], places[sources[1]]) if sources else (-1, -1),
+        survival_sources=tuple(columns[index] for index in sources),
+    )
+
+
+def _split_shares(levels: Sequence[Levels], outcomes: Sequence[int]) -> tuple[float, ...]:
+    """Return s_j: a fixed share for each outcome, and for other columns one in proportion to √b_j."""
+    others = {index: math.sqrt(column.n_levels) for index, column in enumerate(levels) if index not in outcomes}
+    left = 1 - CONSTANT_SHARE
+    of_outcome = left / len(outcomes) if outcomes and not others else _OUTCOME_SHARE - 0.05 * (len(outcomes) - 1)
+    rest = left - of_outcome * len(outcomes)
+    return tuple(
+        of_outcome if index in outcomes else rest * others[index] / sum(others.values()) for index in range(len(levels))
+    )
+
+
+def _require_survival(survival: Survival, columns: Sequence[Levels]) -> list[int]:
+    """Return the indices of the columns of time and event, or raise an `InputError` for what survival cannot be made of."""
+    names = [levels.name for levels in columns]
+    for name in (survival.time, survival.event):
+        if name not in names:
+            problem = f"Survival names the column {name[:60]!r}, which the study does not declare."
+            raise InputError("survival", problem=problem, cure="Declare the column.")
+    time, event = (columns[names.index(name)] for name in (survival.time, survival.event))
+    if not time.nodes or time.name == event.name or time.is_log:
+        problem = f"The column {survival.time!r} of times must be a number that is not on a logarithmic scale."
+        raise InputError("survival", problem=problem, cure="Declare it as a number of days or months.")
+    words = event.names[: event.n_levels - event.has_missing]
+    if len(words) != 2 or not event.is_exact or survival.occurred not in words:
+        problem = (
+            f"The column {survival.event!r} of events must have two values, one of them {survival.occurred[:60]!r}."
+        )
+        raise InputError(
+            "survival", problem=problem, cure="Declare it as a category of two words, and name one of them."
+        )
+    edges = np.asarray(survival.edges)
+    if len(edges) < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any() or edges[0] < 0:
+        problem = "The edges of intervals must be two or more increasing numbers, the first of them 0 or more."
+        raise InputError("survival", problem=problem, cure="Name the ends of the intervals in the unit of the time.")
+    if edges[-1] > time.high:
+        problem = f"The last edge, {edges[-1]:g}, is beyond the declared range of {survival.time!r}, {time.high:g}."
+        raise InputError("survival", problem=problem, cure="End the intervals within the range.")
+    return [names.index(survival.time), names.index(survival.event)]
+
+
+def _survival_levels(survival: Survival, has_missing: bool) -> Levels:
+    names = [
+        f"{low:g}–{high:g}: {what}"
+        for low, high in zip(survival.edges, survival.edges[1:], strict=False)
+        for what in ("event", "censored")
+    ]
+    names += ["beyond the last", *([MISSING] if has_missing else [])]
+    return Levels(survival.name, "survival", tuple(names), has_missing=has_missing)
+
+
+def _symmetric(matrix: Matrix) -> Matrix:
+    return np.asarray((matrix + matrix.T) / 2)
