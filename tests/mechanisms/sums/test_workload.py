@@ -95,6 +95,19 @@ def test_products_use_shared_entries_only() -> None:
         assert not workload.product(first, second)[~workload.shared].any()
 
 
+def test_pairs_of_vectors_are_read_as_their_matrices_are() -> None:
+    rows, values = draw_rows(np.random.default_rng(1))
+    workload = make_workload(SCHEMA, log_scaled=LOGS)
+    total = sum_exactly(workload, rows[:, :-1], rows[:, -1]).with_noise(np.random.default_rng(3), 2.0)
+    functionals = [make_functional(workload, name) for name in values]
+    pairs = list(combinations_with_replacement(functionals, 2))
+    matrices = [workload.product(*pair) for pair in pairs]
+    left, right = (np.array(side) for side in zip(*(workload.factors(*pair) for pair in pairs), strict=True))
+    read, noise = total.read(left, right)
+    np.testing.assert_allclose(read, total.estimates(matrices), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(noise, total.covariance(matrices), rtol=1e-9, atol=1e-9)
+
+
 def test_noise_on_what_is_read_off_has_the_stated_covariance() -> None:
     rng, workload = np.random.default_rng(2), make_workload(Schema(SCHEMA.columns[3:6], SCHEMA.label))
     rows, _ = draw_rows(rng)

@@ -246,21 +246,25 @@ class Workload:
         known = [1.0] * (levels.n_levels - levels.has_missing)
         return self.functional(column, known + [0.0] * levels.has_missing)
 
-    def product(self, first: Functional, second: Functional) -> Matrix:
-        """Return the symmetric matrix A for which ⟨A, S⟩ is the sum over rows of the product of two functions.
+    def factors(self, first: Functional, second: Functional) -> tuple[Vector, Vector]:
+        """Return vectors u and v for which uᵀSv is the sum over rows of the product of two functions.
 
         For two functions of the same column it is exact if each row lies on one level, or if both are linear in the node
         index.
         """
         if not first.column == second.column != "":
-            return _symmetric(np.outer(first.vector, second.vector))
+            return first.vector, second.vector
         index = self._index(first.column)
-        squares, constant = self.functional(first.column, first.values * second.values), self.constant.vector
+        squares = self.functional(first.column, first.values * second.values)
         if index in self.bubbles:
             nodes = slice(len(self.columns[index].nodes))
             steps = float((np.diff(first.values[nodes]) * np.diff(second.values[nodes])).mean())
             squares.vector[self.bubbles[index]] = -steps / 4 * self.resolution / self.integer_bubbles[index]
-        return _symmetric(np.outer(squares.vector, constant))
+        return squares.vector, self.constant.vector
+
+    def product(self, first: Functional, second: Functional) -> Matrix:
+        """Return A, the symmetric part of uvᵀ of `factors`, for which ⟨A, S⟩ is the sum over rows of a product."""
+        return _symmetric(np.outer(*self.factors(first, second)))
 
     @cached_property
     def shared(self) -> npt.NDArray[np.bool_]:
@@ -359,6 +363,11 @@ class PairwiseTotal:
     """S, of shape (D, D), with the bubbles' row and column of the constant; entries that are not shared are zero."""
     noise_variance: float = 0.0
     """σ², the variance of all listed contributions' noise on the diagonal; off-diagonal entries have half of it."""
+    epsilon: float | None = None
+    delta: float | None = None
+    """The guarantee for adding or removing one unit; None without noise."""
+    unit: str = "row"
+    """Either "row" or "person"."""
 
     @property
     def n_rows(self) -> float:
@@ -377,6 +386,15 @@ class PairwiseTotal:
         """Return the covariances σ²⟨A, A′⟩ of what the noise adds to ⟨A, S⟩ of several A."""
         flat = np.reshape(np.asarray(matrices), (len(matrices), -1))
         return np.asarray(self.noise_variance * (flat @ flat.T))
+
+    def read(self, left: Matrix, right: Matrix) -> tuple[Vector, Matrix]:
+        """Return uᵀSv of several pairs of `Workload.factors`, the rows of `left` and `right`, and their noise's covariance.
+
+        With A the symmetric part of uvᵀ, ⟨A, A′⟩ is ½ [(u·u′)(v·v′) + (u·v′)(v·u′)].
+        """
+        across = left @ right.T
+        noise = self.noise_variance / 2 * ((left @ left.T) * (right @ right.T) + across * across.T)
+        return np.asarray(np.einsum("ij,ij->i", left @ self.matrix, right)), noise
 
     def with_noise(self, rng: np.random.Generator, variance: float) -> PairwiseTotal:
         """Return the total with further normal noise of this variance, for simulations."""
