@@ -47,7 +47,8 @@ def join(
         float | None,
         floor_option(
             min=0.0,
-            help="Refuse secure sums that exceed this epsilon in total over all studies of the same rows.",
+            help="Refuse secure sums with which this vault would exceed this epsilon in total over all studies, whatever "
+            "rows it shares in each.",
             show_default="8",
         ),
     ] = None,

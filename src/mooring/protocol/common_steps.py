@@ -178,7 +178,9 @@ COMMON: Sequence[Step] = (
             ),
             _ask_floor("least_anchor_noise", "Refuse studies with less anchor noise than"),
             _ask_floor("least_data_noise", "Refuse studies with less private-data noise than"),
-            _ask_floor("most_epsilon", "Refuse secure sums beyond this epsilon, over all studies of the same rows"),
+            _ask_floor(
+                "most_epsilon", "Refuse secure sums beyond this epsilon, added up over all studies of this vault"
+            ),
             _ask_floor(
                 "most_pooled_epsilon", "Refuse secure sums in which combiners who pool keys see more epsilon than"
             ),

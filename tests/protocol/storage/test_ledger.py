@@ -496,7 +496,7 @@ def test_a_vault_spends_up_to_the_limit_and_no_more_whatever_its_rows(folder):
     second = replace(first, epsilon=2.5, combining_key="key 1")
     assert (ledger.spent_epsilon("1" * 64), ledger.spent_epsilon("0" * 64)) == (1.5, 0.0)
     for part in (rows, others, seen(range(0))):
-        with raising(RefusedError, "the upload", reason="epsilon = 4.1 over all studies, above your limit of 4"):
+        with raising(RefusedError, "the upload", reason="epsilon = 4.1 in all its studies"):
             ledger.record_intent("1" * 64, "later", part, spending=replace(second, epsilon=2.6))
         with raising(RefusedError, "the upload", reason="without noise"):
             ledger.record_intent("1" * 64, "later", part, spending=replace(second, epsilon=None))

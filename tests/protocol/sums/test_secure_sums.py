@@ -15,6 +15,7 @@ from unittest.mock import patch
 import fsspec
 import numpy as np
 import pytest
+from fsspec.spec import AbstractBufferedFile
 
 from mooring.atomic_io import hold_lock
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
@@ -44,6 +45,7 @@ from mooring.protocol.storage.vault import Floors
 from mooring.protocol.sums import bundle as bundles
 from mooring.protocol.sums import combination, contribution
 from mooring.protocol.sums.answers import (
+    read_closing_list,
     read_combined_share,
     read_receipt,
     write_closing_list,
@@ -266,10 +268,11 @@ def test_a_box_opens_only_for_its_study_sender_and_combiner(folder: Path, contex
     assert len({key.public for key in keys}) == 6
 
 
-def resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
-    """Put the boxes of one bundle into another participant's, properly signed."""
-    with source.open("rb") as file:
-        _, signed = read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="")
+def resign(given: SumStudy, source: Path, target: Path, signer: int, manifest: Path | None = None) -> None:
+    """Put the boxes of one bundle, with its manifest or that of another, into a participant's, properly signed."""
+    with source.open("rb") as file, (manifest or source).open("rb") as other:
+        read_signed_header(file, kind=bundles.KIND, fields=bundles.FIELDS, what="")
+        _, signed = read_signed_header(other, kind=bundles.KIND, fields=bundles.FIELDS, what="")
         data = file.read()
     arrays, position = {}, 0
     for name, spec in sum_bundle_tensors(given.study).items():
@@ -277,6 +280,16 @@ def resign(given: SumStudy, source: Path, target: Path, signer: int) -> None:
         position += spec.n_bytes
     fields = {name: signed[name] for name in bundles.FIELDS}
     write_signed(target, kind=bundles.KIND, fields=fields, arrays=arrays, signer=given.vaults[signer].signing_key)
+
+
+def test_the_analyst_refuses_boxes_that_are_not_those_of_the_manifest(folder: Path) -> None:
+    """All is signed, and every combiner would pass the bundle over: listed, it would keep all of them from answering."""
+    given = make_sum_study(folder, p=3)
+    first, second = given.share(0), folder / "second.bundle"
+    write_sum_bundle(second, given.study, encode_signed(exact_sums(given, [0])), given.vaults[0].signing_key)
+    resign(given, first, path := folder / "mixed.bundle", 0, manifest=second)
+    with raising(RefusedError, "the bundle", reason="not those that were signed"):
+        verify_sum_bundle(path, given.study)
 
 
 def test_copied_boxes_double_nobody_and_use_up_no_answer(folder: Path) -> None:
@@ -452,19 +465,28 @@ def test_from_a_store_a_combiner_fetches_headers_and_its_own_boxes(folder: Path)
     whole = (given.inbox / "p0.bundle").stat().st_size
     store.pipe("/parts/short.bundle", b"")
     store.pipe("/parts/long.bundle", b"\xff" * 100)
-    sizes = list[int]()
-    actual = bundles.read_box
+    fetched = list[int]()
 
-    def seen(file: Any, *rest: Any) -> Any:
-        sizes.append(os.fstat(file.fileno()).st_size)
-        return actual(file, *rest)
+    class Remote(AbstractBufferedFile):
+        """A file as object stores have them, which reads ahead unless it is asked not to."""
 
-    with patch.object(combination, "read_box", seen):
+        def _fetch_range(self, start: int, end: int) -> bytes:
+            data = bytes(store.cat_file(self.path, start, end))
+            fetched.append(len(data))
+            return data
+
+    def open_remote(path: str, mode: str, **options: Any) -> Any:
+        return Remote(store, path, mode, **options)
+
+    with patch.object(store, "open", open_remote):
         for i in (0, 8):
             check_boxes(given.vaults[i], given.study, "memory://parts", output=folder / "from a store")
+            (_, header), (_, box) = bundles.find_part(given.study, i + 1)
+            assert sum(fetched) == 9 * (header + box) + 100  # of 'long', too, nothing is fetched beyond its end
+            fetched.clear()
             assert (folder / "from a store").read_bytes() == given.check_boxes(i).read_bytes()
             assert all(read_receipt(folder / "from a store", given.study).passed.values())
-    assert whole not in sizes[:11]
+    assert header + box < whole / 2
 
 
 def test_of_many_lists_at_once_one_is_answered(folder: Path) -> None:
@@ -847,6 +869,22 @@ def test_a_receipt_says_yes_or_no_and_is_its_combiners(folder: Path) -> None:
     write_receipt(path, given.study, passed, combiner=3, signer=key)
     with raising(RefusedError, "the receipt", reason="not the combiner that it speaks for"):
         read_receipt(path, given.study)
+
+
+def test_files_of_another_study_are_refused_though_the_same_keys_signed_them(folder: Path) -> None:
+    given = make_sum_study(folder, p=3)
+    through(given, range(3), combiners=[0])
+    receipt = given.check_boxes(1)
+    readers: dict[Path, Callable[[Path, Study], object]] = {
+        given.inbox / "p0.bundle": verify_sum_bundle,
+        receipt: read_receipt,
+        given.inbox / "p0.share": read_combined_share,
+        given.work / "closing.list": read_closing_list,
+    }
+    for path, read in readers.items():
+        read(path, given.study)
+        with raising(RefusedError, reason="made for another study"):
+            read(path, replace(given.study, nonce="f" * 32))
 
 
 def test_the_analyst_and_a_colluding_combiner_hold_nothing_of_a_single_contribution(folder: Path) -> None:

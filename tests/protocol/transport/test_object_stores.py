@@ -25,7 +25,7 @@ from tests.sites import ANALYST
 
 
 @pytest.mark.parametrize("seeks", [True, False])
-@pytest.mark.parametrize("start", [20, 2**16, 2**16 + 8, 2**16 + 9, 3 * 2**16, 2**20 - 5, 2**20])
+@pytest.mark.parametrize("start", [10, 20, 3 * 2**16, 2**20 - 5, 2**20])
 def test_a_part_of_a_file_is_downloaded_whether_or_not_the_store_can_skip(
     tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch, start: int, seeks: bool
 ) -> None:
@@ -45,11 +45,11 @@ def test_a_part_of_a_file_is_downloaded_whether_or_not_the_store_can_skip(
     stub = mock.MagicMock(read=count, seek=stream.seek if seeks else refuse)
     stub.__enter__.return_value = stub
     rest: dict[str, Any] = {"size": None, "most_bytes": 2**21, "what": "it", "waits": QUICK}
-    part = lambda head: (len(head[:10]), start, 100)  # noqa: E731
+    part = ((0, 10), (start, 100))
     assert stores.download(memory, "/large", tmp_path / "part", part=part, **rest) is None
     assert (tmp_path / "part").read_bytes() == data[:10] + data[start : start + 100]
     if seeks:
-        assert sum(n_read) <= 2**16 + 8 + 100
+        assert sum(n_read) == 110
 
 
 def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(

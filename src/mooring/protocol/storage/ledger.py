@@ -226,8 +226,8 @@ class Ledger:
         if total > spending.most_epsilon:
             raise RefusedError(
                 "the upload",
-                reason=f"this vault would have spent epsilon = {total:g} over all studies, above your limit of "
-                f"{spending.most_epsilon:g}",
+                reason=f"this vault would have spent epsilon = {total:g} in all its studies, added up whatever rows each "
+                f"had, above your limit of {spending.most_epsilon:g}",
                 cure="Stay out of this study. The limit is set when you join.",
             )
         for entry in self.entries():

@@ -29,7 +29,7 @@ import numpy as np
 from mooring.atomic_io import open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.prime_field import PRIME, Elements, Words, draw_elements, require_elements
-from mooring.mechanisms.sums.secret_sharing import interpolate, split, weigh
+from mooring.mechanisms.sums.secret_sharing import Threshold, interpolate, split, weigh
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import BOX_OVERHEAD, CombiningKey, Secret, SigningKey, seal_box
 from mooring.protocol.messages.bundle import SUFFIX
@@ -40,12 +40,14 @@ from mooring.protocol.messages.signed_file import (
     Header,
     TensorSpec,
     encode_header,
+    measure_signed_header,
     read_signed_header,
     require_header,
     write_signed,
 )
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.transport.object_stores import Part
 
 KIND = "sum bundle"
 KEPT = "upload" + SUFFIX
@@ -174,13 +176,13 @@ def read_box(file: BinaryIO, study: Study, combiner: int) -> Box:
     return Box(member, _digest_header(header), combiner, fields, sealed)
 
 
-def find_part(head: bytes, study: Study, combiner: int) -> tuple[int, int, int]:
-    """What one combiner needs of a bundle at a store: the length of its header, and the start and length of its box.
-
-    The first bytes are not trusted: whatever they say, `read_box` tests what was fetched.
-    """
-    sizes, data_start = _box_sizes(study), 8 + min(int.from_bytes(head[:8], "little"), MOST_HEADER_BYTES)
-    return data_start, data_start + sum(sizes[: combiner - 1]), sizes[combiner - 1]
+def find_part(study: Study, combiner: int) -> Part:
+    """What one combiner fetches of a bundle at a store: its header, whose length the study determines, and the box."""
+    threshold, sizes = sum_scheme(study).threshold, _box_sizes(study)
+    fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce}
+    fields |= {name: "0" * 2 * n_bytes for name, n_bytes in _proof_sizes(threshold).items()}
+    header = measure_signed_header(KIND, fields, sum_bundle_tensors(study))
+    return (0, header), (header + sum(sizes[: combiner - 1]), sizes[combiner - 1])
 
 
 def write_extract(bundle: SumBundle, study: Study, combiner: int, path: Path) -> None:
@@ -221,8 +223,8 @@ def open_box(box: Box, study: Study, key: CombiningKey) -> Elements:
 def _read_header(file: BinaryIO, study: Study) -> tuple[Header, Fields, Member]:
     """The header of a bundle, its manifest and its signer. Digests and proof have the form that the study asks for."""
     header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
-    member, threshold = study.require_signer(fields, what=_WHAT), sum_scheme(study).threshold
-    for name, n_bytes in (("boxes", 32 * threshold.n_combiners), ("proof", 8 * N_TESTS * threshold.threshold)):
+    member = study.require_signer(fields, what=_WHAT)
+    for name, n_bytes in _proof_sizes(sum_scheme(study).threshold).items():
         text = fields[name]
         try:
             is_whole = isinstance(text, str) and bytes.fromhex(text).hex() == text and len(text) == 2 * n_bytes
@@ -231,6 +233,11 @@ def _read_header(file: BinaryIO, study: Study) -> tuple[Header, Fields, Member]:
         if not is_whole:
             raise _refuse("its manifest does not hold the digests and values that prove its shares")
     return header, fields, member
+
+
+def _proof_sizes(threshold: Threshold) -> dict[str, int]:
+    """How many bytes the manifest has of each field that proves the shares."""
+    return {"boxes": 32 * threshold.n_combiners, "proof": 8 * N_TESTS * threshold.threshold}
 
 
 def _digest_header(header: Header) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -181,6 +180,6 @@ def _read_boxes(source: str | Path, study: Study, point: int) -> Iterator[Iterat
         yield read(list_files(source))
         return
     with TemporaryDirectory(prefix="mooring-") as folder:
-        part, most = partial(find_part, study=study, combiner=point), most_sum_bundle_bytes(study)
+        part, most = find_part(study, point), most_sum_bundle_bytes(study)
         candidates = download_bundles(str(source), Path(folder), {}, most_bytes=most, part=part)
         yield read(candidate.found for candidate in candidates)

@@ -147,7 +147,7 @@ class SumExchange(Exchange):
             return sums + again, "Send it to the analyst."
         noise = f"with noise for epsilon = {settings.epsilon:g}, delta = {settings.delta:g} a {settings.unit}"
         if in_all > settings.epsilon:
-            noise += f"; with earlier studies this vault has spent epsilon = {in_all:g} in all"
+            noise += f"; this vault has spent epsilon = {in_all:g} in all its studies, added up whatever rows each had"
         return f"sums over your rows, {to_combiners}{noise}{again}", "Send it to the analyst."
 
     def take_step(

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -211,9 +212,8 @@ def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
     shutil.rmtree(place)
 
 
-HEAD_BYTES = 2**16 + 8
-Part = Callable[[bytes], tuple[int, int, int]]
-"""Returns, from the first `HEAD_BYTES` of a file, how many of them to keep, and the start and length of a further part."""
+Part = Sequence[tuple[int, int]]
+"""The start and length of each stretch of a file that is downloaded, in ascending order."""
 
 
 def download(
@@ -239,12 +239,12 @@ def download(
                 raise _StoppedError(NOT_GIVEN) from None
             raise (_StoppedError(NOT_THERE) if is_absent(problem) else TransientError(otherwise)) from None
 
+    options = {} if part is None else {"cache_type": "none"}  # which fetches what is read, and no further megabytes
+    open_stream = partial(system.open, name, "rb", **options)
+
     def attempt() -> None:
         read(system.invalidate_cache, otherwise=NOT_DOWNLOADED)  # an old listing may have a different size
-        with (
-            open_atomically(target, what=what) as file,
-            read(system.open, name, "rb", otherwise=NOT_DOWNLOADED) as stream,
-        ):
+        with open_atomically(target, what=what) as file, read(open_stream, otherwise=NOT_DOWNLOADED) as stream:
             if part is not None:
                 read(_copy_part, stream, file, part, otherwise=IN_PART)
                 return
@@ -265,16 +265,16 @@ def download(
 
 
 def _copy_part(stream: BinaryIO, file: BinaryIO, part: Part) -> None:
-    head = bytes(stream.read(HEAD_BYTES))
-    n_kept, start, length = part(head)
-    further, position = head[start : start + length], len(head)
-    try:
-        if start > position:
-            stream.seek(start)
-    except (ValueError, NotImplementedError):  # a server that hands out whole files only
-        while position < start and (block := stream.read(min(_BLOCK, start - position))):
-            position += len(block)
-    file.write(head[:n_kept] + further + bytes(stream.read(length - len(further))))
+    position = 0
+    for start, length in part:
+        try:
+            if start > position:
+                stream.seek(start)
+        except (ValueError, NotImplementedError):  # a server that hands out whole files only
+            while position < start and (block := stream.read(min(_BLOCK, start - position))):
+                position += len(block)
+        file.write(bytes(stream.read(length)))
+        position = start + length
 
 
 def _chain(problem: BaseException | None) -> Iterator[BaseException]:
