@@ -20,12 +20,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.levels import MISSING, Levels, label_levels, make_levels
+from mooring.mechanisms.sums.sums import Integers
 from mooring.tables.schema import Schema
 from mooring.typing import Labels, Matrix, Vector
 
@@ -35,6 +37,8 @@ CONSTANT_SHARE = 0.15
 _OUTCOME_SHARE = 0.2  # of the label or of survival; 0.15 each of both
 _BUBBLE_SHARE = 0.02
 _ROWS_AT_ONCE = 2**14
+_ROUNDING = 1e-6  # below which a weight in integers is a whole number
+SmallIntegers: TypeAlias = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ class Workload:
         return round(math.sqrt(self.constant_share) * self.resolution)
 
     @cached_property
-    def integer_contrasts(self) -> tuple[npt.NDArray[np.int64], ...]:
+    def integer_contrasts(self) -> tuple[Integers, ...]:
         """M_j in integers, for weights in integers of sum U."""
         matrices = []
         for levels, share in zip(self.columns, self.shares, strict=True):
@@ -295,19 +299,43 @@ class Workload:
         `labels` are as in `EncodedRows`; without them, the weights of the label are zero.
         """
         weights, bubbles = np.zeros((len(rows), self.n_levels)), np.zeros((len(rows), len(self.bubbles)))
+        self._write(rows, labels, weights, bubbles, None)
+        return weights, bubbles
+
+    def quantise(self, rows: Matrix, labels: Labels | None, rng: np.random.Generator) -> tuple[SmallIntegers, Integers]:
+        """Return what `weigh` does in integers: weights in units of 1/U, bubbles in units of 1/B.
+
+        Weights between two nodes, and bubbles, are rounded up or down at random so that their expectation is exact. The
+        sensitivity does not depend on that: whatever is drawn, weights are not negative and sum to U or to 0.
+        """
+        weights = np.zeros((len(rows), self.n_levels), dtype=np.int16)
+        bubbles = np.zeros((len(rows), len(self.bubbles)), dtype=np.int64)
+        self._write(rows, labels, weights, bubbles, rng)
+        return weights, bubbles
+
+    def _write(
+        self,
+        rows: Matrix,
+        labels: Labels | None,
+        weights: npt.NDArray[Any],
+        bubbles: npt.NDArray[Any],
+        rng: np.random.Generator | None,
+    ) -> None:
+        """Write weights and bubbles of rows into arrays of zeros, in integers if there is a generator."""
         at = 0
         for index, (levels, place) in enumerate(zip(self.columns, self.places, strict=True)):
             target = weights[:, at : at + levels.n_levels]
             at += levels.n_levels
             if levels.kind == "survival":
-                self._weigh_survival(rows, labels, target)
-            else:
-                t = _weigh_column(levels, place, rows, labels, target)
-                if index in self.bubbles:
-                    bubbles[:, self.bubbles[index] - self.n_features] = 4 * t * (1 - t)
-        return weights, bubbles
+                self._write_survival(rows, labels, target)
+                continue
+            t = _write_column(levels, place, rows, labels, target, rng)
+            if index in self.bubbles:
+                curve, height = 4 * t * (1 - t), self.integer_bubbles[index]
+                bubble = curve if rng is None else _round_at_random(height * curve, rng)
+                bubbles[:, self.bubbles[index] - self.n_features] = bubble
 
-    def _weigh_survival(self, rows: Matrix, labels: Labels | None, target: Matrix) -> None:
+    def _write_survival(self, rows: Matrix, labels: Labels | None, target: npt.NDArray[Any]) -> None:
         """Write the weights on the levels of survival; they are zero where the event is not known and cannot be missing."""
         assert self.survival is not None
         (time, event), (at_time, at_event) = self.survival_sources, self.survival_places
@@ -316,7 +344,7 @@ class Workload:
         interval = np.searchsorted(np.asarray(self.survival.edges), values, side="left") - 1
         interval = np.maximum(interval, 0)  # a time of zero ends in the first interval
         events = np.zeros((len(rows), event.n_levels))
-        _weigh_column(event, at_event, rows, labels, events)
+        _write_column(event, at_event, rows, labels, events, None)
         occurred = events[:, event.names.index(self.survival.occurred)] > 0
         level = np.where(interval < n_intervals, 2 * interval + ~occurred, 2 * n_intervals)
         known = events.sum(axis=1) > 0
@@ -328,8 +356,18 @@ class Workload:
         target[np.flatnonzero(known), level[known]] = 1.0
 
 
-def _weigh_column(levels: Levels, place: int, rows: Matrix, labels: Labels | None, target: Matrix) -> Vector:
-    """Write the weights of rows on the levels of a column, and return the weight t on the second of two nodes."""
+def _write_column(
+    levels: Levels,
+    place: int,
+    rows: Matrix,
+    labels: Labels | None,
+    target: npt.NDArray[Any],
+    rng: np.random.Generator | None,
+) -> Vector:
+    """Write the weights of rows on the levels of a column, and return the weight t on the second of two nodes.
+
+    With a generator, weights are integers of sum U; that of the second node is rounded at random. Otherwise they sum to 1.
+    """
     every, t = np.arange(len(rows)), np.zeros(len(rows))
     if place < 0 and labels is None:
         return t
@@ -348,10 +386,20 @@ def _weigh_column(levels: Levels, place: int, rows: Matrix, labels: Labels | Non
     else:
         encoded = rows[:, place : place + 1 + levels.has_missing]
     index, t = levels.locate(encoded)
-    target[every, index] = 1 - t
-    if not levels.is_exact:
-        target[every, np.minimum(index + 1, levels.n_levels - 1)] += t
+    if levels.is_exact:
+        target[every, index] = 1
+        return t
+    second, whole = (t, 1) if rng is None else (_round_at_random(levels.unit * t, rng), levels.unit)
+    target[every, np.minimum(index + 1, levels.n_levels - 1)] = second
+    target[every, index] = whole - second  # a missing value has t = 0 and one level, which is written last
     return t
+
+
+def _round_at_random(values: Vector, rng: np.random.Generator) -> Integers:
+    """Return integers with these expectations; what is an integer up to rounding errors stays that integer."""
+    nearest = np.rint(values)
+    drawn = np.floor(values + rng.random(len(values)))
+    return np.where(np.abs(values - nearest) < _ROUNDING, nearest, drawn).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,178 @@
+"""The general total in integers: what one participant adds up, and the layout of its vector.
+
+Legend: h the weights of a row on all levels, in integers; β its bubbles; M the integer contrasts; K = Σ (1, h)(1, h)ᵀ;
+Δ the sensitivity; ω the weight of a row.
+
+Sums are taken over h, in blocks of rows: products of small integers are exact in float64 below 2⁵³, in any order. S = M K Mᵀ
+follows once, at the end, in integers. Before a row is added, it is asserted that its weights are not negative and sum to the
+unit of each column, from which Δ follows whatever the table holds (`Workload.integer_sensitivity_squared`).
+
+If the mean over a person's k rows is added, each row has the integer weight ω = ⌊2²⁰/k⌋ in K, and S is divided by 2²⁰ at
+the end and rounded down. A person's weights sum to at most 2²⁰, so that S moves by at most Δ before it is rounded, and by at
+most Δ + √(2N) after, where N is the length of the vector.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.prime_field import LARGEST
+from mooring.mechanisms.sums.sums import Integers
+from mooring.mechanisms.sums.workload import PairwiseTotal, SmallIntegers, Workload
+from mooring.typing import Indices, Labels, Matrix
+
+_MEAN_BITS = 20
+_EXACT = 2**53
+_MOST_NUMBERS = 2**23
+
+
+@dataclass(frozen=True)
+class PairwiseLayout:
+    """The layout of the general total's vector: the entries of S on and above the diagonal that are shared, row by row."""
+
+    workload: Workload
+    adds_means: bool = False
+    """Whether the mean over each person's rows is added."""
+
+    def __post_init__(self) -> None:
+        if self.size > _MOST_NUMBERS:
+            problem = f"The study's columns need {self.size:,} sums, and {_MOST_NUMBERS:,} can be shared."
+            raise InputError("columns", problem=problem, cure="Declare fewer columns or fewer categories.")
+
+    @cached_property
+    def entries(self) -> tuple[Indices, Indices]:
+        """Rows and columns in S of the vector's numbers; the diagonal has one shared entry, the first."""
+        rows, columns = np.nonzero(np.triu(self.workload.shared))
+        return rows, columns
+
+    @cached_property
+    def size(self) -> int:
+        """The length of the vector, N."""
+        shared = self.workload.shared
+        return (int(np.count_nonzero(shared)) + 1) // 2
+
+    @property
+    def sensitivity_squared(self) -> int:
+        """The largest squared change of S in integers by one row or, with means, one person."""
+        squared = self.workload.integer_sensitivity_squared
+        if not self.adds_means:
+            return squared
+        return (math.isqrt(squared) + 1 + math.isqrt(2 * self.size) + 1) ** 2
+
+    @property
+    def most_rows(self) -> int:
+        """Maximum number of rows of all participants together, so that no sum exceeds the field."""
+        largest = self.workload.constant_integer**2 + sum(self.workload.integer_shares)
+        return LARGEST // (2 * largest)  # the other half is for the noise
+
+    def unpack(self, vector: Integers, noise_variance: float) -> PairwiseTotal:
+        """Return the total of a vector; `noise_variance` is in squared units of its integers."""
+        if vector.shape != (self.size,):
+            expected, got = f"{self.size} sums", f"shape {vector.shape}"
+            raise InputError("vector", expected=expected, got=got, cure="Request it again.")
+        workload, (rows, columns) = self.workload, self.entries
+        matrix = np.zeros((workload.size, workload.size))
+        matrix[rows, columns] = matrix[columns, rows] = vector / workload.resolution**2
+        return PairwiseTotal(workload, matrix, noise_variance / workload.resolution**4)
+
+
+class PairwiseAccumulator:
+    """Accumulates the general total over blocks of rows. Threads may add blocks at once.
+
+    Examples
+    --------
+    >>> from mooring.mechanisms.sums.workload import make_workload
+    >>> from mooring.tables.schema import Column, Schema
+    >>> schema = Schema((Column("age", "integer", 0, 70), Column("sex", "category", categories=("f", "m"))))
+    >>> workload = make_workload(schema)
+    >>> sums = PairwiseAccumulator(PairwiseLayout(workload), np.random.default_rng(0))
+    >>> sums.add(np.array([[0.2, 1.0, 0.0], [-0.4, 0.0, 1.0]]))
+    >>> total = sums.layout.unpack(sums.vector, 0.0)
+    >>> round(total.estimate(workload.product(workload.number("age"), workload.constant)), 9)
+    63.0
+    """
+
+    def __init__(self, layout: PairwiseLayout, rng: np.random.Generator) -> None:
+        self.layout = layout
+        self.n_rows = 0
+        workload = layout.workload
+        self._products = np.zeros((workload.n_levels + 1,) * 2, dtype=np.int64)
+        self._bubbles = np.zeros(len(workload.bubbles), dtype=np.int64)
+        self._rng, self._lock = rng, Lock()
+
+    def add(self, rows: Matrix, labels: Labels | None = None, rows_of_person: Integers | None = None) -> None:
+        """Add encoded rows; with `rows_of_person`, the number of rows of each row's person, the mean over these."""
+        if (rows_of_person is not None) != self.layout.adds_means:
+            expected = "given if, and only if, the mean over each person's rows is added"
+            raise InputError("rows_of_person", expected=expected, got=str(rows_of_person), cure="Follow the layout.")
+        with self._lock:
+            rng = self._rng.spawn(1)[0]
+        workload = self.layout.workload
+        weights, bubbles = workload.quantise(rows, labels, rng)
+        require_weights(workload, weights, bubbles)
+        largest, factors = max(levels.unit for levels in workload.columns) ** 2, None
+        if rows_of_person is not None:
+            if rows_of_person.min(initial=1) < 1:
+                cure = "Count the rows of each person first."
+                raise InputError("rows_of_person", problem="Some person has no rows.", cure=cure)
+            largest, factors = largest << _MEAN_BITS, ((1 << _MEAN_BITS) // rows_of_person)[:, None]
+        for start in range(0, len(weights), step := max(1, _EXACT // (2 * largest))):
+            here = slice(start, start + step)
+            block = np.ones((len(weights[here]), workload.n_levels + 1))
+            block[:, 1:] = weights[here]
+            weighted = block if factors is None else block * factors[here]
+            products = (weighted.T @ block).astype(np.int64)
+            curves = (bubbles[here] if factors is None else bubbles[here] * factors[here]).sum(axis=0)
+            with self._lock:
+                self._products += products
+                self._bubbles += curves
+                self.n_rows += len(block)
+        if self.n_rows > self.layout.most_rows:
+            problem = f"A study of these columns can add at most {self.layout.most_rows} rows."
+            raise InputError("rows", problem=problem, cure="Share fewer rows.")
+
+    @property
+    def vector(self) -> Integers:
+        """The sums so far."""
+        workload, bits = self.layout.workload, _MEAN_BITS if self.layout.adds_means else 0
+        low = self._products & ((1 << bits) - 1)  # K = 2²⁰ (K >> 20) + low, so that nothing exceeds 64 bits
+        matrix = _transform(workload, self._products >> bits) + (_transform(workload, low) >> bits)
+        for curve, place in zip(self._bubbles, workload.bubbles.values(), strict=True):
+            matrix[0, place] = (int(curve) * workload.constant_integer) >> bits
+        return np.asarray(matrix[self.layout.entries])
+
+
+def require_weights(workload: Workload, weights: SmallIntegers, bubbles: Integers) -> None:
+    """Raise an `InputError` for rows from which the sensitivity does not follow.
+
+    The weights of each column must not be negative and must sum to its unit or to zero; bubbles must lie between zero and
+    their height.
+    """
+    starts = np.cumsum([0, *(levels.n_levels for levels in workload.columns)])[:-1]
+    sums = np.add.reduceat(weights, starts, axis=1, dtype=np.int64)
+    units = np.array([levels.unit for levels in workload.columns])
+    heights = np.array([workload.integer_bubbles[index] for index in workload.bubbles], dtype=np.int64)
+    fits = (sums == units) | (sums == 0)
+    if weights.min(initial=0) < 0 or not fits.all() or bubbles.min(initial=0) < 0 or (bubbles > heights).any():
+        problem = "Some rows have weights that are negative or do not sum to one."
+        raise InputError("rows", problem=problem, cure="Encode them with the study's schema.")
+
+
+def _transform(workload: Workload, products: Integers) -> Integers:
+    """Return M K Mᵀ in integers, of shape (D, D), with zeros for the bubbles."""
+    half = np.zeros((workload.size, products.shape[1]), dtype=np.int64)
+    whole = np.zeros((workload.size, workload.size), dtype=np.int64)
+    for source, target in ((products, half), (half.T, whole)):
+        target[0] = workload.constant_integer * source[0]
+        at = 1
+        for start, contrasts in zip(workload.starts, workload.integer_contrasts, strict=True):
+            n_contrasts, n_levels = contrasts.shape
+            target[start : start + n_contrasts] = contrasts @ source[at : at + n_levels]
+            at += n_levels
+    return whole

@@ -1,0 +1,169 @@
+"""The general total in integers: no row or person exceeds the sensitivity, and rounding adds no bias."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout, require_weights
+from mooring.mechanisms.sums.sums import Integers
+from mooring.mechanisms.sums.workload import Survival, Workload, make_workload, sum_exactly
+from mooring.tables.schema import Column, Label, Schema
+from mooring.typing import Matrix
+
+COLUMNS = (
+    Column("age", "integer", 18, 90),
+    Column("weight", "number", 30, 150, missing="indicate"),
+    Column("income", "number", 0, 1e5),
+    Column("children", "integer", 0, 4),
+    Column("sex", "category", categories=("f", "m")),
+    Column("stage", "category", categories=("I", "II", "III"), missing="fill"),
+)
+CLASSES = Label("ill", "classes", ("no", "yes"))
+NUMBER = Label("cost", "number", low=0, high=1000)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> tuple[Workload, Schema]:
+    """A workload of some columns in some order, with or without a label, logarithms and survival."""
+    columns = tuple(draw(st.lists(st.sampled_from(COLUMNS), min_size=1, unique_by=lambda column: column.name)))
+    label = draw(st.sampled_from([Label(), CLASSES, NUMBER]))
+    names = {column.name for column in columns}
+    logs = frozenset({"income"}) & names if draw(st.booleans()) else frozenset[str]()
+    survival = None
+    if draw(st.booleans()) and {"age", "sex"} <= names and len(names) > 2:
+        survival = Survival("age", "sex", "f", (0.0, 30.0, 60.0))
+    schema = Schema(columns, label)
+    return make_workload(schema, log_scaled=logs, survival=survival), schema
+
+
+def encode(schema: Schema, values: list[float]) -> tuple[Matrix, Matrix | None]:
+    """One encoded row, with each column at a place from 0 to 1 in its range or its categories; above 1 it is missing."""
+    parts: list[float] = []
+    for column, place in zip(schema.columns, values, strict=False):
+        if column.kind == "category":
+            chosen = int(place * len(column.categories))
+            parts += [float(k == chosen) for k in range(len(column.categories))]
+        else:
+            number = column.low + min(place, 1.0) * (column.high - column.low)
+            number = round(number) if column.kind == "integer" else number
+            parts += [0.0 if place > 1 and column.missing == "indicate" else (number - column.centre) / column.spread]
+            parts += [float(place > 1)] if column.missing == "indicate" else []
+    label, place = schema.label, min(values[-1], 0.999)
+    if label.kind == "none":
+        return np.array([parts]), None
+    return np.array([parts]), np.array([float(int(2 * place)) if label.kind == "classes" else 1000 * place])
+
+
+def square_norm(layout: PairwiseLayout, vector: Integers) -> int:
+    """The squared norm of S in exact integers, where off-diagonal entries count twice."""
+    return 2 * sum(int(number) ** 2 for number in vector) - int(vector[0]) ** 2
+
+
+PLACES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.2]) | st.floats(0, 1.2), min_size=7, max_size=7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads(), PLACES, st.integers(0, 2**32))
+def test_no_row_exceeds_the_sensitivity(made: tuple[Workload, Schema], places: list[float], seed: int) -> None:
+    workload, schema = made
+    layout = PairwiseLayout(workload)
+    sums = PairwiseAccumulator(layout, np.random.default_rng(seed))
+    sums.add(*encode(schema, places))
+    assert 0 < square_norm(layout, sums.vector) <= workload.integer_sensitivity_squared
+    assert int(np.abs(sums.vector).max()) * layout.most_rows < 2**60
+
+
+@settings(max_examples=20, deadline=None)
+@given(workloads(), st.lists(PLACES, min_size=1, max_size=5), st.integers(0, 2**32))
+def test_no_person_whose_mean_is_added_exceeds_the_sensitivity(
+    made: tuple[Workload, Schema], person: list[list[float]], seed: int
+) -> None:
+    workload, schema = made
+    layout, rng = PairwiseLayout(workload, adds_means=True), np.random.default_rng(seed)
+    others, everybody = (PairwiseAccumulator(layout, np.random.default_rng(seed)) for _ in range(2))
+    known = [encode(schema, rng.random(7).tolist()) for _ in range(4)]
+    for rows, labels in known:
+        for sums in (others, everybody):
+            sums.add(rows, labels, np.array([3]))
+    for places in person:
+        everybody.add(*encode(schema, places), np.array([len(person)]))
+    assert square_norm(layout, everybody.vector - others.vector) <= layout.sensitivity_squared
+    assert layout.sensitivity_squared < 1.001 * workload.integer_sensitivity_squared
+
+
+def test_the_sensitivity_is_almost_attained() -> None:
+    schema = Schema(COLUMNS[:3], CLASSES)
+    layout = PairwiseLayout(make_workload(schema))
+    sums = PairwiseAccumulator(layout, np.random.default_rng(0))
+    sums.add(*encode(schema, [0.0, 1.0, 1.0, 0.0]))
+    assert square_norm(layout, sums.vector) > 0.99 * layout.sensitivity_squared
+
+
+def test_whole_numbers_and_categories_are_summed_exactly() -> None:
+    schema = Schema((COLUMNS[0], *COLUMNS[3:5]), CLASSES)
+    workload, rng = make_workload(schema), np.random.default_rng(3)
+    parts = [encode(schema, rng.random(4).tolist()) for _ in range(200)]
+    rows, labels = (
+        np.vstack([row for row, _ in parts]),
+        np.concatenate([label for _, label in parts if label is not None]),
+    )
+    layout = PairwiseLayout(workload)
+    sums = PairwiseAccumulator(layout, rng)
+    sums.add(rows, labels)
+    total, exact = layout.unpack(sums.vector, 0.0), sum_exactly(workload, rows, labels)
+    age = workload.number("age")
+    for other in (age, workload.indicator("sex", "f"), workload.indicator("ill", "yes"), workload.constant):
+        matrix = workload.product(age, other)
+        # a bubble is rounded at random, and squares of a number depend on it
+        slack = 1e-9 if other is not age else 1e-4
+        assert total.estimate(matrix) == pytest.approx(exact.estimate(matrix), rel=slack)
+
+
+def test_rounding_adds_no_bias_that_grows_with_the_rows() -> None:
+    """A column of one repeated value, between two multiples of the unit, is the worst case of rounding."""
+    schema = Schema((COLUMNS[1], Column("income", "number", 0, 1e5), COLUMNS[4]))
+    workload, n = make_workload(schema), 40_000
+    rows = np.tile(encode(schema, [0.123456, 0.654321, 0.0])[0], (n, 1))
+    layout = PairwiseLayout(workload)
+    sums = PairwiseAccumulator(layout, np.random.default_rng(5))
+    sums.add(rows)
+    total = layout.unpack(sums.vector, 0.0)
+    weight, income = workload.number("weight"), workload.number("income")
+    truth = {"weight": 30 + 120 * 0.123456, "income": 65_432.1}
+    for first, second in ((weight, income), (weight, workload.constant), (weight, weight), (income, income)):
+        expected = truth[first.column] * truth.get(second.column, 1.0)
+        # random rounding to 1/512 of a step: a relative deviation of about √n/512 steps, which has no bias
+        deviation = total.estimate(workload.product(first, second)) / n / expected - 1
+        assert abs(deviation) < 5 / (512 * 7 * math.sqrt(n)) / 0.1
+
+
+def test_weights_from_which_the_sensitivity_does_not_follow_are_refused() -> None:
+    workload = make_workload(Schema(COLUMNS[:2]))
+    weights, bubbles = workload.quantise(encode(Schema(COLUMNS[:2]), [0.3, 0.4])[0], None, np.random.default_rng(0))
+    require_weights(workload, weights, bubbles)
+    for change, at in ((1, 0), (-600, 1)):
+        wrong = weights.copy()
+        wrong[0, at] += change
+        with pytest.raises(InputError):
+            require_weights(workload, wrong, bubbles)
+    moved = weights.copy()
+    moved[0, :2] += np.array([700, -700], dtype=np.int16)  # still sums to the unit
+    with pytest.raises(InputError):
+        require_weights(workload, moved, bubbles)
+    with pytest.raises(InputError):
+        require_weights(workload, weights, bubbles + 10**6)
+
+
+def test_numbers_of_rows_of_persons_are_given_if_means_are_added() -> None:
+    schema = Schema(COLUMNS[:2])
+    row, _ = encode(schema, [0.3, 0.4])
+    for adds_means, counts in ((False, np.array([1])), (True, None), (True, np.array([0]))):
+        sums = PairwiseAccumulator(PairwiseLayout(make_workload(schema), adds_means), np.random.default_rng(0))
+        with pytest.raises(InputError):
+            sums.add(row, None, counts)
