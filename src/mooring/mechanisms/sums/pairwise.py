@@ -124,7 +124,7 @@ class PairwiseAccumulator:
             largest, factors = largest << _MEAN_BITS, ((1 << _MEAN_BITS) // rows_of_person)[:, None]
         for start in range(0, len(weights), step := max(1, _EXACT // (2 * largest))):
             here = slice(start, start + step)
-            block = np.ones((len(weights[here]), workload.n_levels + 1))
+            block = np.ones((workload.n_levels + 1, len(weights[here]))).T
             block[:, 1:] = weights[here]
             weighted = block if factors is None else block * factors[here]
             products = (weighted.T @ block).astype(np.int64)
@@ -154,12 +154,13 @@ def require_weights(workload: Workload, weights: SmallIntegers, bubbles: Integer
     The weights of each column must not be negative and must sum to its unit or to zero; bubbles must lie between zero and
     their height.
     """
-    starts = np.cumsum([0, *(levels.n_levels for levels in workload.columns)])[:-1]
-    sums = np.add.reduceat(weights, starts, axis=1, dtype=np.int64)
-    units = np.array([levels.unit for levels in workload.columns])
+    at, fits = 0, weights.min(initial=0) >= 0
+    for levels in workload.columns:
+        sums = weights[:, at : at + levels.n_levels].sum(axis=1, dtype=np.int32)
+        fits = fits and bool(((sums == levels.unit) | (sums == 0)).all())
+        at += levels.n_levels
     heights = np.array([workload.integer_bubbles[index] for index in workload.bubbles], dtype=np.int64)
-    fits = (sums == units) | (sums == 0)
-    if weights.min(initial=0) < 0 or not fits.all() or bubbles.min(initial=0) < 0 or (bubbles > heights).any():
+    if not fits or bubbles.min(initial=0) < 0 or (bubbles > heights).any():
         problem = "Some rows have weights that are negative or do not sum to one."
         raise InputError("rows", problem=problem, cure="Encode them with the study's schema.")
 

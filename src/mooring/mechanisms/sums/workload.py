@@ -298,7 +298,7 @@ class Workload:
 
         `labels` are as in `EncodedRows`; without them, the weights of the label are zero.
         """
-        weights, bubbles = np.zeros((len(rows), self.n_levels)), np.zeros((len(rows), len(self.bubbles)))
+        weights, bubbles = np.zeros((self.n_levels, len(rows))).T, np.zeros((len(rows), len(self.bubbles)))
         self._write(rows, labels, weights, bubbles, None)
         return weights, bubbles
 
@@ -308,7 +308,7 @@ class Workload:
         Weights between two nodes, and bubbles, are rounded up or down at random so that their expectation is exact. The
         sensitivity does not depend on that: whatever is drawn, weights are not negative and sum to U or to 0.
         """
-        weights = np.zeros((len(rows), self.n_levels), dtype=np.int16)
+        weights = np.zeros((self.n_levels, len(rows)), dtype=np.int16).T  # column by column, like encoded rows
         bubbles = np.zeros((len(rows), len(self.bubbles)), dtype=np.int64)
         self._write(rows, labels, weights, bubbles, rng)
         return weights, bubbles
