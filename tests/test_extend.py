@@ -155,13 +155,16 @@ def test_a_broken_attack_is_noticed(attack: Callable[..., Any]) -> None:
 
 def test_a_wrong_scale_sign_or_transposed_map_in_the_kernel_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = "mooring.mechanisms.rotation.kernel"
-    add, rows = mooring.mechanisms.rotation.kernel.add_noise, mooring.mechanisms.rotation.kernel.represent_rows  # type: ignore[attr-defined]
+    add, apply = mooring.mechanisms.rotation.kernel.add_noise, mooring.mechanisms.rotation.kernel.map_rows  # type: ignore[attr-defined]
     broken: dict[str, tuple[str, Callable[..., Any]]] = {
         "noise off by the square root of two": (
             "add_noise",
             lambda array, scale, *given, **options: add(array, scale * 2**0.5, *given, **options),
         ),
-        "wrong sign": ("represent_rows", lambda *given, **options: -rows(*given, **options)),
+        "wrong sign of the rows, not of the anchor": (
+            "map_rows",
+            lambda *given, **options: apply(*given, **options) * (-1 if "precision" in options else 1),
+        ),
     }
     for name, change in broken.values():
         with monkeypatch.context() as patch:

@@ -168,12 +168,8 @@ class LockHeldError(StorageError):
 def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool = False) -> Iterator[None]:
     """Hold a lock file, which is created if missing, while the block runs. A process that dies releases its lock.
 
-    SQLite locks the file in the same way on every system. Several processes can hold a `shared` lock at once.
-
-    Raises
-    ------
-    LockHeldError
-        If another process still holds the lock after `wait_seconds`.
+    SQLite locks the file in the same way on every system. Several processes can hold a `shared` lock at once. If another
+    process still holds the lock after `wait_seconds`, a `LockHeldError` is raised.
     """
     with (
         explain_os_errors(what),

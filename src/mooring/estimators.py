@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from mooring.alignment import align, align_to_template
 from mooring.errors import InputError
 from mooring.geometry.rigid import RigidMap
-from mooring.mechanisms.rotation.kernel import GeneratorNoise, map_rows, represent_rows
+from mooring.mechanisms.rotation.kernel import GeneratorNoise, add_noise, map_rows
 from mooring.mechanisms.rotation.projection import gaussian_projection, public_svd_projection
 from mooring.randomness import Streams
 from mooring.theory import require_scale
@@ -96,7 +96,7 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sigma = float(self.data_noise_scale)
         digest = hashlib.sha256(rows.tobytes()).hexdigest()
         noise = GeneratorNoise(self._streams.named(f"noise/{sigma.hex()}/{rows.shape}/{digest}"))
-        return np.asarray(represent_rows(rows, self.secret_, sigma, noise))
+        return np.asarray(add_noise(map_rows(rows, self.secret_), sigma, noise))
 
 
 class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -234,12 +234,8 @@ R = TypeVar("R", bound=Record)
 def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: int = MOST_BYTES) -> R:
     """Read a file that holds one record; in errors, the record is called `what`, and `cure` says what to do.
 
-    Raises
-    ------
-    StorageError
-        If the file cannot be read.
-    InputError
-        If it is larger than `most_bytes`, or does not hold such a record. The error names the place, never the value.
+    A file that is larger than `most_bytes` or does not hold such a record raises an `InputError`, which names the place and
+    never the value.
     """
     try:
         text = read_bounded(path, most_bytes, what=what)
@@ -260,14 +256,9 @@ def _has_huge_integer(value: object) -> bool:
 def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: str, within: str = "") -> R:
     """Read what a person wrote, such as a table of a TOML file, as a record.
 
-    In errors, the whole table is called `what`, a single entry is called "entry of `within`", for example "range of column
-    'age'", and `cure` says what to do.
-
-    Raises
-    ------
-    InputError
-        If an entry is missing, unknown or of the wrong type. The error names the entry, never its value. An error that the
-        record itself raises is passed on.
+    An entry that is missing, unknown or of the wrong type raises an `InputError`, which names the entry and never its value.
+    The error calls the whole table `what` and a single entry "entry of `within`", for example "range of column 'age'";
+    `cure` says what to do. An error that the record itself raises is passed on.
     """
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError, to_json

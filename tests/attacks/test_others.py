@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mooring import METHODS
-from mooring.attacks import DoesNotApply, Reconstruction, denoise_by_gaussians, run
+from mooring.attacks import DoesNotApply, Reconstruction, run
 from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
+from mooring.attacks.denoising import denoise_by_gaussians
 from mooring.attacks.inversion import _list_values
 from mooring.attacks.view import CollusionView
 from mooring.audit.rotation.simulation import RowSimulation, simulate

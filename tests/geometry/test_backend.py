@@ -37,7 +37,7 @@ def test_two_libraries_in_one_call_are_refused(torch: ModuleType, refused: Refus
         lambda: represent("i-gdp", rows, numpy_map, noise=rng),
         lambda: represent("aa-i-gdp", rows, torch_map, noise=rng, anchor=anchor),
         lambda: Projection(np.eye(3), np.eye(3), "none").encode(rows),
-        lambda: coupled_noise(rows, own=numpy_map, reference=numpy_map),
+        lambda: coupled_noise(rows, secret=numpy_map, reference=numpy_map),
     ):
         refused(call, "the arrays of one call", "from one array library", "numpy.ndarray, torch")
 

@@ -9,8 +9,8 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mooring.metrics import Figure, KnownRows, infer_attribute
-from mooring.metrics.attributes import _determinations, _square_columns
+from mooring.metrics import Figure
+from mooring.metrics.attributes import KnownRows, _determinations, _square_columns, infer_attribute
 
 Refused = Callable[..., None]
 

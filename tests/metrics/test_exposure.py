@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mooring.metrics import (
+from mooring.metrics.exposure import (
     Carriers,
     find_exposed_column,
     find_exposed_rows,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring import MissingExtraError
-from mooring.metrics import centred_error, error_figure, feature_r2, mean_figure, psnr, relative_error, ssim
-from mooring.metrics.reconstruction import relative_errors
+from mooring.metrics import centred_error, feature_r2, psnr, relative_error, ssim
+from mooring.metrics.reconstruction import error_figure, mean_figure, relative_errors
 
 Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)

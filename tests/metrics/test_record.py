@@ -7,22 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.metrics import (
+from mooring.metrics import bootstrap_mean, bound_epsilon, build_galleries, build_identity_galleries, link
+from mooring.metrics.attributes import KnownRows, infer_attribute
+from mooring.metrics.exposure import (
     Carriers,
-    KnownRows,
-    bootstrap_mean,
-    bound_epsilon,
-    build_galleries,
-    build_identity_galleries,
-    error_figure,
     find_exposed_column,
     find_exposed_rows,
     find_exposed_value,
     find_read_columns,
-    infer_attribute,
-    link,
-    mean_figure,
 )
+from mooring.metrics.reconstruction import error_figure, mean_figure
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"

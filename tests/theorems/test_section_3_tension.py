@@ -207,9 +207,9 @@ def test_cor_aa_cgdp_equivalence_pathwise(reference):
     alignment = align_to_reference([secret.apply(_anchor()) for secret in secrets], reference=reference)
     for X, secret, map in zip(data, secrets, alignment.maps, strict=True):
         W = rng.standard_normal(X.shape)
-        turned = coupled_noise(W, own=secret, reference=common)
+        turned = coupled_noise(W, secret=secret, reference=common)
         np.testing.assert_allclose(turned, W @ secret.orthogonal.T @ common.orthogonal, atol=1e-13)
-        np.testing.assert_allclose(coupled_noise(turned, own=common, reference=secret), W, atol=1e-13)
+        np.testing.assert_allclose(coupled_noise(turned, secret=common, reference=secret), W, atol=1e-13)
         scales = {"data_noise_scale": SIGMA}
         own = represent("aa-i-gdp-data-noise", X, secret, anchor=_anchor(), noise=UploadNoise(ArrayNoise(W)), **scales)
         shared = represent("c-gdp-data-noise", X, common, noise=UploadNoise(ArrayNoise(turned)), **scales)

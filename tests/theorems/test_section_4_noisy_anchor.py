@@ -28,7 +28,7 @@ from mooring import (
     theory,
 )
 from mooring.geometry import polar_factor, rotation_spread, sample_orthogonal
-from mooring.mechanisms import ArrayNoise, represent_anchor
+from mooring.mechanisms import ArrayNoise, add_noise, map_rows
 from tests.theorems.conftest import centred, mean_row
 
 SOLVERS = ("accelerated", "gpm", "spectral")
@@ -413,7 +413,7 @@ def studies():
     rng = np.random.default_rng(22)
     anchor, secrets = make_anchor(R_ROWS, D, rng=rng), RigidMap.sample(D, rng=rng, batch_shape=(N_STUDIES, P))
     noise = ArrayNoise(rng.standard_normal((N_STUDIES, P, R_ROWS, D)))
-    B = represent_anchor(anchor, secrets, V, noise)
+    B = add_noise(map_rows(anchor, secrets), V, noise)
     alignments = align_batch(B, solver="gpm")
     zero = secrets.apply(np.zeros((1, D)))
     aligned = [

@@ -108,12 +108,8 @@ class TraceObjective:
 class FixedPointGap:
     """Stops when the fixed-point gap ‖Π(GR) − R‖_F, the length of the power method's next step, is at most the tolerance.
 
-    If `roughly`, an estimate of the gap decides, and the gap itself is not computed.
-
-    Attributes
-    ----------
-    gap : numpy.ndarray of shape (n_problems,)
-        The gap of the problems that converged; NaN for the others, and in a rough run.
+    If `roughly`, an estimate of the gap decides, and the gap itself is not computed. `gap` holds the gap of each problem
+    that converged; it is NaN for the others, and in a rough run.
     """
 
     def __init__(self, n_problems: int, *, tolerance: float, roughly: bool = False) -> None:

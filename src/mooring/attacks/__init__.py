@@ -1,7 +1,7 @@
 """What an analyst that colludes with participants recovers of another's rows, or learns from a total of sums."""
 
 from mooring.attacks.decoding import LearnedDecoder, learn_decoder
-from mooring.attacks.denoising import DENOISERS, denoise_by_gaussians
+from mooring.attacks.denoising import DENOISERS
 from mooring.attacks.effort import Effort, current_effort, set_effort
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct, reconstruct_rows
 from mooring.attacks.registry import (
@@ -34,7 +34,6 @@ __all__ = [
     "SumView",
     "attacks_on",
     "current_effort",
-    "denoise_by_gaussians",
     "learn_decoder",
     "reconstruct",
     "reconstruct_rows",

@@ -76,8 +76,8 @@ class Attack:
 
     def __call__(self, view: Any, *, rng: np.random.Generator) -> Finding:
         """Run the attack."""
-        found: Finding = self.function(view, rng=rng)
-        return found
+        finding: Finding = self.function(view, rng=rng)
+        return finding
 
 
 ATTACKS: dict[str, Attack] = {

@@ -92,14 +92,9 @@ class RiemannianLBFGS:
     of steps and gradient changes. At the iterations `refresh_at` the preconditioner is recomputed and the memory cleared.
     `iterations` counts steps that were already taken elsewhere.
 
-    Attributes
-    ----------
-    points, evaluation, preconditioned : tuple of arrays, Evaluation, array
-        The current points, the objective's values and gradients there, and H₀ g.
-    problems : numpy.ndarray of shape (n_problems,)
-        Indices of these problems in the original batch; a run leaves out problems that have stopped.
-    converged, stalled : numpy.ndarray of bool
-        How the last `run` ended. If both are false, the iteration limit was reached.
+    `preconditioned` is H₀ g at the current points. `problems` are the indices of these problems in the original batch; a run
+    leaves out problems that have stopped. `converged` and `stalled` say how the last `run` ended for each problem; if both
+    are false, the iteration limit was reached.
     """
 
     points: Points

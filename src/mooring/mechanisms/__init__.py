@@ -14,8 +14,6 @@ from mooring.mechanisms.rotation.kernel import (
     coupled_noise,
     map_rows,
     represent,
-    represent_anchor,
-    represent_rows,
 )
 from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
@@ -45,6 +43,4 @@ __all__ = [
     "no_projection",
     "public_svd_projection",
     "represent",
-    "represent_anchor",
-    "represent_rows",
 ]

@@ -47,32 +47,12 @@ def infer_attribute(
     with_labels: bool = False,
     n_resamples: int = N_RESAMPLES,
 ) -> Figure:
-    """Measure how well an attacker who knows similar rows infers an attribute of the target's rows.
+    """Return how well an attacker who knows similar rows infers an attribute of the target's rows.
 
-    Parameters
-    ----------
-    attribute : array of shape (n,)
-        The true attribute of the target's rows.
-    population : KnownRows
-        The colluder's rows.
-    target_reconstruction, target_labels : array of shape (n, m), (n,)
-        The target's reconstructed rows and its labels, which the attacker sees.
-    kind : {"category", "number"}
-        A category is inferred by logistic regression and scored by balanced accuracy. A number is inferred by ridge
-        regression and scored by R². Both use standardised rows.
-    with_labels : bool, default False
-        Whether the attacker also uses labels as features.
-
-    Returns
-    -------
-    Figure
-        Its control is the same measure for the inference from the label alone.
-
-    Notes
-    -----
-    Balanced accuracy weights every category equally, and so do the attack and the control: the control predicts the category
-    in which a label is most over-represented. For a number it predicts the label's mean. A label that does not occur in the
-    population is treated like a missing label.
+    A category is inferred by logistic regression and scored by balanced accuracy, a number by ridge regression and scored by
+    R², both on standardised rows; `with_labels`, labels are features, too. The control infers the attribute from the label
+    alone: it predicts the category in which a label is most over-represented, because balanced accuracy weights every
+    category equally, or the label's mean. A label that does not occur in the population is treated as missing.
 
     Examples
     --------

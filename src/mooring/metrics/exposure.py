@@ -96,24 +96,12 @@ def find_exposed_value(
 ) -> tuple[str, Figure] | None:
     """Return the value whose carriers are identified most above guessing, as a figure, and the attack that does so.
 
-    Returns None if no value is identified above guessing, or only by chance.
+    Returns None if no value is identified above guessing, or only by chance. A value counts only if as many carriers would
+    be identified at random with a probability below 0.05, corrected for all values and all sets of rows that attacks rank
+    first (hypergeometric tail, Bonferroni). Attacks that rank the same rows first count once.
 
-    Parameters
-    ----------
-    carriers : Carriers
-        Carriers among the true rows.
-    rebuilt : iterable of (str, array of shape (n, m))
-        Names of attacks and their rebuilt rows. An attack may occur several times, once per decoder.
-    guessed : iterable of arrays of shape (n, m)
-        Guesses of an attacker without the upload.
-    name_of : callable
-        Returns a description of a column and its value.
-
-    Notes
-    -----
-    A value counts only if as many carriers would be identified at random with a probability below 0.05, corrected for all
-    values and all sets of rows that attacks rank first (hypergeometric tail, Bonferroni). Attacks that rank the same rows
-    first count once.
+    `rebuilt` are names of attacks with their rebuilt rows, of shape (n, m); an attack may occur several times, once per
+    decoder. `guessed` are guesses of an attacker without the upload. `name_of` describes a column and its value.
     """
     n_rows, counts = len(carriers.carried), carriers.counts
     if counts.size == 0:
@@ -152,13 +140,7 @@ def find_exposed_column(
 ) -> tuple[str, Figure] | None:
     """Return the column that is rebuilt best compared with guessing, and the attack. Errors are relative to its spread.
 
-    Parameters
-    ----------
-    truth : array of shape (n, m)
-    rebuilt, guessed
-        As for `find_exposed_value`.
-    names : callable
-        Words for a column.
+    `rebuilt` and `guessed` are as for `find_exposed_value`; `names` describes a column.
     """
     control = np.min([_column_errors(truth, rows) for rows in guessed], axis=0)
     tries = [(attack, _column_errors(truth, rows)) for attack, rows in rebuilt]
@@ -226,14 +208,7 @@ def find_exposed_rows(
 
 
 def order_by_exposure(truth: Matrix, rebuilt: Matrix, guessed: Matrix | None) -> Integers:
-    """Return the order of rows by exposure: rows that are rebuilt best compared with guessing come first.
-
-    Parameters
-    ----------
-    truth, rebuilt : arrays of shape (n, h)
-    guessed : array of shape (n, h) or None
-        If None, rows are ordered by their error.
-    """
+    """Return the order of rows by exposure: rows that are rebuilt best, compared with guessing if possible, come first."""
     error = np.linalg.norm(rebuilt - truth, axis=1)
     if guessed is not None:
         size = np.linalg.norm(guessed - truth, axis=1)
@@ -247,15 +222,7 @@ def find_read_columns(
     """Return how often attacks infer the value of columns with few values, compared with guessing from label and population.
 
     `column_accuracy` is the mean over all such columns, and `read_column` the column inferred most above guessing. Columns
-    named 'column=category' count as one column.
-
-    Parameters
-    ----------
-    truth : array of shape (n, m)
-    rebuilt, guessed
-        As for `find_exposed_value`.
-    names : callable
-        Words for a column.
+    named 'column=category' count as one column. `rebuilt`, `guessed` and `names` are as for `find_exposed_column`.
     """
     groups: dict[str, list[int]] = {}
     for k in range(truth.shape[1]):

@@ -283,14 +283,8 @@ def mean_ratio(
     Numerators and denominators are of shape (n, k); columns whose denominators sum to zero are left out. The mean is linear
     in the numerators, so paired differences give the difference of two such means. Rows of one cluster may depend on each
     other. `pseudo_rows` adds discordant rows to the variance only, so that rows which all agree have a positive error; 1 for
-    one column gives the interval of Agresti and Min (2005) for paired proportions, without its shrunken centre.
-
-    Returns
-    -------
-    value, error : float
-        Both are NaN if no column remains; the error is NaN for a single row or cluster.
-    n : int
-        Number of rows, or of clusters.
+    one column gives the interval of Agresti and Min (2005) for paired proportions, without its shrunken centre. The value
+    is NaN if no column remains, and the error also for a single row or cluster.
 
     Examples
     --------

@@ -37,14 +37,10 @@ class Embedding(Protocol):
 
 
 def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, metric: Metric = "euclidean") -> Matrix:
-    """Return the hits of each gallery in each of D reconstructions of the same rows, computed on their device.
+    """Return the hits of each gallery in each of D reconstructions of the same rows, of shape (D, q).
 
-    `queries` are of shape (D, n, m) and `candidates` of shape (r, m). A vector of zeros has cosine 0 with every other.
-
-    Returns
-    -------
-    array of shape (D, q)
-        1 if the true match is nearest, 0 if it is not, 1/t if it ties with t − 1 others.
+    A hit is 1 if the true match is nearest, 0 if it is not, and 1/t if it ties with t − 1 others. `queries` are of shape
+    (D, n, m) and `candidates` of shape (r, m). A vector of zeros has cosine 0 with every other.
     """
     xp, cosine = namespace_of(queries, candidates), metric == "cosine"
     far, zero_far = _prepared(candidates, cosine=cosine)
@@ -72,16 +68,8 @@ def linked_shares(
 ) -> Matrix:
     """Return the share of linked galleries in each of D reconstructions, by the metric that links most; of shape (D,).
 
-    Parameters
-    ----------
-    queries : array of shape (D, n, m)
-        D reconstructions, indexed by `galleries.queries`.
-    candidates : array of shape (r, m)
-        Clean rows, indexed by `galleries.candidates`.
-    galleries : Galleries
-        The candidates of each query.
-    metrics : sequence of {"euclidean", "cosine"}
-        Use both for rows, and cosine for an auditor's vectors.
+    `queries` are of shape (D, n, m); all else is as for `link`. Use both metrics for rows, and cosine for an auditor's
+    vectors.
     """
     shares = [gallery_hits(queries, candidates, galleries, metric=metric).mean(axis=1) for metric in metrics]
     return np.asarray(np.max(shares, axis=0), dtype=np.float64)

@@ -32,13 +32,7 @@ def root_ratio(numerators: Matrix, denominators: Matrix) -> float:
 def error_figure(
     name: str, errors: Matrix, sizes: Matrix, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Figure:
-    """Return a relative error over rows, with a bootstrap interval.
-
-    Parameters
-    ----------
-    errors, sizes : array of shape (n,)
-        Squared error of each row, and the squared size that it is relative to.
-    """
+    """Return a relative error over rows, with a bootstrap interval, from each row's squared error and squared size."""
     require_generator(rng)
     value = root_ratio(errors, sizes)
     interval = Interval.unknown()
@@ -116,13 +110,7 @@ def psnr(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int, ...], data_range: float) -> Matrix:
     """Return the structural similarity of each image, as defined by scikit-image, in windows of at most 7 × 7 pixels.
 
-    Parameters
-    ----------
-    truth, reconstruction : arrays of shape (n, pixels)
-    image_shape : tuple of int
-        (H, W) or (H, W, C), with sides of at least 3 pixels.
-    data_range : float
-        Highest minus lowest possible pixel value.
+    The parameters are those of `psnr`; the sides of an image must be at least 3 pixels long.
     """
     truth, images = _as_images(truth, reconstruction, image_shape, data_range)
     try:
@@ -145,17 +133,7 @@ def ssim(truth: ArrayLike, reconstruction: ArrayLike, *, image_shape: tuple[int,
 
 
 def mean_figure(name: str, of_each: Matrix, *, rng: np.random.Generator) -> Figure:
-    """Return the mean of the rows' scores, with a bootstrap interval. Higher scores mean that more leaks.
-
-    Parameters
-    ----------
-    name : str
-        Name of the figure.
-    of_each : array of shape (n,)
-        Score of each row.
-    rng : Generator
-        Draws the bootstrap resamples.
-    """
+    """Return the mean of the rows' scores, with a bootstrap interval. Higher scores mean that more leaks."""
     require_generator(rng)
     interval = bootstrap_mean(of_each, rng=rng)
     return Figure(name, float(of_each.mean()), interval, None, None, None, n=len(of_each), higher_is_worse=True)

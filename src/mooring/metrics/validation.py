@@ -67,17 +67,7 @@ def require_image_shape(image_shape: tuple[int, ...], n_pixels: int | None = Non
 
 
 def image_rows(what: str, rows: ArrayLike, image_shape: tuple[int, ...]) -> Matrix:
-    """Return rows as images of shape (n, H, W, C), clamped to [0, 1].
-
-    Parameters
-    ----------
-    what : str
-        What an error calls the rows.
-    rows : array of shape (n, H · W · C)
-        Pixels, which must be finite.
-    image_shape : tuple of int
-        (H, W) or (H, W, C).
-    """
+    """Return rows of shape (n, H · W · C) as images of shape (n, H, W, C), clamped to [0, 1]; errors call them `what`."""
     rows = finite_rows(what, rows)
     if rows.shape[1] != math.prod(image_shape):
         expected, got = f"of {math.prod(image_shape)} pixel values, images of shape {image_shape}", f"{rows.shape[1]}"

@@ -16,7 +16,7 @@ from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import Figure
 from mooring.metrics.measures import MEASURES, RISKS
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
-from mooring.report.charts import ErrorTable, ImageStrip, draw_audit, list_images, order_points, tabulate_errors
+from mooring.report.charts import ErrorTable, draw_audit, list_images, order_points, tabulate_errors
 from mooring.report.frame import render_page
 from mooring.report.plot import Chart
 
@@ -132,8 +132,8 @@ class AuditSection:
         return tabulate_errors(self.tried)
 
     @cached_property
-    def images(self) -> list[ImageStrip]:
-        """Images, original and rebuilt; none for tables."""
+    def images(self) -> list[tuple[str, str]]:
+        """Images, original and rebuilt, as titles and data URLs; none for tables."""
         return list_images(self.tried)
 
     @property

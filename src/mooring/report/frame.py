@@ -1,7 +1,7 @@
 """The frame of every page: templates, one style, and a policy that allows no script and nothing from elsewhere.
 
-Names, reasons and commands come from files that others may have written. Templates escape them as text; the page's policy
-holds even where that were forgotten.
+Names, reasons and commands come from files that others may have written. Templates escape them as text, and the page's
+policy holds even if a template forgets to.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Te
 
 @cache
 def load_template(name: str, package: str = __package__) -> Template:
-    """A template of a package's folder `templates`; templates of every package may extend and import the frame's.
+    """Return a template from a package's folder `templates`, which may extend and import those of this package.
 
-    Names ending in .html.jinja are escaped as HTML. A name that the values do not have is an error.
+    Templates whose names end in .html.jinja escape values as HTML. A value that is missing is an error.
     """
     packages = dict.fromkeys((package, __package__))
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(one) for one in packages]),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=select_autoescape(("html.jinja",)),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -33,31 +33,11 @@ def load_template(name: str, package: str = __package__) -> Template:
 
 
 def render_page(name: str, values: Mapping[str, Any], *, package: str = __package__) -> str:
-    """Fill a template that extends frame.html.jinja.
-
-    Parameters
-    ----------
-    name : str
-        The template's name.
-    values : mapping
-        What the template shows: `title` and whatever else it names.
-    package : str
-        Whose template it is.
-    """
+    """Return a page: a package's template that extends frame.html.jinja, filled with the values that it names."""
     return load_template(name, package).render(values)
 
 
 def render_sentence(template: str, macro: str, *values: Any, package: str = __package__) -> str:
-    """One sentence as plain text, from a macro of a text template; line breaks of the template become spaces.
-
-    Parameters
-    ----------
-    template, macro : str
-        File of a template, and its macro.
-    *values : object
-        The macro's arguments.
-    package : str, optional
-        Where the templates are.
-    """
+    """Return one sentence as plain text, from a macro of a text template; line breaks of the template become spaces."""
     text = str(getattr(load_template(template, package).module, macro)(*values))
     return re.sub(r"[ \n]+", " ", text).strip()

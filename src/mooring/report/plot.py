@@ -1,7 +1,7 @@
-"""Drawings as data, which parts.html.jinja writes as SVG: they need no script, and text stays text.
+"""Drawings as data, which parts.html.jinja writes as SVG without any script.
 
-Places are in percent of the area, while letters and marks keep their size in pixels: on a phone a drawing is narrower, and
-as easy to read. Names and titles may come from files that others wrote; the template escapes them.
+Places are in percent of the area, while letters and marks have their size in pixels, so that a drawing is narrower on a
+phone and as easy to read. Names and titles may come from files that others wrote; the template escapes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 INK, QUIET, PALE = "#1f2933", "#5f6c7b", "#b8c2cc"
 ALARM, CALM, BLUE, SAND = "#b03a2e", "#2f7d4f", "#4878a8", "#e49444"
 DASHED, DOTTED = "7 5", "2 4"
-_LETTER = 7.6  # pixels, of what stands along the side
+_LETTER = 7.6  # width of a letter along the side, in pixels
 _OUTLINES = {
     "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0",
     "dot": "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0",
@@ -33,7 +33,7 @@ Shape = dict[str, Any]
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction: what it shows, from where to where, which may be downwards, and its ticks."""
+    """One axis of a drawing: its title, its ends, of which `low` may be the larger, and its ticks with their labels."""
 
     title: str
     low: float
@@ -43,20 +43,13 @@ class Axis:
 
     @classmethod
     def even(cls, title: str, low: float, high: float, digits: str = ".3g") -> Axis:
-        """An axis with some five steps at round numbers, written by a format.
-
-        Parameters
-        ----------
-        low, high : float
-            Ends.
-        digits : str, default ".3g"
-            Format of a tick's number.
+        """Return an axis with about five steps at round numbers, which are written by the format `digits`.
 
         Examples
         --------
         >>> [words for _, words in Axis.even("", 0.0, 1.1, ".1f").ticks]
         ['0.0', '0.5', '1.0']
-        >>> Axis.even("", -1.0, -4.0).high  # nothing to see but where things lie beyond
+        >>> Axis.even("", -1.0, -4.0).high  # an empty range becomes one unit wide
         0.0
         """
         high = high if high > low else low + 1.0
@@ -68,21 +61,21 @@ class Axis:
 
     @classmethod
     def shares(cls, title: str, low: float) -> Axis:
-        """A logarithmic axis of shares, from `low`, or a tenth, to 1."""
+        """Return a logarithmic axis of shares, from `low`, or a tenth if that is less, to 1."""
         return cls(title, min(low, 0.1), 1.0, tuple((10.0**k, f"{10.0 ** (k + 2):g}%") for k in range(-6, 1)), log=True)
 
     @classmethod
     def names(cls, words: Sequence[str]) -> Axis:
-        """A line for each of these, the first on top."""
+        """Return an axis with one line for each name, the first at the top."""
         return cls("", len(words) - 0.4, -0.6, tuple(enumerate(words)))
 
     def place(self, value: float) -> float:
-        """Where a value is, in percent of the way from low to high; what lies outside, at the nearer end."""
+        """Return the place of a value, in percent of the distance from low to high; values outside are at the nearer end."""
         value, low, high = (math.log(max(x, 1e-9)) if self.log else x for x in (value, self.low, self.high))
         return round(100 * min(max((value - low) / (high - low), 0.0), 1.0), 2)
 
     def is_inside(self, value: float) -> bool:
-        """Whether a value lies between the ends."""
+        """Return whether a value lies between the ends."""
         return min(self.low, self.high) <= value <= max(self.low, self.high)
 
 
@@ -102,62 +95,25 @@ class Area:
         width: float = 2.0,
         title: str = "",
     ) -> Shape:
-        """A line through points; `title` is shown where a mouse rests on it.
-
-        Parameters
-        ----------
-        points : iterable of tuple
-            (x, y) in the axes' units.
-        dash, width
-            SVG's; "" is solid.
-        title : str, optional
-            Shown where a mouse rests on it.
-        """
-        way = "L".join(f"{self.x.place(x):g} {100 - self.y.place(y):g}" for x, y in points)
-        return {"kind": "line", "way": "M" + way, "colour": colour, "dash": dash, "width": width, "title": title}
+        """Return a line through points in the axes' units. An empty `dash` is solid; `title` is shown under the mouse."""
+        path = "L".join(f"{self.x.place(x):g} {100 - self.y.place(y):g}" for x, y in points)
+        return {"kind": "line", "path": "M" + path, "colour": colour, "dash": dash, "width": width, "title": title}
 
     def mark(self, x: float, y: float, colour: str, outline: str = "circle", title: str = "") -> Shape:
-        """A circle, dot, square or diamond at a point, or a ring around one.
-
-        Parameters
-        ----------
-        x, y : float
-            In the axes' units.
-        outline : {"circle", "dot", "square", "diamond", "ring"}, default "circle"
-        title : str, optional
-            Shown where a mouse rests on it.
-        """
-        found = {"kind": "mark", "colour": colour, "outline": _OUTLINES[outline], "is_ring": outline == "ring"}
-        return found | {"x": self.x.place(x), "y": 100 - self.y.place(y), "title": title}
+        """Return a circle, dot, square or diamond at a point, or a ring around one."""
+        shape = {"kind": "mark", "colour": colour, "outline": _OUTLINES[outline], "is_ring": outline == "ring"}
+        return shape | {"x": self.x.place(x), "y": 100 - self.y.place(y), "title": title}
 
     def bar(self, k: int, value: float, colour: str, title: str = "") -> Shape:
-        """A bar from zero, along a line of names.
-
-        Parameters
-        ----------
-        k : int
-            Place of the name, from 0.
-        value : float
-            Length, in the axis's unit.
-        title : str, optional
-            Shown where a mouse rests on it.
-        """
+        """Return a bar from zero to a value, beside the name with the index `k`."""
         low, high = sorted((self.x.place(0.0), self.x.place(value)))
-        found = {"kind": "bar", "x": low, "width": high - low, "y": 100 - self.y.place(k - 0.36), "title": title}
-        return found | {"height": self.y.place(k - 0.36) - self.y.place(k + 0.36), "colour": colour}
+        shape = {"kind": "bar", "x": low, "width": high - low, "y": 100 - self.y.place(k - 0.36), "title": title}
+        return shape | {"height": self.y.place(k - 0.36) - self.y.place(k + 0.36), "colour": colour}
 
     def text(self, x: float, y: float, words: str, colour: str = INK, *, before: bool = False) -> Shape:
-        """Words beside a point; `before`: above and before it, as of a line that ends there.
-
-        Parameters
-        ----------
-        x, y : float
-            In the axes' units.
-        before : bool, default False
-            Whether to write above and before the point.
-        """
-        found = {"kind": "text", "x": self.x.place(x), "y": 100 - self.y.place(y), "words": words, "colour": colour}
-        return found | ({"anchor": "end", "down": -6} if before else {"anchor": "start", "down": 5})
+        """Return words beside a point or, with `before`, above and to the left of it."""
+        shape = {"kind": "text", "x": self.x.place(x), "y": 100 - self.y.place(y), "words": words, "colour": colour}
+        return shape | ({"anchor": "end", "down": -6} if before else {"anchor": "start", "down": 5})
 
 
 @dataclass(frozen=True)
@@ -165,10 +121,10 @@ class Chart:
     """A drawing."""
 
     label: str
-    """What it shows, for who cannot see it."""
+    """A description for readers who cannot see it."""
     area: Area
     shapes: tuple[Shape, ...]
-    """The last on top."""
+    """Shapes in the order in which they are drawn; the last one is on top."""
     legend: tuple[tuple[str, Shape], ...] = ()
     """Names, each with the line, bar or mark that it stands for."""
     height: int = 360
@@ -176,24 +132,24 @@ class Chart:
 
     @property
     def left(self) -> int:
-        """Pixels that ticks and title along the side need."""
+        """The number of pixels that the ticks and the title along the side need."""
         widest = max((len(words) for _, words in self.area.y.ticks), default=0)
         return round(_LETTER * widest) + (32 if self.area.y.title else 12)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         from mooring.report.frame import load_template
 
         return str(load_template("parts.html.jinja").module.chart(self))  # type: ignore[attr-defined]
 
 
 def shorten(text: str, most: int) -> str:
-    """At most so many characters of a text."""
+    """Return a text, cut to at most this many characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def encode_png(pixels: npt.NDArray[np.floating[Any]]) -> str:
-    """Grey levels or colours between 0 and 1, of shape (height, width[, 3]), as the address of a PNG inside the page."""
+    """Return grey levels or colours between 0 and 1, of shape (height, width[, 3]), as a PNG in a data URL."""
     levels = (255 * np.clip(pixels, 0, 1)).round().astype(np.uint8)
     height, width = levels.shape[:2]
     colour = 2 if levels.ndim == 3 else 0

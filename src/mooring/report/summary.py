@@ -166,18 +166,9 @@ class Report:
 def summarise(
     study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None = None, *, made: str | None = None
 ) -> Report:
-    """Summarise what a role has.
+    """Return the report of a role's records and of an audit. Without a study, its fingerprint is reported as unknown.
 
-    Parameters
-    ----------
-    study : Study or None
-        None where it is not at hand: the report then says that its fingerprint is not known.
-    records : StudyRecords
-        What `collect_records` read.
-    audit : AuditResult, Plan or None
-        What `read_audit` read.
-    made : str or None
-        When the report was made; now, if None.
+    `made` is the time that the report states; by default, it is now.
     """
     description = None if study is None else exchange_of(study).describe(study)
     audits = tuple(_list_audits(study, records, audit))

@@ -268,15 +268,8 @@ def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
 def fit_scale(schema: Schema, columns: Any) -> Schema:
     """Return the inferred schema with its numbers standardised and filled by these rows.
 
-    A constant column is centred only. A column that is missing throughout becomes 0 for all rows, as nothing is known
-    about its scale.
-
-    Parameters
-    ----------
-    schema : Schema
-        As `infer_table` returns it.
-    columns : pyarrow.Table
-        The rows to fit to, in the form of `InferredTable.columns`.
+    `schema` and `columns` are those of an `InferredTable`. A constant column is centred only. A column that is missing
+    throughout becomes 0 for all rows, as nothing is known about its scale.
     """
     fitted = []
     for column in schema.columns:

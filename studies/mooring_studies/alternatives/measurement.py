@@ -81,7 +81,7 @@ class AuditedRows:
         settings = AuditSettings(attacks, targets=TARGETS, evaluation=spec, seed=seed).for_data(rows)
         simulation = deployment.simulate(Point("aa-i-gdp"))
         views = [simulation.view(settings.colluders, target) for target in TARGETS]
-        evaluator = LeakageEvaluator.of(simulation, views, rows, spec, seed=seed)
+        evaluator = LeakageEvaluator(simulation, views, rows, spec, seed)
         n_classes = 1 + int(max(part.max() for part in (*labels, *(rows.test_labels or ()))))
         return cls(dealt, labels, n_classes, shape, deployment, settings, evaluator)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mooring.attacks import PublicRows
 from mooring.geometry import RigidMap
-from mooring.mechanisms import NoiseStream, make_anchor, map_rows, represent_anchor
+from mooring.mechanisms import NoiseStream, add_noise, make_anchor, map_rows
 from mooring.mechanisms.sums import CONSTANT_SHARE, RowFeatures
 from mooring.randomness import Streams
 from mooring.tables import Partition
@@ -104,7 +104,7 @@ class Deployment:
 
     def anchor_uploads(self, noise_scale: float | Array = 0.0, noise: NoiseStream | None = None) -> Array:
         """B_i = A O_i + 1 Ψ_iᵀ + v W' of everybody: shape (p, r, h), behind the leading axes of `noise_scale`."""
-        return represent_anchor(self.anchor, self.maps, noise_scale, noise)
+        return add_noise(map_rows(self.anchor, self.maps), noise_scale, noise)
 
 
 def deployed(

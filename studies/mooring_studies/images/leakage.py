@@ -61,7 +61,7 @@ class Findings:
     def add_denoised(self, attack: str, found: Reconstruction, view: CollusionView, *, draw: int) -> None:
         """Put what an attack rebuilt in one draw through every denoiser of the audit; take in where there was an error."""
         for denoiser in DENOISERS:
-            denoised = run_denoising(attack, found, view, denoiser, rng=np.random.default_rng(0)).found
+            denoised = run_denoising(attack, found, view, denoiser, rng=np.random.default_rng(0)).reconstruction
             if denoised is not None:
                 self.add(name_attack(attack, denoiser), denoised.rows[None], np.array([draw]))
 
@@ -151,7 +151,11 @@ class Attacker:
         rng = self.deployment.streams.named("attack")
         for attack in CLOSED_FORM:
             attempts = run_attack_batch(attack, on_queries, rng=rng)
-            found = {k: attempt.found.rows for k, attempt in enumerate(attempts) if attempt.found is not None}
+            found = {
+                k: attempt.reconstruction.rows
+                for k, attempt in enumerate(attempts)
+                if attempt.reconstruction is not None
+            }
             if found:
                 findings.add(attack, torch.stack(list(found.values())), np.array(list(found)))
         chosen = [int(k) for k in np.flatnonzero(levels.strong)]
@@ -162,7 +166,7 @@ class Attacker:
             if new:
                 attempts = run_attack_batch("moments", [view for _, view in new], rng=rng)
                 for (draw, _), attempt in zip(new, attempts, strict=True):
-                    self.found_before[draw] = attempt.found
+                    self.found_before[draw] = attempt.reconstruction
             by_moments = [self.found_before[draws[k]] for k in chosen]
         else:
             by_moments = [self._run("moments", view, rng) for view in views]
@@ -198,7 +202,7 @@ class Attacker:
     @staticmethod
     def _run(attack: str, view: CollusionView, rng: np.random.Generator) -> Reconstruction | None:
         """What an attack finds in one draw, not denoised; None where it does not apply, or fails."""
-        return run_attack(attack, view, rng=rng).found
+        return run_attack(attack, view, rng=rng).reconstruction
 
     def _view(self, method: str, places: npt.NDArray[np.int64]) -> CollusionView:
         """What the audit shows an attacker before noise, if the target has the rows in these places.

@@ -165,10 +165,10 @@ def leakage(deployment: Deployment, simulation: RowSimulation, *, attacks: Itera
             continue
         for (attempt,) in (part.attempts for part in runs.run(name)):
             column = name_attack(name, attempt.denoiser)
-            if attempt.found is None:
+            if attempt.reconstruction is None:
                 reasons[column] = f"{attempt.outcome}: {attempt.reason}"
                 continue
-            rebuilt = np.asarray(to_numpy(attempt.found.rows))
+            rebuilt = np.asarray(to_numpy(attempt.reconstruction.rows))
             columns[f"match:{column}"] = deployment.match.figure(rebuilt).value
             columns[f"error:{column}"] = deployment.error(rebuilt)
     return columns | skipped_columns(reasons)

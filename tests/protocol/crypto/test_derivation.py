@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mooring.mechanisms.rotation.anchors import make_anchor
-from mooring.mechanisms.rotation.kernel import represent_rows
+from mooring.mechanisms.rotation.kernel import add_noise, map_rows
 from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.study import Study
@@ -188,7 +188,8 @@ def test_a_guessed_pair_of_rows_is_told_by_ideal_noises_likelihood_and_no_better
     rows = 0.15 * rng.standard_normal((2 * n, h))
     other = rows + 3.32 / np.sqrt(2 * h) * np.sign(rng.standard_normal(rows.shape))
     secret_map = SecretMap.derive(secret(21), n_components=h)
-    uploaded = represent_rows(rows, secret_map, sigma, Stream(secret(22)), precision="float32")
+    mapped = map_rows(rows, secret_map, precision="float32")
+    uploaded = add_noise(mapped, sigma, Stream(secret(22)), precision="float32")
 
     def score(guess: np.ndarray) -> np.ndarray:
         noise = (uploaded - secret_map.apply(guess)).reshape(4, 2, n // 4, h) / sigma

@@ -76,15 +76,6 @@ def denoise_by_gaussians(
     """Return rebuilt rows replaced by their posterior mean under a Gaussian for each class.
 
     It does not apply if the rows carry no known error, or if there are no rows to learn the population from.
-
-    Parameters
-    ----------
-    reconstruction : Reconstruction
-        The result of an attack.
-    view : CollusionView
-        The attacker's view, with the rows that the population is learnt from.
-    rng : Generator
-        Not used.
     """
     require_generator(rng)
     noise, map_error = split_error(reconstruction, view)

@@ -158,10 +158,8 @@ class CellSampler:
     ) -> tuple[list[Matrix], list[Codes]]:
         """Draw the cells of projected rows, column by column for all rows at once.
 
-        Returns
-        -------
-        The mean probabilities of every cell's atoms over the second half of the sweeps, and the atoms drawn last; one array
-        per column.
+        Returns the mean probabilities of every cell's atoms over the second half of the sweeps, and the atoms drawn last;
+        one array per column.
         """
         groups, mixing = self.model.groups, np.log(self.model.mixing[codes])
         images = [group.atoms @ self.F[group.features] for group in groups]

@@ -24,7 +24,7 @@ class Attempt:
     attack: str
     denoiser: str | None
     """Name of the denoiser that replaced the rebuilt rows by their posterior mean, if there is one."""
-    found: Reconstruction | None
+    reconstruction: Reconstruction | None
     outcome: Literal["ran", "did not apply", "failed"] = "ran"
     """An attack fails if a matrix cannot be factorised or the rebuilt rows are not finite."""
     reason: str = ""
@@ -46,34 +46,18 @@ def run_attack(attack: str | Attack, view: CollusionView, *, rng: np.random.Gene
 def run_attack_batch(
     attack: str | Attack, views: Sequence[CollusionView], *, rng: np.random.Generator
 ) -> tuple[Attempt, ...]:
-    """Run an attack on many views at once, as `mooring.attacks.run_batch` does.
-
-    Returns
-    -------
-    tuple of Attempt
-        One per view; if the batch fails, all of its attempts have failed.
-    """
+    """Run an attack on many views at once, as `mooring.attacks.run_batch` does; if the batch fails, so do all attempts."""
     require_generator(rng)
     attack = resolve_attack(attack)
     return _attempted(attack.name, None, lambda: run_batch(attack, views, rng=rng), len(views))
 
 
 def run_denoising(
-    name: str, found: Reconstruction, view: CollusionView, denoiser: str, *, rng: np.random.Generator
+    name: str, reconstruction: Reconstruction, view: CollusionView, denoiser: str, *, rng: np.random.Generator
 ) -> Attempt:
-    """Return the attempt in which a denoiser is applied to what an attack rebuilt.
-
-    Parameters
-    ----------
-    name : str
-        Name of the attack.
-    found : Reconstruction
-        What the attack rebuilt of the target's upload in `view`.
-    denoiser : str
-        A name in `mooring.attacks.DENOISERS`.
-    """
+    """Return the attempt in which a denoiser, a name in `DENOISERS`, is applied to what the attack `name` rebuilt."""
     require_generator(rng)
-    return _attempted(name, denoiser, lambda: (DENOISERS[denoiser](found, view, rng=rng),))[0]
+    return _attempted(name, denoiser, lambda: (DENOISERS[denoiser](reconstruction, view, rng=rng),))[0]
 
 
 def _attempted(
@@ -114,35 +98,39 @@ class Rebuilt:
     @property
     def name(self) -> str:
         """The names of the attack and of its denoiser, such as 'joint-moments + kernel'."""
-        return next((attempt.name for attempt in self.attempts if attempt.found is not None), self.attempts[0].name)
+        return next(
+            (attempt.name for attempt in self.attempts if attempt.reconstruction is not None), self.attempts[0].name
+        )
 
     @property
     def applies(self) -> bool:
         """Whether some target's rows were rebuilt, and all those that the attack rebuilds without a denoiser."""
         pairs = list(zip(self.attempts, self.plain, strict=True))
-        some = any(attempt.found is not None for attempt in self.attempts)
-        return some and all(attempt.found is not None or plain.found is None for attempt, plain in pairs)
+        some = any(attempt.reconstruction is not None for attempt in self.attempts)
+        return some and all(
+            attempt.reconstruction is not None or plain.reconstruction is None for attempt, plain in pairs
+        )
 
     @property
     def reasons(self) -> list[str]:
         """The reasons why the attack without a denoiser does not apply to some of the targets."""
-        return [attempt.reason for attempt in self.plain if attempt.found is None]
+        return [attempt.reason for attempt in self.plain if attempt.reconstruction is None]
 
     @property
     def undenoised(self) -> list[Reconstruction]:
         """The reconstructions without a denoiser, for the targets to which the attack applies."""
-        return [attempt.found for attempt in self.plain if attempt.found is not None]
+        return [attempt.reconstruction for attempt in self.plain if attempt.reconstruction is not None]
 
     @property
     def evidence(self) -> list[Matrix] | None:
         """Log densities of the rows under the denoiser's population model, one array per target; None if there are none."""
-        parts = [attempt.found and attempt.found.evidence for attempt in self.attempts]
+        parts = [attempt.reconstruction and attempt.reconstruction.evidence for attempt in self.attempts]
         return None if any(part is None for part in parts) else [to_numpy(part) for part in parts]
 
     @property
     def records(self) -> Matrix | None:
         """The records that the denoiser decoded for all targets; None if there are none."""
-        parts = [attempt.found and attempt.found.records for attempt in self.attempts]
+        parts = [attempt.reconstruction and attempt.reconstruction.records for attempt in self.attempts]
         return None if any(part is None for part in parts) else np.concatenate([to_numpy(part) for part in parts])
 
 
@@ -168,7 +156,9 @@ class AttackRuns:
         rebuilt = [Rebuilt(plain, plain)]
         for denoiser in DENOISERS if rebuilt[0].applies else ():
             attempts = tuple(
-                attempt if attempt.found is None else self._denoise(k, attack.name, attempt.found, denoiser, rngs[k])
+                attempt
+                if attempt.reconstruction is None
+                else self._denoise(k, attack.name, attempt.reconstruction, denoiser, rngs[k])
                 for k, attempt in enumerate(plain)
             )
             rebuilt.append(Rebuilt(attempts, plain))
@@ -177,7 +167,7 @@ class AttackRuns:
         return rebuilt
 
     def _gives_up(self, attempts: Sequence[Attempt]) -> bool:
-        parts = [attempt.found.rows for attempt in attempts if attempt.found is not None]
+        parts = [attempt.reconstruction.rows for attempt in attempts if attempt.reconstruction is not None]
         if self.is_hopeless is None or len(parts) < len(attempts):
             return False
         return self.is_hopeless(np.concatenate([to_numpy(part) for part in parts]))

@@ -21,26 +21,19 @@ from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.errors import MissingExtraError
 from mooring.geometry.backend import like, to_numpy
-from mooring.metrics import (
+from mooring.metrics import Figure, Galleries, Interval, feature_r2, psnr, ssim
+from mooring.metrics.attributes import KnownRows, infer_attribute
+from mooring.metrics.exposure import (
     Carriers,
-    Figure,
-    Interval,
-    KnownRows,
-    error_figure,
-    feature_r2,
     find_exposed_column,
     find_exposed_rows,
     find_exposed_value,
     find_read_columns,
-    infer_attribute,
-    mean_figure,
     order_by_exposure,
-    psnr,
-    root_ratio,
-    ssim,
 )
+from mooring.metrics.reconstruction import error_figure, mean_figure, root_ratio
 from mooring.tables import Partition
-from mooring.typing import Matrix
+from mooring.typing import Indices, Matrix
 
 _MOST_IMAGES = 100
 
@@ -54,119 +47,126 @@ class Guess:
 
     @classmethod
     def of(cls, known: Matrix, known_codes: npt.NDArray[Any], codes: npt.NDArray[Any]) -> Guess:
-        """Return the guess for rows of these classes; for a class without known rows, it is the overall mean.
-
-        Parameters
-        ----------
-        known : array of shape (n_known, d)
-        known_codes, codes : arrays
-            Classes of the known rows and of the rows to guess.
-        """
+        """Return the guess for rows with these class codes; for a class without known rows, it is the overall mean."""
         mean = known.mean(axis=0)
         means = {k: known[known_codes == k].mean(axis=0) for k in np.unique(known_codes)}
         return cls(np.repeat(mean[None], codes.size, axis=0), np.stack([means.get(k, mean) for k in codes]))
 
 
 @dataclass(frozen=True, eq=False)
-class AttributeQuestion:
-    """The attribute and labels of the targets, and the rows that attackers know, decoded by every decoder."""
-
-    truth: npt.NDArray[Any]
-    target_labels: npt.NDArray[Any]
-    known: tuple[KnownRows, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class LeakageEvaluator:
-    """The targets of one simulation, with everything that is needed to evaluate rebuilt rows."""
+    """Evaluates the rows that attacks rebuild; galleries, controls and floors are computed once and serve every attack.
 
-    truth: Matrix
-    records: Matrix
-    """The targets' rows before projection, in the order of targets; `truth` holds them after projection."""
-    indices: npt.NDArray[np.int64]
-    """Indices of these rows among the records that were partitioned."""
-    target_slices: tuple[slice, ...]
-    """The rows of each target."""
-    guess: Guess | None
-    """The guess without the upload; None if the attacker knows no rows."""
-    decoder: RecordDecoder
+    The partition's test rows are candidates in galleries and records of known persons.
+    """
+
+    simulation: RowSimulation
+    views: Sequence[CollusionView]
+    """The views, one per target."""
+    partition: Partition
     spec: EvaluationSpec
-    linkage: LinkageTest | None
-    """The linkage test on projected rows; None if no class has enough rows for a gallery."""
-    audited_linkages: tuple[LinkageTest, ...]
-    """Linkage tests on decoded rows: with the auditor's embedding, and across rows of one person."""
-    attribute: AttributeQuestion | None
-    """What attribute inference needs; None without an attribute, or without rows to learn it from."""
-    membership: MembershipTest | None
-    """The membership test; None without non-members."""
-    uploaded: Matrix
-    """The targets' rows as they were uploaded."""
     seed: int
 
-    @classmethod
-    def of(
-        cls,
-        simulation: RowSimulation,
-        views: Sequence[CollusionView],
-        partition: Partition,
-        spec: EvaluationSpec,
-        *,
-        seed: int,
-    ) -> LeakageEvaluator:
-        """Return an evaluator whose galleries, controls and floors serve every attack on these views.
+    @cached_property
+    def truth(self) -> Matrix:
+        """The targets' rows after projection, in the order of targets."""
+        return np.concatenate([to_numpy(self.simulation.private_data[view.target]) for view in self.views])
 
-        Parameters
-        ----------
-        views : sequence of CollusionView
-            The views, one per target.
-        partition : Partition
-            The data of the simulation; its test rows are candidates in galleries and records of known persons.
-        """
-        targets = [view.target for view in views]
-        truth = np.concatenate([to_numpy(simulation.private_data[t]) for t in targets])
-        records = np.concatenate([to_numpy(simulation.records[t]) for t in targets])
-        ends = np.cumsum([0, *(simulation.records[t].shape[0] for t in targets)])
-        codes = np.concatenate([view.codes_of([view.target]) for view in views])
-        known = views[0].reference_rows
-        guess = None if known is None else Guess.of(to_numpy(known), views[0].reference_codes(), codes)
-        decoder = fit_decoder(views[0])
-        held_out = np.concatenate(partition.test)
-        everything = np.concatenate([records, held_out])
-        encoded = to_numpy(simulation.projection.encode(like(everything, simulation.projection.matrix)))
-        guessed = None if guess is None else guess.by_class
-        galleries = make_galleries(spec, _labels_of(partition, targets, everything.shape[0]), records.shape[0], seed)
-        plain = None
-        if galleries is not None:
-            plain = make_linkage_test("linkage", galleries, encoded, control_rows=guessed, floor_rows=truth)
-        where = np.concatenate([partition.train_indices[t] for t in targets])
-        identity = identity_galleries(spec, where, np.concatenate(partition.test_indices), seed)
+    @cached_property
+    def records(self) -> Matrix:
+        """The same rows before projection."""
+        return np.concatenate([to_numpy(self.simulation.records[view.target]) for view in self.views])
+
+    @cached_property
+    def indices(self) -> Indices:
+        """Indices of these rows among the records that were partitioned."""
+        return np.concatenate([self.partition.train_indices[view.target] for view in self.views])
+
+    @cached_property
+    def target_slices(self) -> tuple[slice, ...]:
+        """The rows of each target."""
+        ends = np.cumsum([0, *(self.simulation.records[view.target].shape[0] for view in self.views)]).tolist()
+        return tuple(slice(a, b) for a, b in pairwise(ends))
+
+    @cached_property
+    def _codes(self) -> npt.NDArray[np.intp]:
+        return np.concatenate([view.codes_of([view.target]) for view in self.views])
+
+    @cached_property
+    def guess(self) -> Guess | None:
+        """The guess without the upload; None if the attacker knows no rows."""
+        view = self.views[0]
+        known = view.reference_rows
+        return None if known is None else Guess.of(to_numpy(known), view.reference_codes(), self._codes)
+
+    @cached_property
+    def decoder(self) -> RecordDecoder:
+        """The attacker's decoders from projected rows to records."""
+        return fit_decoder(self.views[0])
+
+    @cached_property
+    def _galleries(self) -> Galleries | None:
+        labels = _labels_of(self.partition, [view.target for view in self.views], len(self.records))
+        return make_galleries(self.spec, labels, len(self.records), self.seed)
+
+    @cached_property
+    def _candidates(self) -> Matrix:
+        """The targets' records and all test records."""
+        return np.concatenate([self.records, *self.partition.test])
+
+    @cached_property
+    def linkage(self) -> LinkageTest | None:
+        """The linkage test on projected rows; None if no class has enough rows for a gallery."""
+        if self._galleries is None:
+            return None
+        projection = self.simulation.projection
+        encoded = to_numpy(projection.encode(like(self._candidates, projection.matrix)))
+        guessed = None if self.guess is None else self.guess.by_class
+        return make_linkage_test("linkage", self._galleries, encoded, control_rows=guessed, floor_rows=self.truth)
+
+    @cached_property
+    def audited_linkages(self) -> tuple[LinkageTest, ...]:
+        """Linkage tests on decoded rows: with the auditor's embedding, and across rows of one person."""
+        spec, partition = self.spec, self.partition
+        identity = identity_galleries(spec, self.indices, np.concatenate(partition.test_indices), self.seed)
 
         def decoded(projected: Matrix) -> tuple[Matrix, ...]:
-            tried = decoder.decode_all(projected) if spec.embedding is None else (decoder.decode_preferred(projected),)
-            return tuple(spec.clean(rows) for rows in tried)
+            return self._cleaned(projected) if spec.embedding is None else (self._preferred(projected),)
 
-        audited = tuple(
+        return tuple(
             make_linkage_test(
                 name,
-                shown,
-                rows,
+                galleries,
+                candidates,
                 embedding=spec.embedding,
-                control_rows=None if guessed is None else decoded(guessed),
-                floor_rows=decoded(truth),
+                control_rows=None if self.guess is None else decoded(self.guess.by_class),
+                floor_rows=decoded(self.truth),
             )
-            for name, shown, rows in (
-                ("exact_source_linkage", None if spec.embedding is None else galleries, everything),
-                ("identity_linkage", identity, held_out),
+            for name, galleries, candidates in (
+                ("exact_source_linkage", None if spec.embedding is None else self._galleries, self._candidates),
+                ("identity_linkage", identity, np.concatenate(partition.test)),
             )
-            if shown is not None
+            if galleries is not None
         )
-        slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
-        attribute = _attribute(spec, views[0], decoder, partition, where, codes)
-        membership = make_membership_test(simulation, views, partition, spec, seed=seed)
-        uploaded = np.concatenate([to_numpy(view.target_upload.representation) for view in views])
-        return cls(
-            truth, records, where, slices, guess, decoder, spec, plain, audited, attribute, membership, uploaded, seed
-        )
+
+    @cached_property
+    def known_attributes(self) -> tuple[KnownRows, ...]:
+        """The rows that attackers know, with their attribute, by each decoder; empty if there is nothing to learn from."""
+        view, spec, partition = self.views[0], self.spec, self.partition
+        rows = view.reference_rows
+        if spec.attribute is None or rows is None:
+            return ()
+        places = [partition.train_indices[colluder.index] for colluder in view.colluders]
+        known = np.concatenate([*places, partition.public_indices][: len(view.reference_records)])
+        if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
+            return ()
+        attribute, codes = spec.attribute[known], view.reference_codes()
+        return tuple(KnownRows(records, attribute, codes) for records in self.decoder.decode_all(to_numpy(rows)))
+
+    @cached_property
+    def membership(self) -> MembershipTest | None:
+        """The membership test; None without non-members."""
+        return make_membership_test(self.simulation, self.views, self.partition, self.spec, seed=self.seed)
 
     def is_hopeless(self, rows: Matrix) -> bool:
         """Return whether rows of all targets are no closer to the true ones than the class mean; False without a guess."""
@@ -200,7 +200,7 @@ class LeakageEvaluator:
         assert worst is not None
         outcomes[worst.attack] = self._with_image_figures(worst, rows[worst.attack])
         records = {part.name: part.records for part in rebuilt if part.applies and part.records is not None}
-        for measure, (name, figure) in self.exposure(rows, self.uploaded, records).items():
+        for measure, (name, figure) in self.exposure(rows, records).items():
             known = outcomes.get(name, AttackOutcome(name))  # uploaded rows do not belong to an attack
             outcomes[name] = known.with_figures({measure: figure})
         return Leakage(outcomes=tuple(outcomes.values()), examples=self.examples(rows[worst.attack], worst.attack))
@@ -209,14 +209,17 @@ class LeakageEvaluator:
         """Return the rows of all targets; for targets to which the attack does not apply, these are guesses."""
         parts = []
         for target_slice, attempt in zip(self.target_slices, part.attempts, strict=True):
-            rows = self.guessed(target_slice) if attempt.found is None else np.asarray(to_numpy(attempt.found.rows))
+            rows = self.guessed(target_slice)
+            if attempt.reconstruction is not None:
+                rows = np.asarray(to_numpy(attempt.reconstruction.rows))
             if rows is None or not part.applies:
                 return None
             parts.append(rows)
         return np.concatenate(parts)
 
     def _notes(self, part: Rebuilt, rows: Matrix) -> tuple[str, ...]:
-        notes = dict.fromkeys(note for attempt in part.attempts if attempt.found for note in attempt.found.notes)
+        reconstructions = [attempt.reconstruction for attempt in part.attempts if attempt.reconstruction is not None]
+        notes = dict.fromkeys(note for reconstruction in reconstructions for note in reconstruction.notes)
         reasons = part.reasons
         if reasons:
             n_targets = len(part.attempts)
@@ -229,14 +232,15 @@ class LeakageEvaluator:
         They are likelihood tests on rows before denoising. For denoised rows, the density is that of the denoiser's
         population model. An attacker with a register also matches candidates to rows, one to one.
         """
+        if self.membership is None:
+            return
         telling = {outcome.attack for outcome in find_most_telling(list(outcomes.values()))}
-        for part in rebuilt if self.membership is not None else ():
+        for part in rebuilt:
             base, reconstructions = part.plain[0].attack, part.undenoised
             learns = any(reconstruction.population is not None for reconstruction in reconstructions)
             is_asked = learns or part.name in telling or any(name.startswith(f"{base} + ") for name in telling)
             is_plain, evidence = part.attempts is part.plain, part.evidence
             if is_asked and len(reconstructions) == len(part.attempts) and (is_plain or evidence is not None):
-                assert self.membership is not None
                 density = None if is_plain else evidence
                 outcomes[part.name] = self.membership.measure(outcomes[part.name], reconstructions, density)
                 name = f"{part.name} + matching"
@@ -255,31 +259,23 @@ class LeakageEvaluator:
         if self.linkage is not None:
             figures["linkage"] = self.linkage.figure(rebuilt)
         figures |= {test.name: test.figure(decoded) for test in self.audited_linkages if test.embedding is None}
-        if self.attribute is not None:
+        if self.known_attributes:
             figures["attribute"] = replace(self._inferred(rebuilt), floor=self._attribute_floor)
         return figures
 
     def auditor_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Return linkage by the auditor's embedding, which is too slow for every attack and every decoder."""
         tests = [test for test in self.audited_linkages if test.embedding is not None]
-        if not tests:
-            return {}
-        decoded = self.spec.clean(self.decoder.decode_preferred(rebuilt))
-        return {test.name: test.figure(decoded) for test in tests}
+        return {test.name: test.figure(self._preferred(rebuilt)) for test in tests}
 
-    def exposure(
-        self, rebuilt: Mapping[str, Matrix], uploaded: Matrix, records: Mapping[str, Matrix]
-    ) -> dict[str, tuple[str, Figure]]:
+    def exposure(self, rebuilt: Mapping[str, Matrix], records: Mapping[str, Matrix]) -> dict[str, tuple[str, Figure]]:
         """Return the most exposed values, columns and rows over all attacks, with the attack's name; empty without a guess.
 
-        Parameters
-        ----------
-        rebuilt, records : mapping
-            The rebuilt rows of each attack, of shape (n, h), and the records that it decoded itself, by its name.
-        uploaded : array of shape (n, h)
+        `rebuilt` holds the rebuilt rows of each attack by its name, and `records` the records that it decoded itself.
         """
         if self.guess is None:
             return {}
+        uploaded = np.concatenate([to_numpy(view.target_upload.representation) for view in self.views])
         rng, rows = np.random.default_rng([self.seed, 7]), {**rebuilt, "as uploaded": uploaded}
         figures = find_exposed_rows(self.truth, rows, guessed=self.guess.by_class, rng=rng)
         if self.spec.image_shape is not None:  # a single pixel is not informative
@@ -310,16 +306,15 @@ class LeakageEvaluator:
 
     def image_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
         """Return peak signal-to-noise ratio and structural similarity of the first images."""
-        if self.spec.image_shape is None:
+        shape, width = self.spec.image_shape, self.spec.data_range
+        if shape is None or width is None:
             return {}
-        some = slice(0, _MOST_IMAGES)
-        truth, shape, width = self.spec.clean(self.records[some]), self.spec.image_shape, self.spec.data_range
-        assert width is not None
+        truth = self.spec.clean(self.records[:_MOST_IMAGES])
 
         def measured(projected: Matrix) -> dict[str, Figure]:
             """Return the best figure over all decoders, for each measure."""
             best: dict[str, Figure] = {}
-            for rows in self._cleaned(projected[some]):
+            for rows in self._cleaned(projected[:_MOST_IMAGES]):
                 rng = np.random.default_rng([self.seed, 6])
                 for name, measure in (("psnr", psnr), ("ssim", ssim)):
                     figure = mean_figure(name, measure(truth, rows, image_shape=shape, data_range=width), rng=rng)
@@ -409,20 +404,19 @@ class LeakageEvaluator:
 
     def _inferred(self, projected: Matrix) -> Figure:
         """Return the best inference of the attribute over decoders, with and without labels."""
-        assert self.attribute is not None
-        asked = self.attribute
+        attribute = np.asarray(self.spec.attribute)[self.indices]
         tries = [
             infer_attribute(
-                asked.truth,
+                attribute,
                 population=population,
                 target_reconstruction=rows,
-                target_labels=asked.target_labels,
+                target_labels=self._codes,
                 rng=np.random.default_rng([self.seed, 5]),
                 kind=self.spec.attribute_kind,
                 with_labels=with_labels,
                 n_resamples=self.spec.n_resamples,
             )
-            for rows, population in zip(self._cleaned(projected), asked.known, strict=True)
+            for rows, population in zip(self._cleaned(projected), self.known_attributes, strict=True)
             for with_labels in (False, True)
         ]
         return max(tries, key=lambda figure: figure.value)
@@ -431,38 +425,22 @@ class LeakageEvaluator:
         """Return the rows from every decoder, cleaned as specified."""
         return tuple(self.spec.clean(rows) for rows in self.decoder.decode_all(projected))
 
+    def _preferred(self, projected: Matrix) -> Matrix:
+        """Return the rows from the decoder that the attacker would choose, cleaned as specified."""
+        return self.spec.clean(self.decoder.decode_preferred(projected))
+
     def _nearest(self, projected: Matrix) -> Matrix:
         """Return the rows from the decoder with the smaller error."""
         return min(self.decoder.decode_all(projected), key=lambda rows: _squares(rows - self.records))
 
 
-def _labels_of(partition: Partition, targets: Sequence[int], n_rows: int) -> npt.NDArray[Any]:
+def _labels_of(partition: Partition, targets: Sequence[int], n_records: int) -> npt.NDArray[Any]:
     """Return the classes of the targets' rows and of all test rows; one class without labels, or if labels are numbers."""
+    one_class = np.zeros(n_records + sum(len(part) for part in partition.test), dtype=np.int64)
     if partition.train_labels is None or partition.test_labels is None:
-        return np.zeros(n_rows, dtype=np.int64)
+        return one_class
     labels = np.concatenate([*(partition.train_labels[t] for t in targets), *partition.test_labels])
-    return np.zeros(n_rows, dtype=np.int64) if np.issubdtype(labels.dtype, np.floating) else labels
-
-
-def _attribute(
-    spec: EvaluationSpec,
-    view: CollusionView,
-    decoder: RecordDecoder,
-    partition: Partition,
-    where: npt.NDArray[Any],
-    codes: npt.NDArray[Any],
-) -> AttributeQuestion | None:
-    """Return what attribute inference needs, or None without an attribute or without rows to learn it from."""
-    rows = view.reference_rows
-    if spec.attribute is None or rows is None:
-        return None
-    places = [partition.train_indices[colluder.index] for colluder in view.colluders]
-    known = np.concatenate([*places, partition.public_indices][: len(view.reference_records)])
-    if spec.attribute_kind == "category" and np.unique(spec.attribute[known]).size < 2:
-        return None
-    attribute, known_codes = spec.attribute[known], view.reference_codes()
-    decoded = tuple(KnownRows(records, attribute, known_codes) for records in decoder.decode_all(to_numpy(rows)))
-    return AttributeQuestion(spec.attribute[where], codes, decoded)
+    return one_class if np.issubdtype(labels.dtype, np.floating) else labels
 
 
 def _centred(rows: Matrix) -> Matrix:

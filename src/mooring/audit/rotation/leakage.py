@@ -31,7 +31,7 @@ def measure_rows(simulation: RowSimulation, partition: Partition, settings: Audi
     ]
     columns, effort = settings.evaluation.columns, settings.effort
     views = [replace(view, columns=view.columns or columns, effort=effort) for view in views]
-    evaluator = LeakageEvaluator.of(simulation, views, partition, settings.evaluation, seed=settings.seed)
+    evaluator = LeakageEvaluator(simulation, views, partition, settings.evaluation, settings.seed)
     runs = AttackRuns(views, settings.seed, evaluator.is_hopeless)
     rebuilt = [part for attack in attacks_on(CollusionView, settings.attacks) for part in runs.run(attack)]
     return replace(evaluator.measure(rebuilt), epsilon=audit_row_noise(simulation))

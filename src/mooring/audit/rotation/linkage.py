@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from mooring.audit.specification import EvaluationSpec
 from mooring.errors import InputError
-from mooring.metrics import ROW_METRICS, Embedding, Figure, Galleries, build_galleries, build_identity_galleries, link
+from mooring.metrics import Embedding, Figure, Galleries, build_galleries, build_identity_galleries, link
+from mooring.metrics.linkage import ROW_METRICS
 from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]
@@ -83,18 +84,8 @@ def make_linkage_test(
 ) -> LinkageTest:
     """Return a linkage test, with embedded candidates, control and floor.
 
-    Parameters
-    ----------
-    galleries : Galleries
-        Queries are indices of rebuilt rows; candidates are indices of rows of `candidates`.
-    candidates : array of shape (r, m)
-        Clean rows.
-    embedding : Embedding, optional
-        The auditor's embedding; without one, rows are compared directly.
-    control_rows : array, tuple of arrays, or None
-        The guesses of an attacker without the upload.
-    floor_rows : array, or tuple of arrays
-        The exact projected rows.
+    Queries of the galleries are indices of rebuilt rows, candidates those of clean rows in `candidates`. Without an
+    embedding, rows are compared directly. `control_rows` are guesses without the upload, `floor_rows` exact projected rows.
     """
     queried, queries = np.unique(galleries.queries, return_inverse=True)
     used, places = np.unique(galleries.candidates, return_inverse=True)
@@ -108,12 +99,7 @@ def make_linkage_test(
 def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: int, seed: int) -> Galleries | None:
     """Return galleries whose queries are the targets' rows, or None if no class has enough rows.
 
-    Parameters
-    ----------
-    labels : array of shape (n,)
-        Classes of the targets' rows first, then of further rows that fill the galleries.
-    n_targets : int
-        The number of rows of the targets.
+    `labels` are the classes of the targets' `n_targets` rows, and then of further rows that fill the galleries.
     """
     try:
         built = build_galleries(labels, n_candidates=spec.n_candidates, seed=seed)

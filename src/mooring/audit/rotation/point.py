@@ -113,19 +113,7 @@ class RotationPoint(OperatingPoint):
 def point_with_noise(
     anchor_noise_scale: float, data_noise_level: float, *, n_components: int, n_anchor_rows: int
 ) -> RotationPoint:
-    """The corner of the anchor-aligned mechanism that has exactly these noises.
-
-    Parameters
-    ----------
-    anchor_noise_scale : float
-        v; 0 is none.
-    data_noise_level : float
-        σ in units of the rows' root mean square; 0 is none.
-    n_components : int
-        h.
-    n_anchor_rows : int
-        r.
-    """
+    """Return the point whose anchor-aligned method has exactly the noises above zero; parameters are fields of the point."""
     if anchor_noise_scale > 0:
         method = "aa-i-gdp-both-noise" if data_noise_level > 0 else "aa-i-gdp-anchor-noise"
     else:

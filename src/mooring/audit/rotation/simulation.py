@@ -29,9 +29,10 @@ from mooring.mechanisms.rotation.kernel import (
     Precision,
     Upload,
     UploadNoise,
+    add_noise,
     coupled_noise,
+    map_rows,
     represent,
-    represent_rows,
 )
 from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
@@ -126,7 +127,7 @@ class RowSimulation:
         """
         rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
         noise = GeneratorNoise(self.streams.named(f"participant/{participant}/test-noise"))
-        represented = represent_rows(rows, self.secrets[participant], data_noise_scale, noise)
+        represented = add_noise(map_rows(rows, self.secrets[participant]), data_noise_scale, noise)
         return self._in_common_space(participant, represented)
 
     def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
@@ -389,7 +390,7 @@ def _drawn_secrets(
     if noisy:  # the noise that the matched anchor-aligned method adds, turned by its alignment
         for i, rows in enumerate(private_data):
             W = like(streams.named(f"participant/{i}/noise").standard_normal(tuple(rows.shape)), rows)
-            noises[i] = UploadNoise(ArrayNoise(coupled_noise(W, own=maps[i], reference=common)))
+            noises[i] = UploadNoise(ArrayNoise(coupled_noise(W, secret=maps[i], reference=common)))
     return [(common, noise) for noise in noises]
 
 

@@ -151,60 +151,6 @@ def add_noise(
     return _rounded(noisy, precision)
 
 
-def represent_rows(
-    rows: Array,
-    secret: RowMap,
-    noise_scale: float | Array = 0.0,
-    noise: NoiseStream | None = None,
-    *,
-    precision: Precision = "float64",
-) -> Array:
-    """Return Y = X O + 1 Ψᵀ + σ W as it is uploaded.
-
-    Mapped rows are rounded to `precision` before noise is added.
-
-    Parameters
-    ----------
-    rows : array of shape (..., n, h)
-        X.
-    secret : RowMap
-        (O, Ψ).
-    noise_scale : float or array, default 0.0
-        σ; an array has one scale per batch element.
-    noise : NoiseStream, optional
-        Source of W; may be None if σ is 0.
-    precision : Precision, default "float64"
-        Format of mapped rows and of the result.
-    """
-    return add_noise(map_rows(rows, secret, precision=precision), noise_scale, noise, precision=precision)
-
-
-def represent_anchor(
-    anchor: Array,
-    secret: RowMap,
-    noise_scale: float | Array = 0.0,
-    noise: NoiseStream | None = None,
-    *,
-    precision: Precision = "float64",
-) -> Array:
-    """Return B = A O + 1 Ψᵀ + v W' as it is uploaded.
-
-    Parameters
-    ----------
-    anchor : array of shape (..., r, h)
-        A.
-    secret : RowMap
-        (O, Ψ).
-    noise_scale : float or array, default 0.0
-        v; an array has one scale per batch element.
-    noise : NoiseStream, optional
-        Source of W'; may be None if v is 0.
-    precision : Precision, default "float64"
-        Format of the result; the anchor is mapped in float64.
-    """
-    return add_noise(map_rows(anchor, secret), noise_scale, noise, precision=precision)
-
-
 def represent(
     method: Method | str,
     private_data: Array,
@@ -253,24 +199,24 @@ def represent(
             "private_data", expected=expected, got=f"shape {tuple(rows.shape)}", cure="Pass one record per row."
         )
     require_finite("private_data", rows, cure="Fill or drop missing values first.")
-    representation = represent_rows(rows, secret, sigma, noise.data, precision=precision)
+    representation = add_noise(map_rows(rows, secret, precision=precision), sigma, noise.data, precision=precision)
     if not method.uses_anchor:
         return Upload(representation, None)
     if anchor is None:
         cure = "Make one with mooring.make_anchor and share it among participants in secret."
         raise InputError("anchor", problem=f"The method {method.name} needs an anchor.", cure=cure)
     check_anchor(anchor)
-    return Upload(representation, represent_anchor(anchor, secret, v, noise.anchor, precision=precision))
+    return Upload(representation, add_noise(map_rows(anchor, secret), v, noise.anchor, precision=precision))
 
 
-def coupled_noise(noise: Array, *, own: RigidMap, reference: RigidMap) -> Array:
+def coupled_noise(noise: Array, *, secret: RigidMap, reference: RigidMap) -> Array:
     """Return the noise W̃_i = W_i O_iᵀ O_s, with which C-GDP has the same output as AA-I-GDP.
 
     Parameters
     ----------
     noise : array of shape (n_i, d)
         W_i, the noise of participant i in AA-I-GDP (private-data noise).
-    own, reference : RigidMap
+    secret, reference : RigidMap
         The maps of participant i and of the reference participant; the latter is the common map of C-GDP.
 
     Notes
@@ -279,8 +225,8 @@ def coupled_noise(noise: Array, *, own: RigidMap, reference: RigidMap) -> Array:
     noise of C-GDP to that of AA-I-GDP.
     """
     noise = as_float64(noise)
-    namespace_of(noise, own.orthogonal, reference.orthogonal)
-    return noise @ own.orthogonal.T @ reference.orthogonal
+    namespace_of(noise, secret.orthogonal, reference.orthogonal)
+    return noise @ secret.orthogonal.T @ reference.orthogonal
 
 
 def _rounded(array: Array, precision: Precision) -> Array:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from mooring.atomic_io import hash_file, open_plain_file, write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.rotation.anchors import anchor_from_gaussian, check_anchor
-from mooring.mechanisms.rotation.kernel import represent_anchor
+from mooring.mechanisms.rotation.kernel import add_noise, map_rows
 from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, is_sealing_key, seal
 from mooring.protocol.messages.signed_file import (
@@ -182,7 +182,8 @@ class Perturbation:
     def anchor_representation(self) -> npt.NDArray[np.float32]:
         """Return B_i, as it is uploaded."""
         scale = rotation_of(self.study).anchor_noise_scale
-        return np.asarray(represent_anchor(self.anchor.matrix, self.map, scale, self.anchor_noise, precision="float32"))
+        mapped = map_rows(self.anchor.matrix, self.map)
+        return np.asarray(add_noise(mapped, scale, self.anchor_noise, precision="float32"))
 
     def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
         """Return a secret, uniformly random order of the rows."""
