@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mooring.attacks import CollusionView, DoesNotApply, run
-from mooring.attacks.lattice import _common_unit, _simplex
+from mooring.attacks.lattice_parts import common_unit, find_simplex
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
 from mooring.audit.rotation.simulation import SimulationSettings, simulate
 from mooring.geometry.backend import to_numpy
@@ -280,7 +280,7 @@ def test_without_flint_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 def test_steps_have_a_common_unit_where_one_is_a_small_multiple_of_the_other(
     steps: tuple[float, float], unit: float
 ) -> None:
-    assert _common_unit(*steps) == unit
+    assert common_unit(*steps) == unit
 
 
 def test_a_basis_generates_every_difference_and_splits_into_orthogonal_parts() -> None:
@@ -299,7 +299,7 @@ def test_a_one_hot_group_is_told_by_the_distances_between_its_points() -> None:
     """Squared, they are sums of two squared steps; rows within rounding of a point stand on it."""
     points, where = np.diag([0.5, 1.0, 2.0, 3.0]), np.arange(40) % 4
     rows = points[where] + 2e-8 * np.random.default_rng(0).uniform(-1, 1, (40, 4)) + 0.1
-    found = _simplex(rows, points[1:] - points[0])
+    found = find_simplex(rows, points[1:] - points[0])
     order = found.vertex_of[:4]
     assert sorted(order) == [0, 1, 2, 3]
     assert (found.vertex_of == order[where]).all()
@@ -320,4 +320,26 @@ def test_a_one_hot_group_is_told_by_the_distances_between_its_points() -> None:
 def test_other_points_are_no_one_hot_group(points: list[list[float]], scale: float) -> None:
     rows = scale * np.array(points)
     with pytest.raises(DoesNotApply, match=f"of {rows.shape[1]} directions is not a one-hot group"):
-        _simplex(rows, np.eye(rows.shape[1]))
+        find_simplex(rows, np.eye(rows.shape[1]))
+
+
+def hospital(n: int, mean: float, missing: float, rng: np.random.Generator) -> np.ndarray:
+    """Rows of two counts on different scales, a category of three values, and one of two with some missing."""
+    kinds = np.eye(3)[rng.integers(0, 3, n)]
+    sexes = np.eye(2)[rng.integers(0, 2, n)] * (rng.random(n) >= missing)[:, None]
+    counts = rng.poisson(mean, (n, 2)) * [0.03, 0.01]
+    return np.hstack([counts, kinds, sexes])
+
+
+@pytest.mark.parametrize("missing", [(0.0, 0.3), (0.3, 0.0), (0.0, 0.0)])
+@pytest.mark.parametrize("means", [(20, 20), (20, 35)])
+def test_anchor_names_features_where_participants_differ(
+    missing: tuple[float, float], means: tuple[float, float]
+) -> None:
+    """Missing values in one of the lattices change its parts; other means mislead a comparison of distributions."""
+    rng = np.random.default_rng(4)
+    parts = [hospital(N_ROWS, mean, share, rng) for mean, share in zip(means, missing, strict=True)]
+    view = viewed(parts, method="aa-i-gdp-anchor-noise", anchor_noise_scale=0.1, colluders=(0,))
+    off = np.abs(recovered(view) - parts[1])
+    assert off[:, 2:].max() < 1e-4
+    assert off.max() < 0.1

@@ -28,6 +28,7 @@ from mooring.attacks.denoising.atoms import make_atoms
 from mooring.attacks.denoising.gaussian import class_priors, fit_to_noisy_rows
 from mooring.attacks.denoising.latent_classes import fit_latent_classes
 from mooring.attacks.lattice import AnchorStatistics, LatticeRows, Line, Simplex
+from mooring.attacks.lattice_parts import summarise_anchor
 from mooring.attacks.lattice_reduction import _shortened
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _starts
@@ -117,7 +118,7 @@ def lattice_names() -> Any:
         for method, v in (("i-gdp", 0.0), ("aa-i-gdp-anchor-noise", 1.0)):
             simulation = simulate(parts, labels, method=method, anchor_noise_scale=v, rng=rng)
             found.append(error("lattice", simulation, simulation.view()))
-    said = lattice._anchored(simulation.view())
+    said = summarise_anchor(simulation.view())
     assert said is not None
     return [*found, said.precision, said.agreement.sum(), said.mean.sum()]
 

@@ -2,18 +2,29 @@
 
 Without private-data noise, lattice reduction finds the rotated axes from a few dozen rows, whatever the anchor noise and
 without a colluder. A colluder's rows name the axes: parts of the two lattices are paired by their step, the distribution of
-values, correlations and the anchor. If all pairs are right, the rebuilt rows are exact.
+values, correlations and the anchor. If all pairs are right, the rebuilt rows are exact. Where the parts of the two lattices
+differ, or distributions mislead because participants differ, the anchor names the features (`lattice_features`).
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
 
+from mooring.attacks.lattice_features import align_features
+from mooring.attacks.lattice_parts import (
+    IMPOSSIBLE,
+    SAME,
+    AnchorStatistics,
+    LatticeRows,
+    Line,
+    Simplex,
+    common_unit,
+    find_simplex,
+    summarise_anchor,
+)
 from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import Codes, CollusionView
@@ -24,50 +35,7 @@ from mooring.typing import Matrix
 
 _MOST_COLUMNS = 40
 _MOST_ROWS = 5_000
-_LEAST_NOISE = 1e-3  # smaller anchor noise counts as this
-_SAME = 1e-5
-_LARGEST_RATIO = 20
-_IMPOSSIBLE = -1e12
 _MOST_SWEEPS = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Line:
-    """A part of a lattice with one direction, such as a single column."""
-
-    direction: Matrix
-    step: float
-
-
-@dataclass(frozen=True, eq=False)
-class Simplex:
-    """A one-hot group: one point per column, whose squared distances are sums of two squared steps."""
-
-    vertices: Matrix
-    """The points, of shape (k, h), within the span of the part."""
-    squared_steps: Matrix
-    """Squared steps, of shape (k,)."""
-    vertex_of: Codes
-    """The vertex of each row, of shape (n,)."""
-
-
-@dataclass(frozen=True, eq=False)
-class AnchorStatistics:
-    """Statistics of a noisy anchor: AᵀB̄ / v², the uploaded mean, and the precision r / v² of that mean."""
-
-    agreement: Matrix
-    mean: Matrix
-    precision: float
-
-
-@dataclass(frozen=True, eq=False)
-class LatticeRows:
-    """Rows, their classes, and the parts of their lattice."""
-
-    rows: Matrix
-    codes: Codes
-    lines: tuple[Line, ...]
-    simplices: tuple[Simplex, ...]
 
 
 def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -85,25 +53,42 @@ def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
     if view.reference_rows is None:
         return _on_its_own(view, Y, rng)
     X = np.asarray(to_numpy(view.reference_rows), dtype=np.float64)
-    codes = view.reference_codes()
     chosen = rng.permutation(X.shape[0])[:_MOST_ROWS]
-    known = _side_of(X[chosen], codes[chosen], _parts(X[chosen], rng))
-    Y, codes = Y[:_MOST_ROWS], view.codes_of([view.target])[:_MOST_ROWS]
-    frames = _match_parts(known, _side_of(Y, codes, _parts(Y, rng)), _anchored(view))
-    return _turned_back(view, *frames, elsewhere=X.mean(axis=0))
+    known, Y = (X[chosen], view.reference_codes()[chosen]), Y[:_MOST_ROWS]
+    return _with_map(view, _named(view, known, (Y, view.codes_of([view.target])[:_MOST_ROWS]), rng))
+
+
+def _named(
+    view: CollusionView, known: tuple[Matrix, Codes], seen: tuple[Matrix, Codes], rng: np.random.Generator
+) -> RigidMap:
+    """Return the map between known and uploaded rows, each with their classes: that of parts, or else of features.
+
+    The map of features is preferred if the anchor is so precise that it confuses no features (of h² pairs, the largest
+    error is about 2 v √log h), and fits it clearly better. It fits a little better even where that of parts is exact.
+    """
+    anchored = summarise_anchor(view)
+    (X, codes), (Y, seen_codes) = known, seen
+    known_parts, parts = _parts(X, rng), _parts(Y, rng)
+    try:
+        frames = _match_parts(_side_of(X, codes, known_parts), _side_of(Y, seen_codes, parts), anchored)
+    except DoesNotApply:
+        if anchored is None:
+            raise
+        return align_features(X, Y, parts, anchored, rng=rng)
+    by_parts = _turned_back(Y[0], *frames, elsewhere=X.mean(axis=0))
+    h = X.shape[1]
+    if anchored is None or 2 * view.anchor_noise_scale * np.log(h) ** 0.5 > 1:
+        return by_parts
+    try:
+        by_features = align_features(X, Y, parts, anchored, rng=rng)
+    except DoesNotApply:
+        return by_parts
+    gain = anchored.log_likelihood(by_features) - anchored.log_likelihood(by_parts)
+    return by_features if gain > h else by_parts
 
 
 def _parts(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
     return orthogonal_parts(lattice_basis(rows, rng=rng), rng=rng)
-
-
-def _anchored(view: CollusionView) -> AnchorStatistics | None:
-    if view.anchor is None or view.target_upload.anchor_representation is None:
-        return None
-    A, B = to_numpy(view.anchor), to_numpy(view.target_upload.anchor_representation)
-    variance = max(view.anchor_noise_scale, _LEAST_NOISE) ** 2
-    mean = B.mean(axis=0)
-    return AnchorStatistics(A.T @ (B - mean) / variance, mean, A.shape[0] / variance)
 
 
 def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Reconstruction:
@@ -124,27 +109,30 @@ def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Rec
     whole = np.abs(steps - 1) < 1e-6  # standardised columns have mean zero, integer columns minimum zero
     first = np.where(whole, values[0] - values.min(axis=0), values[0] - values.mean(axis=0))
     image, note = (signs[:, None] * directions)[order], "columns are in order of variance"
-    return _turned_back(view, np.eye(h), image, first[order], elsewhere=np.zeros(h), notes=(note,))
+    estimate = _turned_back(Y[0], np.eye(h), image, first[order], elsewhere=np.zeros(h))
+    return _with_map(view, estimate, note)
 
 
-def _turned_back(
-    view: CollusionView, frame: Matrix, image: Matrix, first: Matrix, *, elsewhere: Matrix, notes: tuple[str, ...] = ()
-) -> Reconstruction:
-    """Rebuild rows with the map that takes an orthonormal frame to its image and `first` to the first uploaded row.
+def _turned_back(uploaded: Matrix, frame: Matrix, image: Matrix, first: Matrix, *, elsewhere: Matrix) -> RigidMap:
+    """Return the map that takes an orthonormal frame to its image and `first` to the first uploaded row.
 
     In directions that the frame does not span, rows have the coordinates of `elsewhere`.
     """
-    reference = view.target_upload.representation
     orthogonal = svd_polar_factor(frame.T @ image)
     place = first + elsewhere - (elsewhere @ frame.T) @ frame
-    translation = to_numpy(reference)[0] - place @ orthogonal
-    return reconstruct(view, RigidMap(like(orthogonal, reference), like(translation, reference)), notes=notes)
+    return RigidMap(orthogonal, uploaded - place @ orthogonal)
+
+
+def _with_map(view: CollusionView, estimate: RigidMap, *notes: str) -> Reconstruction:
+    rows = view.target_upload.representation
+    moved = RigidMap(like(estimate.orthogonal, rows), like(estimate.translation, rows))
+    return reconstruct(view, moved, notes=notes)
 
 
 def _side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> LatticeRows:
     """Return the parts of a lattice as lines and simplices; other parts raise `DoesNotApply`."""
     lines = [part[0] for part in parts if part.shape[0] == 1]
-    simplices = [_simplex(rows, part) for part in parts if part.shape[0] > 1]
+    simplices = [find_simplex(rows, part) for part in parts if part.shape[0] > 1]
     norms = [float(np.linalg.norm(line)) for line in lines]
     return LatticeRows(rows, codes, tuple(Line(v / u, u) for v, u in zip(lines, norms, strict=True)), tuple(simplices))
 
@@ -171,40 +159,19 @@ def _match_parts(
     return np.vstack(frames), np.vstack(images), first
 
 
-def _simplex(rows: Matrix, part: Matrix) -> Simplex:
-    frame = np.linalg.qr(part.T)[0].T
-    coordinates = rows @ frame.T
-    points, vertex_of = np.unique(np.round(coordinates, 6), axis=0, return_inverse=True)
-    k = points.shape[0]
-    beyond = DoesNotApply(
-        f"A part of {part.shape[0]} directions is not a one-hot group, so the lattice is not orthogonal."
-    )
-    if k != part.shape[0] + 1:
-        raise beyond
-    vertex_of = vertex_of.reshape(-1)
-    points = np.stack([coordinates[vertex_of == vertex].mean(axis=0) for vertex in range(k)])
-    squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
-    total = squares.sum() / (2 * (k - 1))
-    steps = (squares.sum(axis=1) - total) / (k - 2)
-    fitted = (steps[:, None] + steps) * (1 - np.eye(k))
-    if steps.min() <= 0 or np.abs(fitted - squares).max() > _SAME * squares.max():
-        raise beyond
-    return Simplex(points @ frame, steps, vertex_of)
-
-
 def _simplices_named(
     known: LatticeRows, observed: LatticeRows, anchored: AnchorStatistics | None
 ) -> list[tuple[Simplex, Simplex, npt.NDArray[np.intp]]]:
     if not observed.simplices:
         return []
-    scores = np.full((len(observed.simplices), len(known.simplices)), _IMPOSSIBLE)
+    scores = np.full((len(observed.simplices), len(known.simplices)), IMPOSSIBLE)
     orders = {}
     for i, seen in enumerate(observed.simplices):
         for j, known_part in enumerate(known.simplices):
             if seen.squared_steps.size == known_part.squared_steps.size:
                 scores[i, j], orders[i, j] = _vertices_named(known_part, seen, known.codes, observed.codes, anchored)
     rows, columns = linear_sum_assignment(scores, maximize=True)
-    if scores[rows, columns].min() <= _IMPOSSIBLE:
+    if scores[rows, columns].min() <= IMPOSSIBLE:
         raise DoesNotApply("The upload's one-hot groups differ from those of the colluders' rows.")
     return [
         (known.simplices[j], observed.simplices[i], orders[i, j])
@@ -226,9 +193,9 @@ def _vertices_named(
     if anchored is not None:
         scores += seen.vertices @ anchored.agreement.T @ known_part.vertices.T / known_part.squared_steps.mean()
     off = np.abs(seen.squared_steps[:, None] - known_part.squared_steps)
-    scores[off > _SAME * known_part.squared_steps.max()] = _IMPOSSIBLE
+    scores[off > SAME * known_part.squared_steps.max()] = IMPOSSIBLE
     rows, order = linear_sum_assignment(scores, maximize=True)
-    return max(_IMPOSSIBLE, float(scores[rows, order].sum())), order
+    return max(IMPOSSIBLE, float(scores[rows, order].sum())), order
 
 
 def _lines_named(
@@ -238,10 +205,10 @@ def _lines_named(
     if not observed.lines:
         return []
     shape = (2, len(observed.lines), len(known.lines))
-    scores, places = np.full(shape, _IMPOSSIBLE), np.zeros(shape)
+    scores, places = np.full(shape, IMPOSSIBLE), np.zeros(shape)
     for i, seen in enumerate(observed.lines):
         for j, known_part in enumerate(known.lines):
-            unit = _common_unit(seen.step, known_part.step)
+            unit = common_unit(seen.step, known_part.step)
             for turned, sign in enumerate((1.0, -1.0) if unit else ()):
                 likelihoods, at = _likelihoods(known, observed, known_part, seen, sign, unit)
                 if anchored is not None:
@@ -253,20 +220,13 @@ def _lines_named(
     _, pairs = linear_sum_assignment(scores.max(axis=0), maximize=True)
     own_place = np.arange(pairs.size)
     turns = scores[:, own_place, pairs].argmax(axis=0)
-    if scores[turns, own_place, pairs].min() <= _IMPOSSIBLE:
+    if scores[turns, own_place, pairs].min() <= IMPOSSIBLE:
         raise DoesNotApply("The upload's steps differ from those of the colluders' columns.")
     pairs, turns = _by_correlation(known, observed, scores, pairs, turns)
     return [
         (known.lines[j], observed.lines[i], 1.0 - 2.0 * turn, float(places[turn, i, j]))
         for i, (j, turn) in enumerate(zip(pairs.tolist(), turns.tolist(), strict=True))
     ]
-
-
-def _common_unit(first: float, second: float) -> float:
-    """Return the smaller of two steps if the other is a small multiple of it (rare values may be missing), else 0."""
-    small, large = sorted((first, second))
-    ratio = large / small
-    return small if ratio < _LARGEST_RATIO and abs(ratio - round(ratio)) < _SAME * ratio else 0.0
 
 
 def _likelihoods(
@@ -329,7 +289,7 @@ def _by_correlation(
                     trial[[i, j]] = trial[[j, i]]
                     turned[i] ^= turn_i
                     turned[j] ^= turn_j if i != j else 0
-                    if scores[turned[[i, j]], [i, j], trial[[i, j]]].min() <= _IMPOSSIBLE:
+                    if scores[turned[[i, j]], [i, j], trial[[i, j]]].min() <= IMPOSSIBLE:
                         continue
                     value = likelihood(trial, turned)
                     if value > best + 1e-9:
