@@ -292,6 +292,7 @@ OPEN = (
     "remembered",
     "copies",
     "left_out",
+    "exceeded_by_rows",
     "figures",
     "rows",
     "words",

@@ -14,12 +14,11 @@ from mooring.audit.rotation.linkage import LinkageTest, make_galleries, make_lin
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.rotation.simulation import RowSimulation, SimulationSettings, simulate, simulate_rows
 from mooring.audit.simulation import JointModel, Simulation
-from mooring.audit.specification import AuditSettings, EvaluationSpec
+from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, EvaluationSpec, LeakageLimit
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.sums.point import SumPoint
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import References
-from mooring.metrics.limits import DEFAULT_LIMIT, LeakageLimit
 
 __all__ = [
     "DEFAULT_LIMIT",

@@ -14,12 +14,11 @@ from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.search import HALVES, PointSearch
 from mooring.audit.point_result import PointResult
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
-from mooring.audit.specification import AuditSettings
+from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, LeakageLimit
 from mooring.audit.statements import state_total
 from mooring.audit.sums.point import SumPoint
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
-from mooring.metrics.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 

@@ -122,17 +122,17 @@ class Workload:
         problem = f"The study has no column {name[:60]!r}. Its columns are {known}."
         raise InputError("column", problem=problem, cure="Use one of these names.")
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """The length of φ."""
         return 1 + sum(levels.n_levels - 1 for levels in self.columns)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """D: the length of φ with the bubbles after it, which is the order of S."""
         return self.n_features + len(self.bubbles)
 
-    @property
+    @cached_property
     def n_levels(self) -> int:
         """The number of levels of all columns."""
         return sum(levels.n_levels for levels in self.columns)
@@ -209,7 +209,7 @@ class Workload:
             matrices.append(np.linalg.inv(np.vstack([np.ones(levels.n_levels), scaled]).T))
         return tuple(matrices)
 
-    @property
+    @cached_property
     def constant(self) -> Functional:
         """The function that is 1 for every row."""
         vector = np.zeros(self.size)

@@ -1,0 +1,120 @@
+"""What every answer says of itself: the rows that it is about, the guarantee, and what its intervals include."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mooring.errors import InputError, MissingExtraError
+from mooring.mechanisms.sums.workload import PairwiseTotal
+from mooring.serialization import FloatOrNaN, Record, Rows, render_html
+
+SAYS_NOTHING = 0.8
+"""An interval that covers this much of what is possible says nothing, and its estimate is not shown."""
+SAMPLED = "Intervals are 95 % and include both the noise and that other rows could have been observed."
+
+
+@dataclass(frozen=True)
+class Source(Record):
+    """The total that an answer was read from."""
+
+    rows: FloatOrNaN
+    """n̂, the number of rows, which carries noise, too."""
+    rows_error: FloatOrNaN
+    """Standard error of `rows` by noise."""
+    epsilon: float | None
+    delta: float | None
+    """The guarantee for adding or removing one unit; None without noise."""
+    unit: str
+    """Either "row" or "person"."""
+
+    def __str__(self) -> str:
+        if self.epsilon is None:
+            return f"{self.rows:,.0f} rows, without noise and without a guarantee."
+        about = f"About {max(self.rows, 0):,.0f} rows (± {1.96 * self.rows_error:,.0f} by noise)"
+        return f"{about}; ε = {self.epsilon:g}, δ = {self.delta:g} for one {self.unit}."
+
+
+def name_source(total: PairwiseTotal) -> Source:
+    """Return the number of rows and the guarantee of a total."""
+    one = total.workload.constant
+    values, noise = total.read(one.vector[None], one.vector[None])
+    return Source(float(values[0]), math.sqrt(noise[0, 0]), total.epsilon, total.delta, total.unit)
+
+
+@dataclass(frozen=True)
+class Answer(Record):
+    """An answer that was read off a total. Every kind of answer derives from it and has a line per estimate."""
+
+    lines_field: ClassVar[str]
+    """Name of the field that holds the lines of the answer's data frame."""
+
+    source: Source
+    notes: tuple[str, ...]
+    """What was left out and why, and what the answer does not say."""
+    included: str
+    """What the intervals include."""
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one line per estimate."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingExtraError(needed_for="A data frame of an answer", package="pandas", extra="pandas") from None
+        lines = getattr(self, self.lines_field)
+        names = [field.name for field in fields(lines[0])] if lines else []
+        return pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
+
+    def list_estimates(self) -> dict[str, tuple[float, float, float]]:
+        """Return estimate, low and high of every quantity of the population with an interval, by its name."""
+        raise NotImplementedError
+
+    def list_tables(self) -> dict[str, Rows]:
+        """Return tables as text, by their titles; the first row of each holds the headings."""
+        raise NotImplementedError
+
+    def list_sentences(self) -> list[str]:
+        """Return the source, what intervals include, and the notes."""
+        return [str(self.source), self.included, *self.notes]
+
+    def _repr_html_(self) -> str:
+        return render_html(*self.list_sentences(), tables=list(self.list_tables().values()))
+
+
+def require_group(total: PairwiseTotal, column: str) -> None:
+    """Raise an `InputError` unless each row is in exactly one group of a column."""
+    levels = total.workload.column(column)
+    if not levels.is_exact or levels.kind == "survival":
+        problem = f"{column!r} cannot form groups: only categories and whole numbers with few values can."
+        raise InputError("by", problem=problem, cure="Name such a column.")
+
+
+def write_number(value: float, digits: int = 3) -> str:
+    """Return a number as text with this many significant digits, or a dash for NaN.
+
+    Examples
+    --------
+    >>> [write_number(value) for value in (0.012345, 3.14159, 1234.6, float("nan"))]
+    ['0.0123', '3.14', '1,235', '–']
+    """
+    if math.isnan(value):
+        return "–"
+    if abs(value) >= 10**digits or value == 0:
+        return f"{value + 0.0:,.0f}"
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def write_p(p: float) -> str:
+    """Return a p-value as text.
+
+    Examples
+    --------
+    >>> [write_p(p) for p in (0.5, 0.0312, 0.00001, float("nan"))]
+    ['0.50', '0.031', '<0.001', '–']
+    """
+    if np.isnan(p):
+        return "–"
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"

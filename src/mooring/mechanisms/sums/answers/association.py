@@ -1,0 +1,206 @@
+"""Correlations of numbers and χ² tests of categories, for pairs of columns.
+
+Legend: O the table of counts of two categories, n its sum, r and c its margins divided by n; w = O − n r cᵀ.
+
+Without noise, Pearson's χ² is wᵀV⁻¹w without the last row and column, where V = n (diag r − rrᵀ) ⊗ (diag c − ccᵀ). Noise
+adds its covariance JNJᵀ to V, with J the derivative of w, so that the test keeps its level; with V alone it would always
+reject.
+Correlations have intervals on Fisher's scale, to which the noise adds its variance by the delta method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+
+from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_p
+from mooring.mechanisms.sums.answers.readings import (
+    LEAST_SIGNAL,
+    Z,
+    find_chi_square,
+    find_p_value,
+    list_levels,
+    read_products,
+    read_table,
+)
+from mooring.mechanisms.sums.levels import Levels
+from mooring.mechanisms.sums.workload import Functional, PairwiseTotal
+from mooring.serialization import FloatOrNaN, Record, Rows
+from mooring.typing import Vector
+
+_MOST_CORRELATION_ERROR = 0.5  # half width beyond which an interval of a correlation says nothing
+
+
+@dataclass(frozen=True)
+class Correlation(Record):
+    """Pearson's correlation of two numbers, or of a number or category with a category of two levels."""
+
+    first: str
+    second: str
+    correlation: FloatOrNaN
+    low: FloatOrNaN
+    high: FloatOrNaN
+    p: FloatOrNaN
+
+
+@dataclass(frozen=True)
+class Independence(Record):
+    """Pearson's χ² test that two categories are independent, with the noise in its covariance."""
+
+    first: str
+    second: str
+    chi_square: FloatOrNaN
+    degrees_of_freedom: int
+    p: FloatOrNaN
+
+
+@dataclass(frozen=True)
+class Associations(Answer):
+    """Associations of pairs of columns."""
+
+    lines_field: ClassVar[str] = "correlations"
+
+    correlations: tuple[Correlation, ...]
+    tests: tuple[Independence, ...]
+
+    def list_estimates(self) -> dict[str, tuple[float, float, float]]:
+        """Return the correlations."""
+        return {
+            f"{entry.first} and {entry.second}": (entry.correlation, entry.low, entry.high)
+            for entry in self.correlations
+        }
+
+    def list_tables(self) -> dict[str, Rows]:
+        """Return the correlations and the tests."""
+        correlations = [
+            (
+                entry.first,
+                entry.second,
+                f"{entry.correlation:.3f}",
+                f"{entry.low:.3f} to {entry.high:.3f}",
+                write_p(entry.p),
+            )
+            for entry in self.correlations
+        ]
+        tests = [
+            (entry.first, entry.second, f"{entry.chi_square:.2f}", str(entry.degrees_of_freedom), write_p(entry.p))
+            for entry in self.tests
+        ]
+        tables: dict[str, Rows] = {}
+        if correlations:
+            tables["Correlations"] = [("column", "column", "correlation", "95 % interval", "p"), *correlations]
+        if tests:
+            tables["Tests of independence"] = [("column", "column", "χ²", "degrees of freedom", "p"), *tests]
+        return tables
+
+
+def associate(total: PairwiseTotal, columns: Sequence[str] = ()) -> Associations:
+    """Return the correlation of each pair of numbers, and the χ² test of each pair of categories.
+
+    A category of two levels is also correlated with numbers, as 0 and 1. A pair uses the rows in which both values are
+    known; the variance of a number is that of all its known values. Categories with more levels are compared with
+    numbers by `regress`.
+    """
+    chosen = [total.workload.column(name) for name in columns] or list(total.workload.columns)
+    correlations, tests, notes = [], [], list[str]()
+    for first, second in combinations([levels for levels in chosen if levels.kind != "survival"], 2):
+        names = (first.name, second.name)
+        if not (first.nodes or second.nodes):
+            test = _test_independence(total, *names)
+            tests += [test] if isinstance(test, Independence) else []
+            notes += [test] if isinstance(test, str) else []
+        elif _is_numeric(first) and _is_numeric(second):
+            correlation = _correlate(total, first, second)
+            correlations += [correlation] if correlation else []
+            if correlation is None:
+                notes.append(f"The correlation of {names[0]} and {names[1]} is not shown: its interval says nothing.")
+    return Associations(name_source(total), tuple(notes), SAMPLED, tuple(correlations), tuple(tests))
+
+
+def _is_numeric(levels: Levels) -> bool:
+    return bool(levels.nodes) or levels.n_levels - levels.has_missing == 2
+
+
+def _as_number(total: PairwiseTotal, levels: Levels) -> Functional:
+    """Return a number on [−1, 1], or the indicator of the second of two levels; 0 where missing."""
+    if not levels.nodes:
+        return total.workload.indicator(levels.name, levels.names[1])
+    nodes = np.array(levels.nodes)
+    values = (2 * nodes - nodes[0] - nodes[-1]) / (nodes[-1] - nodes[0])
+    return total.workload.functional(levels.name, np.append(values, [0.0] * levels.has_missing))
+
+
+def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlation | None:
+    """Return the correlation with its interval; None where the interval says nothing."""
+    workload = total.workload
+    x, y = _as_number(total, first), _as_number(total, second)
+    known_x, known_y = workload.present(first.name), workload.present(second.name)
+    one = workload.constant
+    across = [(x, y), (x, known_y), (known_x, y), (known_x, known_y)]
+    readings = read_products(total, [*across, (x, x), (x, one), (known_x, one), (y, y), (y, one), (known_y, one)])
+
+    r, n = _find_correlation(readings.values), float(readings.values[3])
+    if not abs(r) < 2:
+        return None
+    steps = np.diag(1e-4 * np.maximum(np.abs(readings.values), 1e-3 * n))
+    changes = [_find_correlation(readings.values + h) - _find_correlation(readings.values - h) for h in steps]
+    gradient = np.array(changes) / (2 * np.diag(steps))
+    noise = float(gradient @ readings.noise @ gradient)
+    if not math.sqrt(noise + 1 / n) * Z < _MOST_CORRELATION_ERROR:
+        return None
+    shown = float(np.clip(r, -1, 1))
+    inside = float(np.clip(r, -0.999999, 0.999999))
+    slope = 1 / (1 - inside**2)
+    error = math.sqrt(1 / (n - 3) + noise * slope**2)
+    low, high = np.tanh([math.atanh(inside) - Z * error, math.atanh(inside) + Z * error])
+    p = find_p_value(r, math.sqrt(max(1 - r**2, 0.0) / (n - 2) + noise), n - 2)
+    return Correlation(first.name, second.name, shown, float(low), float(high), p)
+
+
+def _find_correlation(sums: Vector) -> float:
+    """Return the correlation of the sums that `_correlate` reads; NaN where they are those of no rows."""
+    xy, x, y, n, xx, all_x, n_x, yy, all_y, n_y = (float(value) for value in sums)
+    if min(n - 3, n_x, n_y) <= 0:
+        return math.nan
+    variances = (xx / n_x - (all_x / n_x) ** 2) * (yy / n_y - (all_y / n_y) ** 2)
+    return (xy / n - x * y / n**2) / math.sqrt(variances) if variances > 0 else math.nan
+
+
+def _test_independence(total: PairwiseTotal, first: str, second: str) -> Independence | str:
+    """Return the test, or a sentence that says why there is none."""
+    rows, columns = list_levels(total, first), list_levels(total, second)
+    for axis in (0, 1):  # levels without rows have no expected counts
+        margin = read_table(total, rows, columns)
+        weights = np.zeros((margin.values.shape[axis], *margin.values.shape))
+        for k in range(len(weights)):
+            weights[(k, k) if axis == 0 else (k, slice(None), k)] = 1.0
+        count = margin.combine(weights.reshape(len(weights), -1))
+        kept = count.values > np.maximum(LEAST_SIGNAL * count.errors, 0.5)
+        if axis == 0:
+            rows = [level for level, fine in zip(rows, kept, strict=True) if fine]
+        else:
+            columns = [level for level, fine in zip(columns, kept, strict=True) if fine]
+        if kept.sum() < 2:
+            return f"{first} and {second} are not compared: fewer than two levels can be told from levels without rows."
+    table = read_table(total, rows, columns)
+    O, (a, b) = table.values, table.values.shape
+    n, of_rows, of_columns = O.sum(), O.sum(axis=1), O.sum(axis=0)
+    r, c = of_rows / n, of_columns / n
+    deviation = O - n * np.outer(r, c)
+    cells = np.eye(a * b).reshape(a, b, a, b)
+    derivative = (
+        cells
+        - np.eye(a)[:, None, :, None] * c[None, :, None, None]
+        - r[:, None, None, None] * np.eye(b)[None, :, None, :]
+        + np.outer(r, c)[:, :, None, None]
+    )
+    V = n * np.kron(np.diag(r) - np.outer(r, r), np.diag(c) - np.outer(c, c))
+    J = derivative.reshape(a * b, a * b)
+    kept_cells = np.arange(a * b).reshape(a, b)[:-1, :-1].ravel()
+    covariance = (V + J @ table.noise @ J.T)[np.ix_(kept_cells, kept_cells)]
+    return Independence(first, second, *find_chi_square(deviation.ravel()[kept_cells], covariance))

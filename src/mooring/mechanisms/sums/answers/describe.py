@@ -1,0 +1,256 @@
+"""Table 1: counts and shares of categories, means and standard deviations of numbers, for all rows or by group.
+
+Counts, means and, over all rows, standard deviations are those of the rows, apart from noise. The standard deviation of a
+number in a group uses the mean over all rows of what hat functions add to squares, so that it is approximate and has no
+interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.answer import (
+    SAMPLED,
+    SAYS_NOTHING,
+    Answer,
+    name_source,
+    require_group,
+    write_number,
+)
+from mooring.mechanisms.sums.answers.readings import (
+    LEAST_SIGNAL,
+    Readings,
+    Z,
+    find_ratio_interval,
+    find_share_interval,
+    list_levels,
+    read_products,
+    read_table,
+)
+from mooring.mechanisms.sums.levels import Levels
+from mooring.mechanisms.sums.workload import Functional, PairwiseTotal
+from mooring.serialization import FloatOrNaN, Record, Rows
+from mooring.typing import Matrix
+
+StatisticName = Literal["count", "share", "mean", "sd"]
+ALL_ROWS = "all"
+"""Name of the group of all rows."""
+
+
+@dataclass(frozen=True)
+class Statistic(Record):
+    """One entry of a Table 1."""
+
+    column: str
+    level: str
+    """The level of a category, or "missing"; empty for a number, and for the number of rows."""
+    group: str
+    """The level of the column that forms groups, or "all"."""
+    statistic: StatisticName
+    """Shares, means and standard deviations are those of the values that are not missing."""
+    estimate: FloatOrNaN
+    """NaN where the interval says nothing."""
+    low: FloatOrNaN
+    high: FloatOrNaN
+
+
+@dataclass(frozen=True)
+class Description(Answer):
+    """A Table 1."""
+
+    lines_field: ClassVar[str] = "statistics"
+
+    by: str
+    """The column that forms groups; empty if there is none."""
+    groups: tuple[str, ...]
+    """All rows first."""
+    statistics: tuple[Statistic, ...]
+
+    def list_estimates(self) -> dict[str, tuple[float, float, float]]:
+        """Return shares, means and standard deviations; counts are those of the rows, not of a population."""
+        return {
+            f"{entry.statistic} of {entry.column} {entry.level} ({entry.group})": (
+                entry.estimate,
+                entry.low,
+                entry.high,
+            )
+            for entry in self.statistics
+            if entry.statistic != "count" and not np.isnan(entry.low)
+        }
+
+    def list_tables(self) -> dict[str, Rows]:
+        """Return one table with a line per number or level and a column per group."""
+        entries: dict[tuple[str, str], dict[tuple[str, str], Statistic]] = {}
+        for entry in self.statistics:
+            entries.setdefault((entry.column, entry.level), {})[entry.group, entry.statistic] = entry
+        table = [("", *(group if group == ALL_ROWS else f"{self.by} = {group}" for group in self.groups))]
+        previous = ""
+        for (column, level), cells in entries.items():
+            heading = column if not level or column != previous else ""
+            name = ", ".join(part for part in (heading, level) if part) or "rows"
+            table.append((name, *(_write_cell(cells, group) for group in self.groups)))
+            previous = column
+        title = f"Table 1, by {self.by}" if self.by else "Table 1"
+        return {title: table}
+
+
+def _write_cell(cells: dict[tuple[str, str], Statistic], group: str) -> str:
+    """Return 'n (share) [interval]' or 'mean (sd) [interval of the mean]'."""
+    if mean := cells.get((group, "mean")):
+        sd = cells[group, "sd"]
+        interval = f" [{write_number(mean.low)}, {write_number(mean.high)}]" if np.isfinite(mean.low) else ""
+        return f"{write_number(mean.estimate)} ({write_number(sd.estimate)}){interval}"
+    count = cells[group, "count"]
+    share = cells.get((group, "share"))
+    if share is None:
+        return f"{count.estimate:,.0f} [{count.low:,.0f}, {count.high:,.0f}]"
+    if np.isnan(share.estimate):
+        return f"{count.estimate:,.0f} (–)"
+    return f"{count.estimate:,.0f} ({share.estimate:.1%}) [{share.low:.1%}, {share.high:.1%}]"
+
+
+def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ()) -> Description:
+    """Return counts, shares, means and standard deviations of all columns, or of those named, over all rows and by group.
+
+    A group whose number of rows cannot be told from zero under the noise is left out, and a note says so.
+    """
+    workload, source = total.workload, name_source(total)
+    names, groups, notes = [ALL_ROWS], [workload.constant], []
+    if by:
+        require_group(total, by)
+        for name, group in zip(workload.column(by).names, list_levels(total, by, with_missing=True), strict=True):
+            count = read_products(total, [(group, workload.constant)])
+            if count.values[0] > max(LEAST_SIGNAL * count.errors[0], 0.5):
+                names.append(name)
+                groups.append(group)
+            else:
+                notes.append(
+                    f"Nothing is said of {by} = {name}: under the noise it cannot be told whether it has rows."
+                )
+        if len(names) == 1:
+            raise InputError(
+                "by", problem=f"No group of {by!r} can be told from an empty one.", cure="Ask for all rows."
+            )
+    if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
+        problem = "Under the noise it cannot be told whether the total has any rows."
+        raise InputError(
+            "total", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
+        )
+    asked = columns or [levels.name for levels in workload.columns if levels.kind != "survival" and levels.name != by]
+    entries = [*_count("", [""], read_table(total, [workload.constant], groups), names)]
+    for column in asked:
+        levels = workload.column(column)
+        describe_column = _describe_number if levels.nodes else _describe_category
+        entries += describe_column(total, levels, groups, names)
+    hidden = sorted({entry.column for entry in entries if np.isnan(entry.estimate)})
+    if hidden:
+        notes.append(f"A dash stands where the interval says nothing under the noise: {', '.join(hidden)}.")
+    if by and any(workload.column(column).nodes and not workload.column(column).is_exact for column in asked):
+        notes.append("Standard deviations in groups are approximate, and have no interval.")
+    if source.epsilon is not None:
+        notes.append(
+            "Small counts need no suppression: the noise protects them. Intervals of counts are those of the noise."
+        )
+    return Description(source, tuple(notes), SAMPLED, by, tuple(names), tuple(entries))
+
+
+def _count(column: str, level_names: Sequence[str], table: Readings, groups: Sequence[str]) -> list[Statistic]:
+    """Return the counts of a table of levels and groups; their intervals are those of the noise."""
+    half = Z * table.errors
+    return [
+        Statistic(column, level, group, "count", max(0.0, float(n)), max(0.0, float(n - h)), max(0.0, float(n + h)))
+        for level, row, halves in zip(level_names, table.values, half, strict=True)
+        for group, n, h in zip(groups, row, halves, strict=True)
+    ]
+
+
+def _describe_category(
+    total: PairwiseTotal, levels: Levels, groups: Sequence[Functional], names: Sequence[str]
+) -> list[Statistic]:
+    counts = read_table(total, list_levels(total, levels.name, with_missing=True), groups)
+    entries = _count(levels.name, levels.names, counts, names)
+    n_known = levels.n_levels - levels.has_missing
+    for k, level in enumerate(levels.names[:n_known]):
+        for g, group in enumerate(names):
+            weights = np.zeros((2, *counts.values.shape))
+            weights[0, k, g], weights[1, :n_known, g] = 1.0, 1.0
+            share = counts.combine(weights.reshape(2, -1))
+            x, y = share.values
+            low, high = find_share_interval(share)
+            estimate = float(np.clip(x / y, 0, 1)) if high - low < SAYS_NOTHING else np.nan
+            entries.append(Statistic(levels.name, level, group, "share", estimate, low, high))
+    return entries
+
+
+def _describe_number(
+    total: PairwiseTotal, levels: Levels, groups: Sequence[Functional], names: Sequence[str]
+) -> list[Statistic]:
+    workload, name = total.workload, levels.name
+    scale = _name_scale(levels)
+    number, present = workload.number(name), workload.present(name)
+    squares = workload.functional(name, number.values**2)
+    ends = (levels.nodes[0], levels.nodes[-1])
+    # what hat functions add to the sum of squares, per row
+    added, rows = read_products(total, [(squares, workload.constant), (present, workload.constant)]).values
+    added = (added - read_products(total, [(number, number)]).values[0]) / rows
+    table = read_table(total, [number, present, squares], groups)
+    entries = []
+    for g, group in enumerate(names):
+        weights = np.zeros((2, *table.values.shape))
+        weights[0, 0, g] = weights[1, 1, g] = 1.0
+        ratio = table.combine(weights.reshape(2, -1))
+        y, mean = float(ratio.values[1]), float(ratio.values[0] / ratio.values[1])
+        variance = max(0.0, float(table.values[2, g] / y - added - mean**2))
+        low, high = find_ratio_interval(ratio, (y * variance, 0.0, 0.0), ends)
+        is_known = y > 1 and high - low < SAYS_NOTHING * (ends[1] - ends[0])
+        mean = float(np.clip(mean, *ends)) if is_known else np.nan
+        entries.append(Statistic(scale, "", group, "mean", mean, low, high))
+        sd = np.sqrt(variance * y / (y - 1)) if is_known else np.nan
+        interval = _find_sd_interval(total, levels) if group == ALL_ROWS else (np.nan, np.nan)
+        entries.append(Statistic(scale, "", group, "sd", float(sd), *interval))
+    if levels.has_missing:
+        absent = workload.indicator(name, levels.names[-1])
+        entries += _count(scale, [levels.names[-1]], read_table(total, [absent], groups), names)
+    return entries
+
+
+def _name_scale(levels: Levels) -> str:
+    """Return the name of a number, with its scale where that is logarithmic."""
+    if not levels.is_log:
+        return levels.name
+    return (
+        f"log({levels.name})"
+        if levels.low > 0
+        else f"log(1 + {9999 / (levels.high - levels.low):.4g} ({levels.name} − {levels.low:g}))"
+    )
+
+
+def _find_sd_interval(total: PairwiseTotal, levels: Levels) -> tuple[float, float]:
+    """Return the interval of a standard deviation over all rows, by the delta method for the variance."""
+    workload, name = total.workload, levels.name
+    number, present = workload.number(name), workload.present(name)
+    readings = read_products(total, [(number, number), (number, workload.constant), (present, workload.constant)])
+    q, x, y = readings.values
+    mean, variance = x / y, q / y - (x / y) ** 2
+    gradient = np.array([[1.0, -2 * mean, mean**2 - variance]]) / y
+    fourth = _find_fourth_moment(total, levels, mean, max(variance, 0.0))
+    error = np.sqrt((gradient @ readings.noise @ gradient.T)[0, 0] + max(fourth - variance**2, 0.0) / y)
+    low, high = np.sqrt(np.clip([variance - Z * error, variance + Z * error], 0, None))
+    return float(low), float(min(high, (levels.nodes[-1] - levels.nodes[0]) / 2))
+
+
+def _find_fourth_moment(total: PairwiseTotal, levels: Levels, mean: float, variance: float) -> float:
+    """Return E(x − mean)⁴, less what hat functions add to it: half the second derivative times what they add to squares."""
+    workload, name = total.workload, levels.name
+    number, present = workload.number(name), workload.present(name)
+    values: Matrix = present.values * (number.values - mean) ** 4
+    squares = workload.functional(name, present.values * number.values**2)
+    pairs = [(workload.functional(name, values), workload.constant), (squares, workload.constant), (number, number)]
+    fourth, hats, exact = read_products(total, pairs).values
+    y = read_products(total, [(present, workload.constant)]).values[0]
+    return max(float((fourth - 6 * variance * (hats - exact)) / y), variance**2)

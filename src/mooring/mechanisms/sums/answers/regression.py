@@ -1,0 +1,333 @@
+"""Linear regression of any column on any columns, with intervals that include the noise.
+
+Legend: z the row of terms, y the outcome; G = Σ zzᵀ, b = Σ zy and Σ y² with noise E, e on G and b; β = G⁻¹b; u = e − Eβ the
+noise of b − Gβ, of covariance N; s² the variance of residuals.
+
+    Cov β = G⁻¹ (s²G + N) G⁻¹        β̂ = β + G⁻¹t,  t_l = Σ_mk (G⁻¹)_mk Cov(E_lm, u_k)
+    s² = (Σy² − bᵀβ + tr G⁻¹N)/(n − p)
+
+The second equation removes what the noise on G adds to β on average, to second order; the third what fitting to noise
+removes from the residuals. Both matter where noise is large, and vanish without it. The expansion holds while the noise on
+G^-½ E G^-½ is small: beyond `MOST_NOISE` the regression is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_number, write_p
+from mooring.mechanisms.sums.answers.formula import FormulaTerm, parse_formula
+from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL, Readings, find_p_value, read_products
+from mooring.mechanisms.sums.levels import Levels
+from mooring.mechanisms.sums.workload import Functional, PairwiseTotal
+from mooring.metrics.intervals import LEVEL
+from mooring.serialization import FloatOrNaN, Record, Rows
+from mooring.typing import Matrix, Vector
+
+MOST_NOISE = 0.3
+"""Maximum spectral scale of the noise on G, in units of G, for which intervals keep their level."""
+INTERCEPT = "Intercept"
+
+
+@dataclass(frozen=True)
+class RegressionTerm(Record):
+    """One coefficient."""
+
+    term: str
+    """Name of the column, or "Intercept"."""
+    level: str
+    """The level of a category, or "missing"; empty for a number."""
+    reference: str
+    """The level that a category's level is compared with."""
+    estimate: FloatOrNaN
+    standard_error: FloatOrNaN
+    """Over other rows and other noise."""
+    noise_error: FloatOrNaN
+    """The part of the standard error that comes from the noise."""
+    low: FloatOrNaN
+    high: FloatOrNaN
+    p: FloatOrNaN
+
+
+@dataclass(frozen=True)
+class Regression(Answer):
+    """A linear regression."""
+
+    lines_field: ClassVar[str] = "terms"
+
+    formula: str
+    outcome: str
+    """The outcome with its scale; for a category, the level whose probability is modelled."""
+    terms: tuple[RegressionTerm, ...]
+    residual_sd: FloatOrNaN
+    r_squared: FloatOrNaN
+
+    def list_estimates(self) -> dict[str, tuple[float, float, float]]:
+        """Return the coefficients by term and level."""
+        return {f"{term.term} {term.level}".strip(): (term.estimate, term.low, term.high) for term in self.terms}
+
+    def list_tables(self) -> dict[str, Rows]:
+        """Return the coefficients with intervals and p."""
+        headings = ("term", "coefficient", "95 % interval", "p", "standard error", "of it by noise")
+        return {f"{self.outcome}: linear regression": [headings, *map(_write_term, self.terms)]}
+
+
+def _write_term(term: RegressionTerm) -> tuple[str, ...]:
+    name = f"{term.term}: {term.level}" if term.level else term.term
+    name += f" (against {term.reference})" if term.reference else ""
+    interval = f"{write_number(term.low)} to {write_number(term.high)}"
+    errors = (write_number(term.standard_error), write_number(term.noise_error))
+    return name, write_number(term.estimate), interval, write_p(term.p), *errors
+
+
+@dataclass(frozen=True, eq=False)
+class DesignColumn:
+    """One column of a design matrix: a function of one column, in units in which it is of order one."""
+
+    term: str
+    level: str
+    reference: str
+    function: Functional
+    scale: float = 1.0
+    """By how much the number changes when the function changes by one."""
+    centre: float = 0.0
+    """The number where the function is zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The terms and the outcome of a formula as functions of columns."""
+
+    outcome: DesignColumn
+    columns: tuple[DesignColumn, ...]
+    """The intercept first."""
+    notes: tuple[str, ...]
+
+
+def regress(total: PairwiseTotal, formula: str) -> Regression:
+    """Return the coefficients of least squares for a formula such as "y ~ a + b".
+
+    A category is compared with its first declared level. A number that may be missing is set to the middle of its range
+    there, and a term of its own marks it; rows whose outcome is missing are left out, which assumes that they are missing
+    independently of the terms.
+    """
+    design, source = make_design(total, formula), name_source(total)
+    fit = solve_normal_equations(read_normal_equations(total, design))
+    scales = np.array([design.outcome.scale / column.scale for column in design.columns])
+    back = np.diag(scales)  # from coefficients of scaled functions to those of numbers; the intercept also shifts
+    back[0] = [-scale * column.centre for scale, column in zip(scales, design.columns, strict=True)]
+    back[0, 0] = scales[0]
+    values = back @ fit.coefficients + np.eye(1, len(scales))[0] * design.outcome.centre
+    noise, covariance = (back @ part @ back.T for part in (fit.noise_covariance, fit.covariance))
+    terms = tuple(
+        _state_term(column, value, math.sqrt(variance), math.sqrt(max(part, 0.0)), fit.degrees_of_freedom)
+        for column, value, variance, part in zip(
+            design.columns, values, np.diag(covariance), np.diag(noise), strict=True
+        )
+    )
+    outcome = f"{design.outcome.term} = {design.outcome.level}" if design.outcome.level else design.outcome.term
+    notes = list(design.notes)
+    if design.outcome.level:
+        notes.append(f"Coefficients are differences of the probability that {outcome}.")
+    deviation = math.sqrt(fit.residual_variance) * design.outcome.scale
+    return Regression(source, tuple(notes), SAMPLED, formula, outcome, terms, deviation, fit.r_squared)
+
+
+def _state_term(column: DesignColumn, value: float, error: float, noise_error: float, degrees: float) -> RegressionTerm:
+    half = float(stdtrit(degrees, (1 + LEVEL) / 2)) * error
+    low, high, p = value - half, value + half, find_p_value(value, error, degrees)
+    return RegressionTerm(column.term, column.level, column.reference, float(value), error, noise_error, low, high, p)
+
+
+def make_design(total: PairwiseTotal, formula: str) -> Design:
+    """Return the functions of a formula; levels whose count cannot be told from zero are counted with the reference."""
+    workload = total.workload
+    names = [levels.name for levels in workload.columns if levels.kind != "survival"]
+    parsed = parse_formula(formula, names)
+    outcome = _make_outcome(total, parsed.outcome)
+    columns, notes = [DesignColumn(INTERCEPT, "", "", workload.constant)], []
+    for term in parsed.terms:
+        levels = workload.column(term.column)
+        is_category = not levels.nodes or term.form == "category"
+        made = _make_levels(total, levels) if is_category else [_make_number(total, levels, term)]
+        if levels.has_missing and not is_category:
+            made.append(
+                DesignColumn(term.column, levels.names[-1], "", workload.indicator(term.column, levels.names[-1]))
+            )
+        if is_category and not levels.is_exact:
+            problem = f"{term.column!r} has too many values to be a category."
+            raise InputError("formula", problem=problem, cure=f"Write {term.column} instead of C({term.column}).")
+        for column in made:
+            if column.level and not _has_rows(total, column.function):
+                where = f"with {column.reference}" if column.reference else "as if they were not missing"
+                notes.append(
+                    f"{term.column} = {column.level} cannot be told from a level without rows; it is counted {where}."
+                )
+            else:
+                columns.append(column)
+    return Design(outcome, tuple(columns), tuple(notes))
+
+
+def _make_outcome(total: PairwiseTotal, term: FormulaTerm) -> DesignColumn:
+    levels = total.workload.column(term.column)
+    if levels.nodes:
+        return _make_number(total, levels, term)
+    known = levels.names[: levels.n_levels - levels.has_missing]
+    if len(known) != 2:
+        problem = f"The outcome {term.column!r} has {len(known)} levels; a regression needs a number or two levels."
+        raise InputError("formula", problem=problem, cure="Choose such an outcome.")
+    return DesignColumn(term.column, known[1], known[0], total.workload.indicator(term.column, known[1]))
+
+
+def _make_number(total: PairwiseTotal, levels: Levels, term: FormulaTerm) -> DesignColumn:
+    if levels.is_log != (term.form == "log") or (levels.is_log and levels.low <= 0):
+        name = term.column
+        if not levels.is_log:
+            problem, cure = f"The study does not declare {name!r} on a logarithmic scale.", f"Write {name}."
+        elif levels.low > 0:
+            problem, cure = f"The study declares {name!r} on a logarithmic scale.", f"Write log({name})."
+        else:
+            problem = f"{name!r} is on a logarithmic scale whose range includes zero, so that it has no linear term."
+            cure = "Declare a range above zero, or a linear scale, in a new study."
+        raise InputError("formula", problem=problem, cure=cure)
+    nodes = np.array(levels.nodes)
+    centre, scale = (nodes[0] + nodes[-1]) / 2, (nodes[-1] - nodes[0]) / 2
+    values = np.append((nodes - centre) / scale, [0.0] * levels.has_missing)
+    name = f"log({levels.name})" if levels.is_log else levels.name
+    return DesignColumn(name, "", "", total.workload.functional(levels.name, values), float(scale), float(centre))
+
+
+def _make_levels(total: PairwiseTotal, levels: Levels) -> list[DesignColumn]:
+    reference, *others = levels.names
+    return [
+        DesignColumn(levels.name, level, reference, total.workload.indicator(levels.name, level)) for level in others
+    ]
+
+
+def _has_rows(total: PairwiseTotal, function: Functional) -> bool:
+    count = read_products(total, [(function, total.workload.constant)])
+    return bool(count.values[0] > max(LEAST_SIGNAL * count.errors[0], 0.5))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations:
+    """G, b and Σy² with the covariance of their noise, over the rows whose outcome is known."""
+
+    readings: Readings
+    """The upper triangle of G row by row, then b, then Σy²."""
+    n_rows: float
+
+    @property
+    def n_terms(self) -> int:
+        """P."""
+        return int(math.isqrt(2 * len(self.readings.values)) - 1)
+
+    @property
+    def matrix(self) -> Matrix:
+        """G."""
+        p = self.n_terms
+        G = np.zeros((p, p))
+        G[np.triu_indices(p)] = self.readings.values[: -p - 1]
+        return np.asarray(G + np.triu(G, 1).T)
+
+    @property
+    def vector(self) -> Vector:
+        """B."""
+        return np.asarray(self.readings.values[-self.n_terms - 1 : -1])
+
+
+def read_normal_equations(total: PairwiseTotal, design: Design) -> NormalEquations:
+    """Return the normal equations of a design."""
+    workload, functions, y = total.workload, [column.function for column in design.columns], design.outcome.function
+    p = len(functions)
+    pairs = [(functions[l], functions[m]) for l, m in zip(*np.triu_indices(p), strict=True)]
+    readings = read_products(total, [*pairs, *((function, y) for function in functions), (y, y)])
+    present = workload.present(y.column)
+    n, known = read_products(total, [(workload.constant, workload.constant), (present, workload.constant)]).values
+    if workload.column(y.column).has_missing:
+        weights = np.eye(len(readings.values))
+        weights[: len(pairs)] *= known / n
+        readings = readings.combine(weights)
+    return NormalEquations(readings, float(known))
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A solution of normal equations, in the units of the design."""
+
+    coefficients: Vector
+    covariance: Matrix
+    """Over other rows and other noise."""
+    noise_covariance: Matrix
+    """Over other noise."""
+    residual_variance: float
+    r_squared: float
+    degrees_of_freedom: float
+
+
+def solve_normal_equations(equations: NormalEquations) -> Fit:
+    """Return the solution; see the module's equations. An `InputError` says where the noise leaves nothing to solve."""
+    p, n = equations.n_terms, equations.n_rows
+    G, b, noise = equations.matrix, equations.vector, equations.readings.noise
+    if not n > p + 1:
+        raise refuse_regression(p)
+    eigenvalues, vectors = np.linalg.eigh(G)
+    if eigenvalues[0] <= 1e-10 * eigenvalues[-1] or _measure_noise(eigenvalues, vectors, noise) > MOST_NOISE:
+        raise refuse_regression(p)
+    inverse = (vectors / eigenvalues) @ vectors.T
+    beta = inverse @ b
+    residual = _residual_weights(beta)
+    index = _pair_index(p)
+    cross = noise @ residual.T  # Cov of every reading with u
+    shift = np.einsum("lmk,mk->l", cross[index], inverse)
+    N = residual @ cross
+    beta = beta + inverse @ shift
+    squares = float(equations.readings.values[-1])
+    left = max(squares - b @ inverse @ b + float(np.sum(inverse * N)), 1e-12 * squares)
+    variance = left / (n - p)
+    spread = squares - b[0] ** 2 / n
+    noisy = inverse @ N @ inverse
+    r_squared = float(np.clip(1 - left / spread, 0, 1)) if spread > 0 else np.nan
+    return Fit(beta, variance * inverse + noisy, noisy, variance, r_squared, n - p)
+
+
+def _pair_index(p: int) -> npt.NDArray[np.int64]:
+    """Return the index of G_lm among the readings."""
+    index = np.zeros((p, p), dtype=np.int64)
+    upper = np.triu_indices(p)
+    index[upper] = index.T[upper] = np.arange(len(upper[0]))
+    return index
+
+
+def _residual_weights(beta: Vector) -> Matrix:
+    """Return the weights of readings in b − Gβ, of shape (p, readings)."""
+    p = len(beta)
+    index = _pair_index(p)
+    weights = np.zeros((p, p * (p + 1) // 2 + p + 1))
+    weights[np.arange(p)[:, None], index] = -beta
+    weights[np.arange(p), p * (p + 1) // 2 + np.arange(p)] = 1.0
+    return weights
+
+
+def _measure_noise(eigenvalues: Vector, vectors: Matrix, noise: Matrix) -> float:
+    """Return the square root of the largest eigenvalue of E W², where W = G^-½ E G^-½."""
+    p = len(eigenvalues)
+    index = _pair_index(p).ravel()
+    root = vectors / np.sqrt(eigenvalues)  # W = rootᵀ E root
+    turned = np.einsum("la,mb,lmi->abi", root, root, noise[index].reshape(p, p, -1)[:, :, index], optimize=True)
+    full = np.einsum("abi,lc,md,ilm->abcd", turned, root, root, np.eye(p * p).reshape(p * p, p, p), optimize=True)
+    return math.sqrt(max(0.0, float(np.linalg.eigvalsh(np.einsum("abbd->ad", full))[-1])))
+
+
+def refuse_regression(p: int) -> InputError:
+    """Return the error for normal equations that the noise has made useless."""
+    problem = f"The noise is too large for a regression with {p} coefficients: its intervals would say nothing."
+    cure = "Use fewer terms, or a study with more rows, fewer columns or a larger epsilon."
+    return InputError("formula", problem=problem, cure=cure)

@@ -1,0 +1,244 @@
+"""Survival curves, life tables and log-rank tests from counts of events and censorings in declared intervals.
+
+Legend: d_k, c_k the events and censorings in interval k; Y_k the number at risk at its start; S_k the share that survives
+its end.
+
+    Kaplan–Meier on interval ends:  S_k = Π (1 − d_i/Y_i)        actuarial life table:  S_k = Π (1 − d_i/(Y_i − c_i/2))
+
+Intervals of S are those of Wilson with the effective sample size of Greenwood's variance (Rothman 1978), to which the noise
+adds its variance by the delta method. The log-rank statistic adds the noise of observed minus expected events to their
+hypergeometric covariance. A curve ends where the number at risk can no longer be told from zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.answer import SAMPLED, SAYS_NOTHING, Answer, name_source, require_group, write_p
+from mooring.mechanisms.sums.answers.describe import ALL_ROWS
+from mooring.mechanisms.sums.answers.readings import (
+    LEAST_SIGNAL,
+    Readings,
+    find_chi_square,
+    find_ratio_interval,
+    list_levels,
+    read_table,
+)
+from mooring.mechanisms.sums.workload import PairwiseTotal, Survival
+from mooring.serialization import FloatOrNaN, Record, Rows
+from mooring.typing import Matrix, Vector
+
+Estimator = Literal["kaplan-meier", "life-table"]
+
+
+@dataclass(frozen=True)
+class SurvivalPoint(Record):
+    """One interval of one group's curve."""
+
+    group: str
+    """The level of the column that forms groups, or "all"."""
+    start: float
+    end: float
+    at_risk: FloatOrNaN
+    """Number at risk at the start of the interval."""
+    events: FloatOrNaN
+    censored: FloatOrNaN
+    survival: FloatOrNaN
+    """Share that survives the end of the interval."""
+    low: FloatOrNaN
+    high: FloatOrNaN
+
+
+@dataclass(frozen=True)
+class MedianSurvival(Record):
+    """The end of the first interval that at most half of a group survive; NaN where the curve stays above one half."""
+
+    group: str
+    median: FloatOrNaN
+    low: FloatOrNaN
+    high: FloatOrNaN
+
+
+@dataclass(frozen=True)
+class LogRank(Record):
+    """The test that all groups have the same hazards."""
+
+    chi_square: float
+    degrees_of_freedom: int
+    p: float
+
+
+@dataclass(frozen=True)
+class SurvivalCurves(Answer):
+    """Survival curves of all rows or of groups."""
+
+    lines_field: ClassVar[str] = "points"
+
+    by: str
+    """The column that forms groups; empty if there is none."""
+    estimator: Estimator
+    points: tuple[SurvivalPoint, ...]
+    medians: tuple[MedianSurvival, ...]
+    log_rank: LogRank | None
+    """None without groups, or where the noise leaves nothing to compare."""
+
+    def list_estimates(self) -> dict[str, tuple[float, float, float]]:
+        """Return the share that survives each interval, by group and end."""
+        return {f"{point.group} at {point.end:g}": (point.survival, point.low, point.high) for point in self.points}
+
+    def list_tables(self) -> dict[str, Rows]:
+        """Return the life table of each group, the medians and the log-rank test."""
+        table: list[tuple[str, ...]] = [
+            ("group", "interval", "at risk", "events", "censored", "survival", "95 % interval")
+        ]
+        for point in self.points:
+            counts = (f"{count:,.0f}" for count in (point.at_risk, point.events, point.censored))
+            interval = (f"{point.survival:.3f}", f"{point.low:.3f} to {point.high:.3f}")
+            table.append((point.group, f"{point.start:g} to {point.end:g}", *counts, *interval))
+        medians = [
+            (
+                entry.group,
+                *("not reached" if np.isnan(end) else f"{end:g}" for end in (entry.median, entry.low, entry.high)),
+            )
+            for entry in self.medians
+        ]
+        tables: dict[str, Rows] = {"Survival": table, "Median survival": [("group", "median", "low", "high"), *medians]}
+        if self.log_rank is not None:
+            test = (f"{self.log_rank.chi_square:.2f}", str(self.log_rank.degrees_of_freedom), write_p(self.log_rank.p))
+            tables[f"Log-rank test, by {self.by}"] = [("χ²", "degrees of freedom", "p"), test]
+        return tables
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """Events, censorings and numbers at risk of groups, each (groups, intervals), and their weights in the readings."""
+
+    readings: Readings
+    events: Matrix
+    censored: Matrix
+    at_risk: Matrix
+    event_weights: Matrix
+    censored_weights: Matrix
+    at_risk_weights: Matrix
+    """Of shape (groups, intervals, readings)."""
+
+
+def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimator = "kaplan-meier") -> SurvivalCurves:
+    """Return the survival curve of all rows, or one for each group and the log-rank test of their difference.
+
+    Kaplan–Meier counts every time as the end of its interval; the life table counts a censored row for half of it.
+    """
+    survival, workload = total.workload.survival, total.workload
+    if survival is None:
+        problem = "The study declares no times and events."
+        raise InputError(
+            "survival", problem=problem, cure="Declare [survival] with time, event and edges in a new study."
+        )
+    names, groups = [ALL_ROWS], [workload.constant]
+    if by:
+        require_group(total, by)
+        levels = workload.column(by)
+        names, groups = list(levels.names[: levels.n_levels - levels.has_missing]), list_levels(total, by)
+    counts = _read_counts(total, survival, read_table(total, groups, list_levels(total, survival.name)))
+    notes, points, medians, kept = [], list[SurvivalPoint](), list[MedianSurvival](), []
+    for g, name in enumerate(names):
+        curve = _draw_curve(survival, counts, g, name, estimator)
+        if not curve:
+            notes.append(f"Nothing is said of {by} = {name}: under the noise it cannot be told whether it has rows.")
+            continue
+        kept.append(g)
+        points += curve
+        medians.append(_find_median(name, curve))
+        if len(curve) < survival.n_intervals:
+            end = f"the curve{f' of {by} = {name}' if by else ''} ends at {curve[-1].end:g}"
+            notes.append(f"From there on the number at risk cannot be told from zero under the noise: {end}.")
+    if not points:
+        problem = "Under the noise the number at risk cannot be told from zero."
+        raise InputError(
+            "survival", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
+        )
+    log_rank = _compare(counts, kept) if len(kept) > 1 else None
+    source = name_source(total)
+    return SurvivalCurves(source, tuple(notes), SAMPLED, by, estimator, tuple(points), tuple(medians), log_rank)
+
+
+def _read_counts(total: PairwiseTotal, survival: Survival, table: Readings) -> _Counts:
+    """Return the counts of a table of groups and levels of survival: event, censored of each interval, then beyond."""
+    n_groups, n_levels = table.values.shape
+    K = survival.n_intervals
+    weights = np.eye(n_groups * n_levels).reshape(n_groups, n_levels, -1)
+    events, censored = weights[:, 0 : 2 * K : 2], weights[:, 1 : 2 * K : 2]
+    at_risk = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1][:, 0 : 2 * K : 2]  # all levels from the interval's first on
+    values = table.values.ravel()
+    return _Counts(table, events @ values, censored @ values, at_risk @ values, events, censored, at_risk)
+
+
+def _signal_lasts(counts: _Counts, weights: Matrix, at_risk: Vector) -> int:
+    """Return the number of intervals up to which the number at risk can be told from zero."""
+    errors = np.sqrt(np.einsum("kr,rs,ks->k", weights, counts.readings.noise, weights))
+    fine = at_risk > np.maximum(LEAST_SIGNAL * errors, 0.5)
+    return len(fine) if fine.all() else int(np.argmin(fine))
+
+
+def _draw_curve(survival: Survival, counts: _Counts, g: int, name: str, estimator: Estimator) -> list[SurvivalPoint]:
+    lasts = _signal_lasts(counts, counts.at_risk_weights[g], counts.at_risk[g])
+    d, c, Y = counts.events[g, :lasts], counts.censored[g, :lasts], counts.at_risk[g, :lasts]
+    half = 0.5 if estimator == "life-table" else 0.0
+    y = np.maximum(Y - half * c, 0.5)
+    y_weights = counts.at_risk_weights[g, :lasts] - half * counts.censored_weights[g, :lasts]
+    q = np.minimum(d / y, 1 - 1e-9)
+    raw = np.cumprod(1 - q)
+    # dS_k = −S_k Σ_i (dd_i − q_i dy_i) / (y_i (1 − q_i))
+    steps = (counts.event_weights[g, :lasts] - q[:, None] * y_weights) / (y * (1 - q))[:, None]
+    gradient = -raw[:, None] * np.cumsum(steps, axis=0)
+    noise = np.einsum("kr,rs,ks->k", gradient, counts.readings.noise, gradient)
+    possible = np.clip(q, 0, 1)
+    alive = np.cumprod(1 - possible)
+    greenwood = np.cumsum(possible / (y * np.maximum(1 - possible, 1e-9)))
+    size = np.where(greenwood > 0, (1 - alive) / np.maximum(alive * greenwood, 1e-300), y)
+    shown = np.clip(np.minimum.accumulate(np.clip(raw, 0, 1)), 0, 1)
+    points = []
+    for k in range(lasts):
+        share = Readings(np.array([raw[k], 1.0]), np.diag([noise[k], 0.0]))
+        low, high = find_ratio_interval(share, (0.0, 1 / size[k], -1 / size[k]), (0.0, 1.0))
+        if high - low >= SAYS_NOTHING:
+            break
+        at_risk, events, censored = (max(0.0, float(count[k])) for count in (Y, d, c))
+        start, end = survival.edges[k], survival.edges[k + 1]
+        points.append(SurvivalPoint(name, start, end, at_risk, events, censored, float(shown[k]), low, high))
+    return points
+
+
+def _find_median(name: str, curve: list[SurvivalPoint]) -> MedianSurvival:
+    def first(values: list[float]) -> float:
+        return next((point.end for point, value in zip(curve, values, strict=True) if value <= 0.5), np.nan)
+
+    ends = [first([getattr(point, field) for point in curve]) for field in ("survival", "low", "high")]
+    return MedianSurvival(name, *ends)
+
+
+def _compare(counts: _Counts, kept: list[int]) -> LogRank | None:
+    """Return the log-rank test of the groups that have a curve."""
+    at_risk, events = counts.at_risk[kept], counts.events[kept]
+    Y_weights, d_weights = counts.at_risk_weights[kept], counts.event_weights[kept]
+    lasts = _signal_lasts(counts, Y_weights.sum(axis=0), at_risk.sum(axis=0))
+    Y, d = at_risk[:, :lasts], events[:, :lasts]
+    all_Y, all_d = Y.sum(axis=0), d.sum(axis=0)
+    shares, hazards = Y / all_Y, all_d / all_Y
+    # d(O − E) = Σ_k [dd_gk − p_gk dd_k − (d_k / Y_k)(dY_gk − p_gk dY_k)]
+    observed = d_weights[:, :lasts] - shares[:, :, None] * d_weights[:, :lasts].sum(axis=0)
+    exposed = Y_weights[:, :lasts] - shares[:, :, None] * Y_weights[:, :lasts].sum(axis=0)
+    gradient = (observed - hazards[:, None] * exposed).sum(axis=1)[:-1]
+    deviation = (d - hazards * Y).sum(axis=1)[:-1]
+    possible = np.clip(shares, 0, 1)
+    variances = np.clip(all_d, 0, all_Y) * np.clip(all_Y - all_d, 0, None) / np.maximum(all_Y - 1, 1)
+    hypergeometric = np.einsum("k,gk,gh->gh", variances, possible, np.eye(len(kept)))
+    hypergeometric -= np.einsum("k,gk,hk->gh", variances, possible, possible)
+    covariance = hypergeometric[:-1, :-1] + gradient @ counts.readings.noise @ gradient.T
+    if np.linalg.eigvalsh(covariance)[0] <= 0:
+        return None
+    return LogRank(*find_chi_square(deviation, covariance))

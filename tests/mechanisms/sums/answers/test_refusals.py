@@ -1,0 +1,153 @@
+"""Answers under noise and with missing values: tests keep their level, and what says nothing is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.association import associate
+from mooring.mechanisms.sums.answers.describe import describe
+from mooring.mechanisms.sums.answers.regression import regress
+from mooring.mechanisms.sums.answers.survival import estimate_survival
+from mooring.mechanisms.sums.workload import PairwiseTotal, Survival, make_workload, sum_exactly
+from mooring.tables.schema import Column, Schema
+from mooring.testing.answers import draw_total
+from mooring.typing import Matrix
+
+N = 4_000
+N_TESTS = 150
+MOST_REJECTIONS = 18  # of 150 at a level of 7 %, but for one series in 1,600
+NULL = make_workload(
+    Schema(
+        (
+            Column("arm", "category", categories=("a", "b")),
+            Column("site", "category", categories=("x", "y", "z")),
+            Column("weeks", "integer", 0, 100),
+            Column("status", "category", categories=("alive", "dead")),
+        )
+    ),
+    survival=Survival("weeks", "status", "dead", (0.0, 10.0, 20.0, 40.0, 60.0)),
+)
+
+
+def draw_null(rng: np.random.Generator) -> PairwiseTotal:
+    """Arms, sites and times that have nothing to do with each other, with noise like that of ε = 0.2."""
+    weeks, dead = rng.integers(0, 101, N), rng.integers(2, size=N)
+    rows = [
+        np.eye(2)[rng.integers(2, size=N)],
+        np.eye(3)[rng.integers(3, size=N)],
+        weeks[:, None] / 50 - 1,
+        np.eye(2)[dead],
+    ]
+    return sum_exactly(NULL, np.hstack(rows)).with_noise(rng, 400.0)
+
+
+def test_tests_of_no_difference_keep_their_level() -> None:
+    rng = np.random.default_rng(0)
+    totals = [draw_null(rng) for _ in range(N_TESTS)]
+    log_ranks = [estimate_survival(total, by="arm").log_rank for total in totals]
+    chi_squares = [associate(total, ["arm", "site"]).tests[0] for total in totals]
+    for tests in (log_ranks, chi_squares):
+        rejected = sum(test is not None and test.p < 0.05 for test in tests)
+        assert 0 < rejected <= MOST_REJECTIONS
+    ignored = [estimate_survival(replace(total, noise_variance=0.0), by="arm").log_rank for total in totals]
+    assert sum(test is not None and test.p < 0.05 for test in ignored) > 2 * MOST_REJECTIONS
+
+
+MISSING = make_workload(
+    Schema(
+        (
+            Column("weight", "number", 30, 150, missing="indicate"),
+            Column("stage", "category", categories=("I", "II", "III"), missing="indicate"),
+            Column("score", "number", 0, 10),
+        )
+    )
+)
+
+
+def draw_missing(n: int = 3_000) -> tuple[PairwiseTotal, Matrix]:
+    """A total of rows of which a fifth has no weight and a tenth no stage; weight, stage (3 is missing) and score."""
+    rng = np.random.default_rng(4)
+    weight, stage = rng.uniform(40, 140, n), rng.choice(4, n, p=[0.5, 0.3, 0.1, 0.1])
+    score = 2 + 0.02 * weight + 0.5 * (stage == 1) + rng.uniform(-1, 1, n)
+    weight = np.where(rng.random(n) < 0.2, np.nan, weight)
+    gone = np.isnan(weight)
+    columns = [np.where(gone, 0, (weight - 90) / 60), gone, *np.eye(4)[stage].T, score / 5 - 1]
+    return sum_exactly(MISSING, np.column_stack(columns)), np.column_stack([weight, stage, score])
+
+
+def test_missing_values_are_counted_and_left_out_of_means() -> None:
+    total, rows = draw_missing()
+    statistics = {(e.column, e.level, e.statistic): e.estimate for e in describe(total).statistics}
+    assert statistics["weight", "", "mean"] == pytest.approx(np.nanmean(rows[:, 0]), rel=1e-9)
+    assert statistics["weight", "", "sd"] == pytest.approx(np.nanstd(rows[:, 0], ddof=1), rel=1e-9)
+    assert statistics["weight", "missing", "count"] == pytest.approx(np.isnan(rows[:, 0]).sum(), rel=1e-9)
+    known = rows[rows[:, 1] < 3, 1]
+    assert statistics["stage", "II", "share"] == pytest.approx((known == 1).mean(), rel=1e-9)
+
+
+def test_a_missing_number_has_a_term_of_its_own() -> None:
+    total, rows = draw_missing()
+    gone = np.isnan(rows[:, 0])
+    design = [np.ones(len(rows)), np.where(gone, 90, rows[:, 0]), gone, *(rows[:, 1] == k for k in (1, 2, 3))]
+    expected = np.linalg.lstsq(np.column_stack(design).astype(float), rows[:, 2], rcond=None)[0]
+    answer = regress(total, "score ~ weight + stage")
+    assert [term.level for term in answer.terms] == ["", "", "missing", "II", "III", "missing"]
+    np.testing.assert_allclose([term.estimate for term in answer.terms], expected, rtol=1e-8)
+
+
+def test_an_outcome_that_is_missing_at_random_keeps_its_slope() -> None:
+    total, rows = draw_missing(200_000)
+    known = ~np.isnan(rows[:, 0])
+    expected = np.polyfit(rows[known, 2], rows[known, 0], 1)[0]
+    assert regress(total, "weight ~ score").terms[1].estimate == pytest.approx(expected, rel=0.02)
+
+
+def test_an_empty_group_is_left_out_and_an_empty_level_is_counted_with_the_reference() -> None:
+    rows = np.column_stack(
+        [np.linspace(-1, 1, 500), np.zeros(500), *np.eye(4)[np.arange(500) % 2].T, np.linspace(-1, 1, 500)]
+    )
+    total = sum_exactly(MISSING, rows)
+    answer = describe(total, by="stage")
+    assert answer.groups == ("all", "I", "II")
+    assert len([note for note in answer.notes if "stage = III" in note]) == 1
+    fitted = regress(total, "score ~ stage")
+    assert [term.level for term in fitted.terms] == ["", "II"]
+    assert len(fitted.notes) == 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda total: describe(total, by="height"),
+        lambda total: describe(total, by="bmi"),
+        lambda total: describe(total, columns=["height"]),
+        lambda total: regress(total, "bmi ~ crp"),
+        lambda total: regress(total, "bmi ~ log(age)"),
+        lambda total: regress(total, "bmi ~ C(age)"),
+        lambda total: regress(total, "ward ~ age"),
+        lambda total: regress(total, "bmi ~ months"),
+        lambda total: estimate_survival(total, by="bmi"),
+        lambda total: associate(total, ["age", "height"]),
+    ],
+    ids=str,
+)
+def test_what_the_study_has_not_declared_is_refused(ask: object) -> None:
+    with pytest.raises(InputError):
+        ask(draw_total(0, 1.0, 6_000))  # type: ignore[operator]
+
+
+def test_a_study_without_times_has_no_survival() -> None:
+    with pytest.raises(InputError) as caught:
+        estimate_survival(sum_exactly(MISSING, np.zeros((1, 7))))
+    assert caught.value.what == "survival"
+
+
+def test_too_many_terms_for_the_noise_are_refused() -> None:
+    total = draw_total(0, 1.0, 300)
+    with pytest.raises(InputError) as caught:
+        regress(total, "bmi ~ age + log(crp) + sex + ward + ill + children")
+    assert caught.value.what == "formula"
