@@ -391,9 +391,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
 @pytest.mark.parametrize(
     ("change", "what", "fields"),
     [
-        ({"drawz": 3}, "drawz", {"got": "'drawz'"}),
-        ({"learners": ["wave"]}, "the study's file", {"expected": "'wave'"}),
-        ({"attacks": ["procrustez"]}, "the study's file", {"expected": "'procrustez'"}),
+        ({"drawz": 3}, "drawz", {"got": "a value"}),
+        ({"learners": ["wave"]}, "learners", {"got": "'wave'"}),
+        ({"attacks": ["procrustez"]}, "attacks", {"got": "'procrustez'"}),
         ({"source": "hospital"}, "source of [options]", {"got": "'hospital'"}),
         ({"n_components": 3}, "public_share of [options]", {"got": "0"}),
     ],

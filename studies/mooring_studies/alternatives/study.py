@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mooring import InputError
 from mooring.attacks import DoesNotApply, SumView, attacks_on
 from mooring.attacks.sums import score_without_sums
 from mooring.audit import AttackOutcome, measure_leakage
@@ -59,7 +60,8 @@ class AlternativeOptions(SumLine):
 
     def __post_init__(self) -> None:
         if any(case.rows_each == 0 for case in self.cases):
-            raise ValueError("Expected rows_each above 0 in cases: federated averaging takes as many rows of each")
+            cure = "Federated averaging takes the same number of rows of each participant."
+            raise InputError("rows_each of cases", expected="above 0", got="0", cure=cure)
 
 
 def run_alternatives(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve
 
+from mooring.serialization import Record
 from mooring.typing import Matrix
 from mooring_studies.settings.sections import AtLeastOne, Positive, Scale
 
@@ -35,7 +36,7 @@ _FIRST_SCALE, _STEP, _SHARPNESS = 0.3, 0.1, 4.0  # of an inversion: rows to begi
 
 
 @dataclass(frozen=True)
-class UpdateSettings:
+class UpdateSettings(Record):
     """How participants train in a round, `small_batch` rows behind a gradient, and how updates are inverted."""
 
     n_hidden: AtLeastOne

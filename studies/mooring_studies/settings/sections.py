@@ -6,35 +6,35 @@ square of the projected training rows; a level in units of "rms" is λ, and σ =
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeVar
 
-import msgspec
 import numpy as np
+from annotated_types import Ge, Gt
 
 from mooring import InputError, Streams
+from mooring.serialization import Record, read_entries
 from mooring.typing import Matrix
 
 IMAGE_KINDS = ("digits", "faces", "faces-by-participants")
-AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-AtLeastTwo = Annotated[int, msgspec.Meta(ge=2)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Scale = Annotated[float, msgspec.Meta(ge=0)]
-T = TypeVar("T")
+AtLeastZero = Annotated[int, Ge(0)]
+AtLeastOne = Annotated[int, Ge(1)]
+AtLeastTwo = Annotated[int, Ge(2)]
+Positive = Annotated[float, Gt(0)]
+Scale = Annotated[float, Ge(0)]
+R = TypeVar("R", bound=Record)
 Range = TypeVar("Range", bound="NoiseRange | JointRange")
 NoiseKind = Literal["data", "anchor", "both"]
 
 
 @dataclass(frozen=True)
-class NoiseRange:
-    """A number of uniform levels between two; in units of "rms" they are multiples of the rows' root mean square."""
+class NoiseRange(Record):
+    """A number of uniform levels of noise; in the unit "rms" they are multiples of the rows' root mean square."""
 
-    count: AtLeastZero  # none where few draws are shared out over several ranges
+    count: AtLeastZero  # 0 if there are fewer draws than ranges
     high: Scale
     low: Scale = 0.0
     unit: Literal["absolute", "rms"] = "absolute"
@@ -51,10 +51,10 @@ class AnchorRange(NoiseRange):
 
 
 @dataclass(frozen=True)
-class JointRange:
+class JointRange(Record):
     """A number of pairs of levels, each uniform; the unit is that of private-data noise."""
 
-    count: AtLeastZero  # none where few draws are shared out over several ranges
+    count: AtLeastZero  # 0 if there are fewer draws than ranges
     anchor_high: Scale
     data_high: Scale
     anchor_low: Scale = 0.0
@@ -67,7 +67,7 @@ class JointRange:
 
 
 @dataclass(frozen=True)
-class DataSettings:
+class DataSettings(Record):
     """Who takes part with what; a limit of 0 takes all rows."""
 
     n_participants: tuple[AtLeastTwo, ...] = (10,)
@@ -85,14 +85,14 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         if len(set(self.n_participants)) < len(self.n_participants):
-            raise ValueError("Expected different numbers in n_participants")
+            raise _mistake("n_participants", "different numbers", str(self.n_participants))
         if self.n_anchor_rows and self.n_anchor_rows <= self.n_components:
-            raise ValueError(f"Expected n_anchor_rows above n_components = {self.n_components}")
+            raise _mistake("n_anchor_rows", f"above n_components = {self.n_components}", str(self.n_anchor_rows))
         most = max(self.n_participants)
         if self.train_rows and len(self.train_rows) < most:
-            raise ValueError(f"Expected a number in train_rows for each of {most} participants")
+            raise _mistake("train_rows", f"a number for each of {most} participants", f"{len(self.train_rows)} numbers")
         if self.identities_each and max(pair[0] for pair in self.identities_each) < most:
-            raise ValueError(f"Expected a pair of most participants and identities for {most} in identities_each")
+            raise _mistake("identities_each", f"an allocation for {most} participants", str(self.identities_each))
 
     def allocations(self) -> list[tuple[int, int, tuple[int, ...]]]:
         """The allocations: maximum number of participants, identities of each, and the values of p that fit into it."""
@@ -100,7 +100,7 @@ class DataSettings:
 
 
 @dataclass(frozen=True)
-class NetworkSettings:
+class NetworkSettings(Record):
     """How the analyst's network is trained."""
 
     epochs: AtLeastOne = 15
@@ -109,7 +109,7 @@ class NetworkSettings:
 
 
 @dataclass(frozen=True)
-class AuditorSettings:
+class AuditorSettings(Record):
     """How the auditor's network is trained; 0 rows takes all."""
 
     epochs: AtLeastOne = 10
@@ -117,7 +117,7 @@ class AuditorSettings:
 
 
 @dataclass(frozen=True)
-class NoiseSettings:
+class NoiseSettings(Record):
     """Ranges of noise levels: on private data, on anchors, on both."""
 
     data: tuple[NoiseRange, ...] = ()
@@ -126,14 +126,14 @@ class NoiseSettings:
 
 
 @dataclass(frozen=True)
-class AttackSettings:
+class AttackSettings(Record):
     """One draw in `every` gets the costly attacks beside the paper's, spread over the noise levels."""
 
     every: AtLeastOne = 8
 
 
 @dataclass(frozen=True)
-class SolverSettings:
+class SolverSettings(Record):
     """The solver of the alignment."""
 
     name: Literal["gpm", "accelerated", "spectral"] = "gpm"
@@ -142,7 +142,7 @@ class SolverSettings:
 
 
 @dataclass(frozen=True)
-class SumLine:
+class SumLine(Record):
     """Secure sums beside a study's other methods: one row at each ε in every deployment, none where no ε is named."""
 
     epsilons: tuple[float | Literal["none"], ...] = ()
@@ -169,17 +169,17 @@ def draw_levels(
     if not rms > 0:
         raise InputError("rms", expected="above 0", got=str(rms), cure="Rows of zeros alone cannot be studied.")
     anchor, data = [np.empty(0)], [np.empty(0)]
-    for k, one in enumerate(ranges):
+    for k, levels in enumerate(ranges):
         rng = streams.named(f"noise/{kind}/{k}")
-        scale = rms if one.unit == "rms" else 1.0
-        if isinstance(one, JointRange):
-            levels = rng.uniform(size=(one.count, 2))  # pair by pair, so that fewer draws are the first ones of more
-            anchor.append(one.anchor_low + (one.anchor_high - one.anchor_low) * levels[:, 0])
-            data.append(scale * (one.data_low + (one.data_high - one.data_low) * levels[:, 1]))
+        scale = rms if levels.unit == "rms" else 1.0
+        if isinstance(levels, JointRange):
+            shares = rng.uniform(size=(levels.count, 2))  # pair by pair, so that fewer draws are the first ones of more
+            anchor.append(levels.anchor_low + (levels.anchor_high - levels.anchor_low) * shares[:, 0])
+            data.append(scale * (levels.data_low + (levels.data_high - levels.data_low) * shares[:, 1]))
             continue
-        levels = scale * rng.uniform(one.low, one.high, one.count)
-        anchor.append(levels if kind == "anchor" else np.zeros(one.count))
-        data.append(levels if kind == "data" else np.zeros(one.count))
+        drawn = scale * rng.uniform(levels.low, levels.high, levels.count)
+        anchor.append(drawn if kind == "anchor" else np.zeros(levels.count))
+        data.append(drawn if kind == "data" else np.zeros(levels.count))
     return np.concatenate(anchor), np.concatenate(data)
 
 
@@ -188,35 +188,19 @@ def share_out(ranges: Sequence[Range], n: int) -> tuple[Range, ...]:
 
     Examples
     --------
-    >>> [one.count for one in share_out([NoiseRange(100, 4.0), NoiseRange(50, 5.0, 4.0)], 10)]
+    >>> [levels.count for levels in share_out([NoiseRange(100, 4.0), NoiseRange(50, 5.0, 4.0)], 10)]
     [7, 3]
     """
-    total = sum(one.count for one in ranges)
-    counts, so_far = [], 0
-    for one in ranges:  # rounding the running sum keeps the sum of all exact
-        before = so_far
-        so_far += one.count
-        counts.append(_nearest(n * so_far, total) - _nearest(n * before, total))
-    return tuple(replace(one, count=count) for one, count in zip(ranges, counts, strict=True))
+    sums = np.cumsum([0, *(levels.count for levels in ranges)]).tolist()
+    ends = [(2 * n * so_far + sums[-1]) // (2 * sums[-1]) for so_far in sums]  # rounded sums, so that they add up
+    return tuple(
+        replace(levels, count=end - start) for levels, (start, end) in zip(ranges, pairwise(ends), strict=True)
+    )
 
 
-def _nearest(numerator: int, denominator: int) -> int:
-    return (2 * numerator + denominator) // (2 * denominator)
-
-
-def convert(values: Mapping[str, Any], into: type[T]) -> T:
-    """Return the tables of a file as an instance of the dataclass `into`; a mistake is named by its key."""
-    _refuse_unknown_keys(values, into, "")
-    try:
-        return msgspec.convert(values, into)
-    except msgspec.ValidationError as problem:
-        message, _, path = str(problem).partition(" - at `$")
-        path, value = path.strip("`."), values
-        for step in re.findall(r"\w+", path):
-            value = value[int(step)] if isinstance(value, list) else value[step]
-        raise InputError(
-            path or "the study's file", expected=message.removeprefix("Expected "), got=_shorten(value), cure=_CURE
-        ) from None
+def convert(values: Mapping[str, Any], into: type[R]) -> R:
+    """Return the tables of a file as the record `into`; an error names the key of the mistake."""
+    return read_entries(into, values, what="the study's file", cure=_CURE)
 
 
 def suggest_name(word: str, among: Sequence[str]) -> str:
@@ -234,27 +218,10 @@ def suggest_name(word: str, among: Sequence[str]) -> str:
 _CURE = "Correct the study's file."
 
 
-def _refuse_unknown_keys(values: Any, kind: Any, path: str) -> None:
-    if isinstance(values, list):
-        for k, one in enumerate(values):
-            _refuse_unknown_keys(one, (get_args(kind) or (None,))[0], f"{path}[{k}]")
-    if not (isinstance(values, Mapping) and dataclasses.is_dataclass(kind)):
-        return
-    known = get_type_hints(kind)
-    for key, value in values.items():
-        where = f"{path}.{key}".lstrip(".")
-        if key not in known:
-            raise InputError(
-                where, expected=f"one of {', '.join(known)}", got=repr(key), cure=suggest_name(key, [*known]) or _CURE
-            )
-        _refuse_unknown_keys(value, known[key], where)
-
-
 def _require_order(low: float, high: float, names: str) -> None:
-    if not low < high < float("inf"):
-        raise ValueError(f"Expected {names} finite and the first below the second")
+    if not low < high:
+        raise _mistake(names, "in rising order", f"{low:g} and {high:g}")
 
 
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _mistake(what: str, expected: str, got: str) -> InputError:
+    return InputError(what, expected=expected, got=got, cure=_CURE)

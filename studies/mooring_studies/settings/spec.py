@@ -12,13 +12,14 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import mooring
 from mooring import InputError, Streams
+from mooring.serialization import Record
 from mooring.typing import Matrix
 from mooring_studies.settings.sections import (
     IMAGE_KINDS,
@@ -38,17 +39,17 @@ from mooring_studies.settings.sections import (
 )
 
 STUDIES = ("mnist", "celeba", "participants", "uneven", "hospitals", "census", "landscape", "sums", "alternatives")
-_TELLING = ("cli", "demo.py", "report")
-_TELLING_OF_STUDIES = (
+_PRESENTATION = ("cli", "demo.py", "report")
+_PRESENTATION_OF_STUDIES = (
     *("cli", "comparison", "figures", "storage"),
     *("markdown.py", "page.py", "redraw.py", "rerun.py", "summary.py"),
 )
-# Words for a reader, which no result depends on:
-_TOLD_ONLY = ("title", "paper_section", "needs", "takes", "takes_quick")
+# Descriptions for readers, which no result depends on:
+_DESCRIPTIONS = ("title", "paper_section", "needs", "takes", "takes_quick")
 
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(Record):
     """All settings of one study; `extra_draws` are those of each noise in deployments after the first."""
 
     name: str
@@ -72,7 +73,7 @@ class Spec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_draws(self, n: int) -> Spec:
-        """The same study with n draws of each noise, shared out over its ranges as before."""
+        """Return the study with n draws of each noise, divided among its ranges in the same proportions."""
         if n < 1:
             raise InputError("draws", expected="at least 1", got=str(n), cure="One draw of each noise is the least.")
         if self.kind not in IMAGE_KINDS:
@@ -88,22 +89,17 @@ class Spec:
         return replace(self, noise=noise, extra_draws=min(self.extra_draws, n))
 
     def with_deployments(self, n: int) -> Spec:
-        """The same study in n deployments: other splits, secrets, anchors, noise."""
+        """Return the study with n deployments, each with its own split, secrets, anchors and noise."""
         if n < 1:
             raise InputError("deployments", expected="at least 1", got=str(n), cure="The paper has one.")
         return replace(self, deployments=n)
 
     def in_deployment(self, deployment: int) -> Spec:
-        """The settings of one deployment: those after the first have fewer draws, and none of both noises together."""
+        """Return the settings of one deployment; after the first, there are fewer draws, and none of both noises."""
         if deployment == 0:
             return self
         fewer = self.with_draws(self.extra_draws)
         return replace(fewer, noise=replace(fewer.noise, both=()))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Settings as plain values, as JSON has them."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain
 
 
 def read_spec(
@@ -114,7 +110,7 @@ def read_spec(
     Examples
     --------
     >>> spec = read_spec("mnist")
-    >>> spec.data.n_components, spec.data.n_anchor_rows, sum(one.count for one in spec.noise.anchor)
+    >>> spec.data.n_components, spec.data.n_anchor_rows, sum(levels.count for levels in spec.noise.anchor)
     (100, 400, 200)
     """
     path = study if isinstance(study, Path) else _shipped(study)
@@ -133,7 +129,7 @@ def read_spec(
 
 
 def spec_from(plain: Mapping[str, Any], *, quick: bool = False) -> Spec:
-    """Settings from what a TOML file holds; its [quick] tables go over the others when asked for."""
+    """Return the settings in the tables of a TOML file; with `quick`, its [quick] tables override the others."""
     base = {key: value for key, value in plain.items() if key != "quick"}
     small = _convert_spec(_override(base, plain.get("quick", {})), quick=True)  # checked also where it is not used
     return small if quick else _convert_spec(base, quick=False)
@@ -145,17 +141,17 @@ def noise_draws(spec: Spec, kind: NoiseKind, streams: Streams, rms: float) -> tu
 
 
 def digest(spec: Spec, code_digest: str) -> str:
-    """A key for everything that results depend on, but for data files and the machine."""
-    plain = {name: value for name, value in spec.as_dict().items() if name not in _TOLD_ONLY}
+    """Return a key of everything that results depend on, except data files and the machine."""
+    plain = {name: value for name, value in spec.as_dict().items() if name not in _DESCRIPTIONS}
     text = json.dumps(plain, sort_keys=True) + code_digest
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @cache
 def code_digest() -> str:
-    """A digest of all code that results depend on: not of commands, pages, figures and comparisons made from them."""
+    """Return a digest of all code that results depend on, without commands, pages, figures and comparisons."""
     sha = hashlib.sha256()
-    for root, left_out in ((Path(mooring.__file__).parent, _TELLING), (Path(__file__).parents[1], _TELLING_OF_STUDIES)):
+    for root, left_out in ((Path(mooring.__file__).parent, _PRESENTATION), (Path(__file__).parents[1], _PRESENTATION_OF_STUDIES)):
         for path in sorted(root.rglob("*.py")):
             if path.relative_to(root).parts[0] not in left_out:
                 sha.update(f"{root.name}/{path.relative_to(root).as_posix()}\n".encode())

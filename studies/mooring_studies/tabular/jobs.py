@@ -9,9 +9,11 @@ from functools import partial
 
 import numpy as np
 
+from mooring import InputError
 from mooring.attacks import ATTACKS
 from mooring.learners import LEARNERS
 from mooring.randomness import Streams
+from mooring.serialization import Record
 from mooring.tables import Partition
 from mooring_studies.comparison.results import Row
 from mooring_studies.settings.spec import Spec
@@ -29,7 +31,7 @@ _OWN = ("own:", "n_own")
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Record):
     """The [options] that tables and landscape have in common."""
 
     rows_each: tuple[int, ...]
@@ -50,7 +52,8 @@ class Options:
         for name, found, known in (("learners", self.learners, LEARNERS), ("attacks", self.attacks, ATTACKS)):
             strangers = [one for one in found if one not in known]
             if strangers:
-                raise ValueError(f"Expected {name} among {', '.join(known)}, not {strangers[0]!r}")
+                cure = "Correct the study's file."
+                raise InputError(name, expected=f"among {', '.join(known)}", got=repr(strangers[0]), cure=cure)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from mooring.audit import AuditSettings, SumSimulation, attack_total, find_stron
 from mooring.learners import fit_discriminant
 from mooring.mechanisms.sums import FeatureMap, SumPrivacy, TableFeatures
 from mooring.randomness import Streams
+from mooring.serialization import Record
 from mooring.tables import Column, Partition, Schema, encode_table
 from mooring.typing import Matrix
 from mooring_studies.comparison.results import Row
@@ -65,7 +66,7 @@ class SumRows:
 
 
 @dataclass(frozen=True)
-class DeclaredColumns:
+class DeclaredColumns(Record):
     """What is declared of a table: ranges of numbers, and which are read on a logarithmic scale."""
 
     numbers: Mapping[str, tuple[float, float]]

@@ -23,6 +23,7 @@ from mooring import StorageError
 from mooring.mechanisms import no_projection
 from mooring.mechanisms.sums import FeatureMap, PictureFeatures
 from mooring.randomness import Streams
+from mooring.serialization import Record
 from mooring.tables import Partition, Records, partition
 from mooring_studies.comparison.results import Row
 from mooring_studies.data.tables import load_tables
@@ -54,7 +55,7 @@ _FEW = 4  # of so many participants, each is scored on its own test rows, in eve
 
 
 @dataclass(frozen=True)
-class SumCase:
+class SumCase(Record):
     """A data set dealt to participants; `rows_each` of 0 gives each group, such as a hospital, its own rows."""
 
     name: str
