@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mooring_studies.comparison import claims, claims_page, curves, quantities
-from mooring_studies.comparison.numbers import NOT_RUN, REASONS, Comparison, paper_number, paper_numbers
+from mooring_studies.comparison.numbers import NOT_RUN, REASONS, Comparison
 from mooring_studies.comparison.numbers import compare as compare_studies
+from mooring_studies.comparison.paper import paper_claims, paper_number, paper_numbers
 from mooring_studies.comparison.quantities import FUNCTIONS, NoAnswer
 from mooring_studies.comparison.reading import Study
 from mooring_studies.comparison.results import Results
@@ -129,7 +130,7 @@ def participant_comparisons() -> dict[str, Comparison]:
 def test_every_number_has_a_function_and_every_function_a_number() -> None:
     assert {number.ours for number in paper_numbers()} - {"as_built"} == set(FUNCTIONS)
     assert set(FUNCTIONS) > quantities.VARYING
-    assert {claim.rule for claim in claims.paper_claims()} == set(claims.RULES)
+    assert {claim.rule for claim in paper_claims()} == set(claims.RULES)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mooring_studies.comparison.curves import fit
 from mooring_studies.comparison.findings import find, render_findings
-from mooring_studies.comparison.numbers import paper_number
+from mooring_studies.comparison.paper import paper_number
 from mooring_studies.comparison.reading import ANCHOR, Deployments, Study, share_at
 from mooring_studies.comparison.results import Results
 

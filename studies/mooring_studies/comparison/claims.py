@@ -1,8 +1,5 @@
 """The paper's claims: whether each holds in our deployments, by one rule per claim.
 
-`claims.csv` has one line per claim and study: what the claim says, the figure that shows it, the rule that decides it (a
-name in `RULES`), and the numbers of the paper that stand for it, each with words that tell it from the others.
-
 Ours are read from the draws in a bin around the noise (or linkage, or accuracy) that the paper names, deployment by
 deployment: a mean over them or a straight line through them, no spline. A rule says whether the claim is true in one
 deployment, or None where that cannot be read. Deployments in which none of the claim's numbers was measured, as with
@@ -16,19 +13,18 @@ attacks that only the first one ran, are not asked. A claim
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import groupby, pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.theory import transition_scale
 from mooring.typing import Vector
-from mooring_studies.comparison.numbers import Number, is_large, paper_number, rows_of
+from mooring_studies.comparison.numbers import is_large, rows_of
+from mooring_studies.comparison.paper import Claim, Number, paper_claims, paper_number
 from mooring_studies.comparison.quantities import FUNCTIONS, NOT_MEASURED, NoAnswer, middle_of_stopping
 from mooring_studies.comparison.reading import ACCURACY, ANCHOR, DATA, Study, column_of, mean_and_deviation, noise_of
 from mooring_studies.comparison.results import Results
@@ -39,18 +35,6 @@ BIN = 0.05  # half its width, as a share of the range of noise; and, below, in l
 SHARE_BIN = 0.02
 CHANCE = 0.1
 COUPLED, OP, SECRET = "aa-i-gdp-data-noise", "linkage:procrustes", "linkage:known-secret"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper about one study: a line of `claims.csv`."""
-
-    says: str
-    figure: str
-    study: str
-    rule: str
-    numbers: Mapping[str, str]
-    """What each number is called, by the number's id."""
 
 
 @dataclass(frozen=True)
@@ -91,19 +75,6 @@ class Verdict:
     readings: tuple[Reading, ...]
     linked: tuple[tuple[float, float], ...] = ()
     """Mean and deviation of linkage under anchor and private-data noise at the accuracy of training alone, in percent."""
-
-
-@cache
-def paper_claims() -> tuple[Claim, ...]:
-    """Every line of `claims.csv`, in its order."""
-    lines = csv.DictReader((Path(__file__).parent / "claims.csv").read_text(encoding="utf-8").splitlines())
-    return tuple(
-        Claim(
-            **{name: line[name] for name in ("says", "figure", "study", "rule")},
-            numbers={id: words for id, _, words in (pair.partition("=") for pair in line["numbers"].split("; ")) if id},
-        )
-        for line in lines
-    )
 
 
 def judge_claims(studies: Mapping[str, Results]) -> list[list[Verdict]]:
@@ -321,4 +292,4 @@ RULES: Mapping[str, Callable[[Study], bool | None]] = {
     "does not rise": _i_gdp_does_not_rise,
     "more stop": _more_stop,
 }
-"""What must be true in every deployment, by the names that `claims.csv` has for it."""
+"""What must be true in every deployment, by the names of rules in `paper.csv`."""

@@ -21,8 +21,8 @@ from mooring_studies.comparison.numbers import (
     NOT_RUN,
     Comparison,
     Facts,
-    Number,
 )
+from mooring_studies.comparison.paper import Number
 from mooring_studies.comparison.reading import ACCURACY, ANCHOR, Study, column_of, mean_and_deviation, mean_of
 from mooring_studies.comparison.results import Results
 from mooring_studies.markdown import render_markdown, write_line

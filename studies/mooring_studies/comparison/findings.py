@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mooring_studies.comparison.numbers import Comparison, paper_number
+from mooring_studies.comparison.numbers import Comparison
+from mooring_studies.comparison.paper import paper_number
 from mooring_studies.comparison.reading import (
     ANCHOR,
     DATA,

@@ -1,15 +1,4 @@
-"""The paper's numbers beside ours: every number that section 5 states, and what our runs give for it.
-
-`numbers.csv` has one line per number, in the paper's order; a number that the section repeats stands there once. After
-them it has a few numbers of ours (kind "beside") that belong beside the paper's. Its columns:
-
-- `id`: the study, and a name; `section`: where the paper states the number; `says`: what the number is.
-- `kind`: "setting", "result" or "beside"; `paper`: the number as the paper writes it; `unit`: "%", "count", "s" or nothing.
-- `ours`, `args`: the function of `quantities` that computes ours, and its keyword arguments, as "name=value; name=value";
-  a list has "|" between its values, and `p` chooses the rows with so many participants. "as_built" is a constant of the
-  code, which a test holds against the paper's.
-- `reason`: a key of `REASONS`, shown where the difference is large; `n_draws`: the number of draws that a count is out of;
-  `order_only`: only the order of magnitude is compared.
+"""The paper's numbers beside ours.
 
 A difference is called large by one rule per unit. A setting: any difference. A share in percent: more than 3 percentage
 points. A count or seconds: more than 20 %. Anything else: more than 10 %; or more than a factor of ten, for numbers of
@@ -18,24 +7,19 @@ which only the order of magnitude matters. Counts of draws are first scaled to t
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any
 
 from mooring_studies.comparison.curves import N_RESAMPLES
+from mooring_studies.comparison.paper import Number, Unit, paper_numbers
 from mooring_studies.comparison.quantities import FUNCTIONS, VARYING, NoAnswer
 from mooring_studies.comparison.reading import Study
 from mooring_studies.comparison.results import Results
 
-Kind = Literal["setting", "result", "beside"]
-Unit = Literal["%", "", "s", "count"]
 Facts = Mapping[str, Any]
 
 NOT_RUN = "not run"
@@ -79,29 +63,6 @@ REASONS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Number:
-    """One number of the paper, or one of ours that belongs beside it: a line of `numbers.csv`."""
-
-    id: str
-    section: str
-    says: str
-    kind: Kind
-    unit: Unit
-    ours: str
-    value: float | None = None
-    decimals: int = 0
-    args: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
-    n_draws: int | None = None
-    order_only: bool = False
-
-    @property
-    def study(self) -> str:
-        """The study that computes ours."""
-        return self.id.partition(".")[0]
-
-
-@dataclass(frozen=True)
 class Comparison:
     """One of the paper's numbers beside ours."""
 
@@ -119,43 +80,6 @@ class Comparison:
     """The lowest and the highest of ours over several deployments."""
     read_in: tuple[int, int] | None = None
     """In how many deployments, of how many, ours could be read."""
-
-
-@cache
-def paper_numbers() -> tuple[Number, ...]:
-    """Every number of `numbers.csv`, in its order."""
-    text = (Path(__file__).parent / "numbers.csv").read_text(encoding="utf-8")
-    return tuple(map(_number_of, csv.DictReader(text.splitlines())))
-
-
-def paper_number(id: str) -> Number:
-    """A number of the paper, by its id."""
-    return next(number for number in paper_numbers() if number.id == id)
-
-
-def _number_of(line: Mapping[str, str]) -> Number:
-    return Number(
-        **{name: line[name] for name in ("id", "section", "says", "ours", "reason")},
-        kind=cast(Kind, line["kind"]),
-        unit=cast(Unit, line["unit"]),
-        value=float(line["paper"]) if line["paper"] else None,
-        decimals=0 if "e" in line["paper"] else len(line["paper"].partition(".")[2]),
-        args={
-            name: _parse(text) for name, _, text in (pair.partition("=") for pair in line["args"].split("; ")) if name
-        },
-        n_draws=int(line["n_draws"]) if line["n_draws"] else None,
-        order_only=line["order_only"] == "yes",
-    )
-
-
-def _parse(text: str) -> Any:
-    """A number, a truth value, a word, or a list of these."""
-    if "|" in text:
-        return [_parse(part) for part in text.split("|")]
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def compare(study_results: Mapping[str, tuple[Results, Facts]], *, n_resamples: int = N_RESAMPLES) -> list[Comparison]:

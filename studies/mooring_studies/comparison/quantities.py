@@ -1,6 +1,6 @@
 """How our counterpart of each of the paper's numbers is computed from a study's rows and facts.
 
-`numbers.csv` names the function and its keyword arguments for every number. A function takes a `Study`, returns a number
+`paper.csv` names the function and its keyword arguments for every number. A function takes a `Study`, returns a number
 or raises `NoAnswer`; shares are between 0 and 1.
 
 A curve is fitted to all draws of a method with the paper's spline; controls are not among them. It is not read far
@@ -289,7 +289,7 @@ FUNCTIONS: Mapping[str, Callable[..., float]] = MappingProxyType(
         if inspect.isfunction(function) and function.__module__ == __name__ and not name.startswith("_")
     }
 )
-"""The functions above, by the names that `numbers.csv` has for them."""
+"""The functions above by name, as `paper.csv` refers to them."""
 
 VARYING = frozenset(
     {

@@ -151,7 +151,10 @@ def digest(spec: Spec, code_digest: str) -> str:
 def code_digest() -> str:
     """Return a digest of all code that results depend on, without commands, pages, figures and comparisons."""
     sha = hashlib.sha256()
-    for root, left_out in ((Path(mooring.__file__).parent, _PRESENTATION), (Path(__file__).parents[1], _PRESENTATION_OF_STUDIES)):
+    for root, left_out in (
+        (Path(mooring.__file__).parent, _PRESENTATION),
+        (Path(__file__).parents[1], _PRESENTATION_OF_STUDIES),
+    ):
         for path in sorted(root.rglob("*.py")):
             if path.relative_to(root).parts[0] not in left_out:
                 sha.update(f"{root.name}/{path.relative_to(root).as_posix()}\n".encode())
