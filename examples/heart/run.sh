@@ -50,7 +50,7 @@ for hospital in $hospitals; do
     in_folder "$hospital" mooring join --name "$hospital" --output "../post/$hospital.card.toml"
     cards+=("../post/$hospital.card.toml")
 done
-in_folder analyst mooring join --analyst --name analyst --output ../post/analyst.card.toml
+in_folder analyst mooring join --role analyst --name analyst --output ../post/analyst.card.toml
 in_folder designer mooring study enrol "${cards[@]}" ../post/analyst.card.toml
 cp designer/study.toml post/
 export MOORING_STUDY=../post/study.toml

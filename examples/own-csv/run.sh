@@ -73,7 +73,7 @@ for name in $names; do
     in_folder "$name" mooring join --name "$name" --output "../post/$name.card.toml"
     cards+=("../post/$name.card.toml")
 done
-in_folder analyst mooring join --analyst --name analyst --output ../post/analyst.card.toml
+in_folder analyst mooring join --role analyst --name analyst --output ../post/analyst.card.toml
 in_folder designer mooring study enrol "${cards[@]}" ../post/analyst.card.toml
 cp designer/study.toml post/
 export MOORING_STUDY=../post/study.toml

@@ -90,7 +90,9 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
     draft += ["--all-ranges", "0:16", "--image-shape", "8x8", "--mechanism", SECURE_SUM, "--epsilon", f"{EPSILON:g}"]
     stage.run("drafting the study", designer, draft)
     stage.each("keys", lambda name: ["join", "--name", name, "--output", f"../post/{name}.card.toml"])
-    stage.run("keys", analyst, ["join", "--analyst", "--name", "analyst", "--output", "../post/analyst.card.toml"])
+    stage.run(
+        "keys", analyst, ["join", "--role", "analyst", "--name", "analyst", "--output", "../post/analyst.card.toml"]
+    )
     cards = [f"../post/{name}.card.toml" for name in (*tables.names, "analyst")]
     enrolled = stage.run("the roster", designer, ["study", "enrol", *cards])
     shutil.copy(designer / "study.toml", post)

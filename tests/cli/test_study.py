@@ -91,7 +91,9 @@ def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(
     run("init", data, "-o", study, *FILLED, *method)
     for name, complete in (("north", False), ("south", False), ("analyst", True)):
         path = tmp_path / f"{name}.card.toml"
-        commands.run("join", "--name", name, *["--analyst"] * complete, "--vault", tmp_path / name, "--output", path)
+        commands.run(
+            "join", "--name", name, *["--role", "analyst"] * complete, "--vault", tmp_path / name, "--output", path
+        )
         run("enrol", path, "--study", study)
         assert (Study.read(study).analyst is not None) is complete
 

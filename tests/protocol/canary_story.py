@@ -90,7 +90,7 @@ def play(home: Path) -> Played:
     played = Played(home)
     for k in range(2):
         write_rows(played.table(k), rows_of(k))
-    for name, more in (("p0", ["--passphrase"]), ("p1", []), ("lab", ["--analyst"])):
+    for name, more in (("p0", ["--passphrase"]), ("p1", []), ("lab", ["--role", "analyst"])):
         played.run("join", "--name", name, "--vault", home / f"vault-{name}", *more)
     columns = (*(Column(name, "number", -1000.0, 1000.0) for name in ("age", "weight", "pulse")),)
     columns += (Column("ward", "category", categories=("north", "south")),)

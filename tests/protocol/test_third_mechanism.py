@@ -295,7 +295,7 @@ def test_a_mechanism_from_outside_goes_the_whole_way(tmp_path: Path) -> None:
     commands.run(*draft, "--label", "ill", "--classes", "no,yes", "--output", study)
     assert Study.read(study).mechanism == TotalsSettings()
     for name in (*names, "analyst"):
-        role = ["--analyst"] if name == "analyst" else ["--accept-no-noise"]
+        role = ["--role", "analyst"] if name == "analyst" else ["--accept-no-noise"]
         commands.run("join", "--name", name, *role, place=tmp_path / name)
     cards = [tmp_path / name / f"{name}.card.toml" for name in (*names, "analyst")]
     commands.run("study", "enrol", *cards, "--study", study)

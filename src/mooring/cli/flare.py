@@ -46,8 +46,10 @@ def job(
 @execution.command
 def site(
     console: execution.Output,
-    data: Annotated[Path, typer.Option(help="Your table: .csv (also .tsv, .gz) or .parquet.")],
     output: Kit,
+    data: Annotated[
+        Path | None, typer.Option(help="Your table: .csv (also .tsv, .gz) or .parquet. A helper has none.")
+    ] = None,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     labels: execution.LabelConsent = False,
@@ -62,7 +64,7 @@ def site(
     ] = None,
     ignore: execution.IgnoreColumns = None,
 ) -> None:
-    """Write a participant's settings (study, table and vault) and a policy that refuses code from outside.
+    """Write a site's settings (study, vault, and a participant's table) and a policy that refuses code from outside.
 
     A job can only name the study, and a job for a different study is refused. Your own mooring.toml decides which table and
     vault are used and whether the analyst may see labels.
@@ -74,17 +76,21 @@ def site(
     from mooring.engines.flare.configuration import write_policy
     from mooring.engines.flare.settings import SiteSettings, opened_vault
     from mooring.errors import InputError
-    from mooring.protocol.participant.membership import find_membership
+    from mooring.protocol.participant.membership import find_member
     from mooring.protocol.registry import exchange_of
 
     agreed = execution.read_study(study)
-    member = find_membership(opened_vault(vault), agreed)
-    if not data.is_file():
+    member = find_member(opened_vault(vault), agreed)
+    is_helper = member in agreed.helpers
+    if is_helper == (data is not None):
+        problem = "A helper shares no table." if is_helper else "A participant's site needs a table."
+        raise InputError("data", problem=problem, cure="Leave --data out." if is_helper else "Give it with --data.")
+    if data is not None and not data.is_file():
         raise InputError("data", expected="your table", got="a path without a file", cure="Check the path.")
     settings = SiteSettings(
         study.resolve(),
         vault.resolve(),
-        data.resolve(),
+        None if data is None else data.resolve(),
         labels=labels,
         folder=folder.resolve(),
         anchor=None if anchor is None else anchor.resolve(),
@@ -95,6 +101,8 @@ def site(
     roles = exchange_of(agreed).list_roles(agreed, member.name)
     about_labels = "with consent for labels" if labels else "without consent for labels"
     shared = f"share {data}, {about_labels}{''.join(f', and act as {role}' for role in roles)},"
+    if is_helper:
+        shared = f"act as {' and '.join(roles)}"
     _show_files(
         console,
         output,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,9 +22,10 @@ def join(
     output: Annotated[
         Path | None, typer.Option(help="File for your public card.", show_default="NAME.card.toml")
     ] = None,
-    analyst: Annotated[
-        bool, typer.Option("--analyst", help="Join as the analyst instead of as a participant.")
-    ] = False,
+    role: Annotated[
+        Literal["participant", "helper", "analyst"],
+        typer.Option(help="A helper combines secure sums, and contributes no rows."),
+    ] = "participant",
     with_passphrase: Annotated[
         bool,
         typer.Option(
@@ -86,7 +87,7 @@ def join(
         "join",
         execution.make_place(execution.DEFAULT_STUDY, vault),
         name=name,
-        role="analyst" if analyst else "participant",
+        role=role,
         passphrase=words,
         least_anchor_noise=least_anchor_noise,
         least_data_noise=least_data_noise,

@@ -340,5 +340,7 @@ def _describe_study(study: Study) -> Iterator[str]:
         yield f"  {escape(f'{name}: {column.kind}, {column.described}; {rules}')}"
     members = ", ".join(member.name for member in study.participants)
     yield f"{'Members:':<12} {members or 'nobody yet'}"
+    if study.helpers:
+        yield f"{'Helpers:':<12} {', '.join(helper.name for helper in study.helpers)}"
     yield f"{'Analyst:':<12} {'nobody yet' if study.analyst is None else study.analyst.name}"
     yield f"Fingerprint: [bold]{study.fingerprint}[/bold]"

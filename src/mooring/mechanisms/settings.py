@@ -37,6 +37,8 @@ class MechanismSettings(OpenRecord):
     """A comment above the entries in a study's file, each line beginning with '#'."""
     shows_labels: ClassVar[bool] = True
     """Whether the analyst sees the label of every row."""
+    takes_helpers: ClassVar[bool] = False
+    """Whether a study may have helpers, members who combine and contribute no rows."""
 
     @classmethod
     def complete(cls, entries: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
@@ -49,12 +51,18 @@ class MechanismSettings(OpenRecord):
     def require_limits(self, uploads: Sequence[str]) -> None:
         """Raise an `InputError` for limits on uploads that a study with these settings cannot have."""
 
-    def list_combiners(self, roster: Sequence[str]) -> tuple[str, ...]:
-        """Return the names in a roster whose combining keys the study uses."""
+    def list_combiners(self, roster: Sequence[str], helpers: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the names of participants and helpers whose combining keys the study uses."""
         return ()
 
-    def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
-        """Raise an `InputError` for settings that do not fit the participants of a complete study."""
+    def require_roster(
+        self,
+        schema: Schema,
+        image_shape: Sequence[int],
+        roster: Sequence[RosterEntry],
+        helpers: Sequence[RosterEntry] = (),
+    ) -> None:
+        """Raise an `InputError` for settings that do not fit the participants and helpers of a complete study."""
 
     @classmethod
     def get_kind(cls, name: object) -> type[MechanismSettings]:

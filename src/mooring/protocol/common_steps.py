@@ -153,7 +153,7 @@ COMMON: Sequence[Step] = (
         makes=(Item("a table that fits", holds=_is_fitted),),
         asks=(_TABLE, _IGNORE),
         run=participant.fit,
-        when=lambda place: place.has_study and place.identify().role != "analyst",
+        when=lambda place: place.has_study and place.identify().role in ("", "participant"),
     ),
     Step(
         name="join",
@@ -167,7 +167,7 @@ COMMON: Sequence[Step] = (
             Question(
                 "name", "Your name in the study", option="--name", hint="lower-case letters, digits, hyphens: st-mary"
             ),
-            Question("role", "You are", "choice", choices=(Choice("participant"), Choice("analyst", flag="--analyst"))),
+            Question("role", "You are", "choice", "--role", tuple(map(Choice, ("participant", "helper", "analyst")))),
             Question(
                 "passphrase",
                 "Passphrase of the vault",

@@ -29,7 +29,7 @@ class Identity:
     """Who the owner of a vault is in a study."""
 
     role: str = ""
-    """'participant' or 'analyst'; empty while it is not known."""
+    """'participant', 'helper' or 'analyst'; empty while it is not known."""
     name: str = ""
     is_enrolled: bool = False
     """Whether the study's roster has this member."""
@@ -113,9 +113,10 @@ class Place:
         key, study = self.vault.signing_key.public, self.study if self.has_study else None
         if study is not None and study.analyst is not None and study.analyst.signing_key == key:
             return Identity("analyst", study.analyst.name, is_enrolled=True)
-        member = None if study is None else study.member_with_key(key)
-        if member is not None:
+        if study is not None and (member := study.member_with_key(key)) is not None:
             return Identity("participant", member.name, is_enrolled=True)
+        if study is not None and (helper := study.helper_with_key(key)) is not None:
+            return Identity("helper", helper.name, is_enrolled=True)
         for name in self.list_files(CARDS):
             try:
                 role, card = read_card(self.root / name)

@@ -24,7 +24,7 @@ from mooring.protocol.sums.total import close_list
 from mooring.protocol.sums.training import train_sums
 from tests import commands
 from tests.engines.flare.test_workflow import RESOURCES
-from tests.protocol.sums.support import SumStudy, make_sum_study
+from tests.protocol.sums.support import SumStudy, make_sum_study, with_helpers
 from tests.protocol.sums.test_secure_sums import resign
 from tests.raising import raising
 
@@ -44,10 +44,10 @@ class Job:
         return self.given.folder / "work"
 
     def site(self, name: str) -> ClientWorkflow:
-        i, here = int(name[1:]), self.given.folder / "sites" / name
+        here, is_helper = self.given.folder / "sites" / name, name.startswith("h")
         here.mkdir(parents=True, exist_ok=True)
-        study, vault = self.given.folder / "study.toml", self.given.vaults[i].folder
-        settings = SiteSettings(study, vault, self.given.table(i), folder=here)
+        study, vault = self.given.folder / "study.toml", self.given.folder / (name if is_helper else f"v{name[1:]}")
+        settings = SiteSettings(study, vault, None if is_helper else self.given.table(int(name[1:])), folder=here)
         return ClientWorkflow(settings, name, self.given.study.digest)
 
     def run(
@@ -92,6 +92,28 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "kit").mkdir()
     ServerSettings(tmp_path / "study.toml", tmp_path / "va", tmp_path / "work").write(tmp_path / "kit")
     return Job(given, tmp_path / "kit")
+
+
+def test_helpers_are_sites_that_only_combine(job: Job, tmp_path: Path) -> None:
+    given, _ = with_helpers(job.given, 2)
+    given.study.write(tmp_path / "study.toml")
+    job, everybody = Job(given, job.kit), (*EVERYBODY, "h0", "h1")
+    record = job.run(connected=everybody, absent={"combine": "h1"})
+    assert isinstance(record["error"], InputError)  # both must answer
+    assert record["missing"] == ["h1"]
+    record = job.run(connected=everybody)
+    assert (record["outcome"], record["missing"]) == ("done", [])
+    assert {name: set(said) for name, said in record["sites"].items()} == {
+        **{name: {"result"} for name in EVERYBODY},
+        "h0": set(),
+        "h1": {"combine"},
+    }
+    (job.kit / "resources.json.default").write_text(json.dumps(RESOURCES))
+    site = ("flare", "site", "--study", tmp_path / "study.toml", "--output", job.kit)
+    commands.run(*site, "--vault", tmp_path / "h0")
+    assert SiteSettings.read(job.kit).data is None
+    for vault, more in (("h0", ("--data", given.table(0))), ("v0", ())):
+        commands.run(*site, "--vault", tmp_path / vault, *more, code=2, what="data")
 
 
 @pytest.mark.parametrize("job", [2.0], indirect=True)

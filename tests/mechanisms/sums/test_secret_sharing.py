@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
@@ -23,13 +24,12 @@ from mooring.mechanisms.sums.prime_field import (
     total,
 )
 from mooring.mechanisms.sums.secret_sharing import (
+    Parties,
     Threshold,
-    do_lists_overlap,
     find_wrong,
     find_wrong_values,
     interpolate,
     lagrange_weights,
-    least_quorum,
     least_threshold,
     recombine,
     split,
@@ -191,8 +191,8 @@ def test_of_many_combiners_as_many_wrong_values_as_can_be_are_named_at_once(n_wr
 @pytest.mark.parametrize(
     ("expected", "k", "t", "c"),
     [
-        *(("at least 4 for 4", 4, 3, 1), ("at least 6 for 7", 7, 5, 1), ("at least 5 for 5", 5, 4, 2)),
-        *(("above the number of colluders, 1", 3, 1, 1), ("above the number of colluders, 3", 3, 3, 3)),
+        *(("at least 4 for k = 4", 4, 3, 1), ("at least 6 for k = 7", 7, 5, 1), ("at least 5 for k = 5", 5, 4, 2)),
+        *(("who may collude, 1", 3, 1, 1), ("who may collude, 3", 3, 3, 3)),
         *(("between 1 and", 3, 4, 0), ("between 1 and", 33, 33, 1), ("between 1 and", 3, 0, 0)),
     ],
 )
@@ -219,18 +219,17 @@ def reduce_rows(rows: list[list[int]], prime: int) -> list[list[int]]:
 
 
 def what_opens(
-    p: int, k: int, t: int, colluders: frozenset[int], answered: dict[int, frozenset[int]]
+    n_combiners: int, t: int, honest: list[int], answered: dict[int, frozenset[int]]
 ) -> list[tuple[int, ...]]:
     """A basis of the linear functions of honest contributions that colluders, given the honest answers, can compute.
 
-    Participant i < k holds the share at i + 1. Unknowns are the coefficients of each honest polynomial, constant
-    terms last, so that rows in which nothing else is left speak of contributions alone.
+    Combiners without an answer collude. Unknowns are the coefficients of each honest polynomial, constant terms last, so
+    that rows in which nothing else is left speak of contributions alone.
     """
-    prime, honest = 31, [i for i in range(p) if i not in colluders]
-    view = []
-    for combiner in range(k):
+    prime, view = 31, []
+    for combiner in range(n_combiners):
         powers = [pow(combiner + 1, j, prime) for j in range(t)]
-        seen = [{i} for i in honest] if combiner in colluders else [answered[combiner] & set(honest)]
+        seen = [answered[combiner] & set(honest)] if combiner in answered else [{i} for i in honest]
         for summed in seen:
             higher = [powers[j] if i in summed else 0 for i in honest for j in range(1, t)]
             view.append([*higher, *(int(i in summed) for i in honest)])
@@ -238,14 +237,23 @@ def what_opens(
     return [tuple(row[width:]) for row in reduce_rows(view, prime) if not any(row[:width])]
 
 
-def one_total_opens(p: int, k: int, c: int, quorum: int, t: int) -> bool:
-    """Whether, whoever colludes and whatever lists are answered, only the total of one answered list can be computed."""
-    everybody = range(p)
-    lists = [frozenset(members) for n in range(quorum, p + 1) for members in combinations(everybody, n)]
-    for colluders in map(frozenset, combinations(everybody, c)):
-        combining, honest = [j for j in range(k) if j not in colluders], [i for i in everybody if i not in colluders]
-        for chosen in combinations_with_replacement(lists, len(combining)):
-            opened = what_opens(p, k, t, colluders, dict(zip(combining, chosen, strict=True)))
+def one_total_opens(parties: Parties, quorum: int, t: int) -> bool:
+    """Whether, whoever colludes and whatever lists are answered, only the total of one answered list can be computed.
+
+    The first participants combine, in front of the helpers, who are numbered from 100.
+    """
+    p, k = parties.n_participants, parties.n_combiners
+    combiners = [*range(parties.n_combining), *range(100, 100 + parties.n_helpers)]
+    lists = [frozenset(members) for n in range(quorum, p + 1) for members in combinations(range(p), n)]
+    for colluders in (
+        {*participants, *helpers}
+        for participants in combinations(range(p), parties.n_colluders)
+        for helpers in combinations(range(100, 100 + parties.n_helpers), parties.n_colluding_helpers)
+    ):
+        honest = [i for i in range(p) if i not in colluders]
+        answering = [point for point, combiner in enumerate(combiners) if combiner not in colluders]
+        for chosen in combinations_with_replacement(lists, len(answering)):
+            opened = what_opens(k, t, honest, dict(zip(answering, chosen, strict=True)))
             totals = {tuple(int(i in listed) for i in honest) for listed in chosen}
             if len(opened) > 1 or (opened and opened[0] not in totals):
                 return False
@@ -253,38 +261,53 @@ def one_total_opens(p: int, k: int, c: int, quorum: int, t: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("p", "k", "c", "quorum"),
-    [(3, 3, 1, 3), (4, 4, 1, 4), (4, 2, 1, 3), (4, 3, 2, 4), (5, 2, 1, 4), (5, 3, 1, 4), (6, 4, 1, 5), (4, 4, 1, 2)],
+    ("parties", "quorum"),
+    [
+        *((Parties(3, 3, 1), 3), (Parties(4, 4, 1), 4), (Parties(4, 2, 1), 3), (Parties(4, 3, 2), 4)),
+        *((Parties(5, 2, 1), 4), (Parties(5, 3, 1), 4), (Parties(6, 4, 1), 5), (Parties(4, 4, 1), 2)),
+        *((Parties(3, 0, 1, 2, 1), 2), (Parties(3, 0, 2, 3, 1), 3), (Parties(4, 0, 1, 3, 1), 3)),
+        *((Parties(3, 1, 1, 2, 1), 3), (Parties(4, 0, 1, 3, 2), 2), (Parties(3, 1, 2, 2, 1), 3)),
+        *((Parties(3, 2, 1, 2, 1), 2), (Parties(3, 3, 1, 2, 2), 3)),
+    ],
 )
-def test_with_the_least_threshold_the_total_of_one_list_opens_and_nothing_else(
-    p: int, k: int, c: int, quorum: int
-) -> None:
+def test_with_the_least_threshold_the_total_of_one_list_opens_and_nothing_else(parties: Parties, quorum: int) -> None:
     """Every choice of colluders, and of a list for each honest combiner (of lists in a fixed order, by symmetry)."""
-    overlap = do_lists_overlap(p, k, c, quorum)
-    t = least_threshold(k, c, overlap)
-    assert one_total_opens(p, k, c, quorum, t)
+    overlap = parties.do_lists_overlap(quorum)
+    t = least_threshold(parties.n_combiners, parties.most_colluding, overlap)
+    assert t <= parties.n_combiners
+    assert one_total_opens(parties, quorum, t)
+
+
+def test_where_a_colluding_helper_is_not_counted_more_than_one_total_opens() -> None:
+    """Three helpers and lists that overlap: two answers suffice if all are honest, and three are needed otherwise."""
+    parties = Parties(4, 0, 1, 3, 1)
+    assert parties.do_lists_overlap(3)
+    assert least_threshold(3, replace(parties, n_colluding_helpers=0).most_colluding, True) == 2
+    assert not one_total_opens(parties, 3, 2)
+    assert one_total_opens(parties, 3, 3)
 
 
 def test_where_lists_need_not_overlap_half_of_the_combiners_are_too_few() -> None:
     """Lists X, X ∪ Y and Y, answered by one honest combiner each, open 3 s_X − s_Y."""
-    assert not do_lists_overlap(4, 4, 1, 2)
-    assert not one_total_opens(4, 4, 1, 2, least_threshold(4, 1, True))
+    parties = Parties(4, 4, 1)
+    assert not parties.do_lists_overlap(2)
+    assert not one_total_opens(parties, 2, least_threshold(4, 1, True))
     assert least_threshold(4, 1, True) < least_threshold(4, 1, False)
-    with raising(InputError, "threshold", expected="2t > k + c"):
+    with raising(InputError, "threshold", expected="2t > k + a"):
         Threshold(4, 2, 1, lists_overlap=True)
 
 
 def test_where_lists_overlap_an_honest_contribution_is_on_all_of_them() -> None:
-    for p in range(2, 7):
-        for k in range(1, p + 1):
-            for c in range(1, p):
-                for quorum in range(c + 1, p + 1):
-                    n_honest = [k - colluding for colluding in range(min(c, k) + 1) if c - colluding <= p - k]
-                    missing = max(n_honest) * (p - quorum)  # at most, when all lists omit different participants
-                    assert do_lists_overlap(p, k, c, quorum) == (missing < p - c)
-                assert do_lists_overlap(p, k, c, least_quorum(p, k, c))
+    for p, n_helpers in product(range(2, 7), range(3)):
+        for k, c, h in product(range(p + 1), range(1, p), range(n_helpers + 1)):
+            parties = Parties(p, k, c, n_helpers, h)
+            for quorum in range(c + 1, p + 1):
+                n_honest = [k - colluding for colluding in range(min(c, k) + 1) if c - colluding <= p - k]
+                missing = (max(n_honest) + n_helpers - h) * (p - quorum)  # when all lists omit different participants
+                assert parties.do_lists_overlap(quorum) == (missing < p - c)
+            assert parties.do_lists_overlap(parties.least_quorum())
     for p, k, quorum in ((4, 4, 4), (10, 10, 10), (50, 15, 47)):
-        assert least_quorum(p, k, 1) == quorum
+        assert Parties(p, k, 1).least_quorum() == quorum
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.crypto.keys import CombiningKey, SealingKey, Secret, SigningKey, _to_bech32, seal, sealing_key_of
 from mooring.protocol.designer.revision import enrol_cards
-from mooring.protocol.messages.card import Member, read_card, write_card
+from mooring.protocol.messages.card import Member, Role, read_card, write_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import issue_card
 from mooring.protocol.storage.vault import Vault
@@ -91,7 +91,7 @@ def test_a_participants_card_has_a_sealing_key_and_an_analysts_none(tmp_path: Pa
 @pytest.mark.parametrize("change", ["a digit", "another's", "no key"])
 def test_a_card_whose_combining_key_is_not_proved_is_refused(change: str, place: int, tmp_path: Path) -> None:
     path = tmp_path / "a.card.toml"
-    member = issue_card(Vault.create(tmp_path / "vault"), path, name="a", is_analyst=False)
+    member = issue_card(Vault.create(tmp_path / "vault"), path, name="a")
     assert read_card(path) == ("participant", member)
     lines = path.read_text().splitlines()
     keys = [k for k, line in enumerate(lines) if line.startswith("    [")]
@@ -113,7 +113,8 @@ def test_a_study_of_sums_takes_a_key_from_the_card_of_each_combiner_until_none_i
     cards = [tmp_path / f"{name}.card.toml" for name in ("p0", "p1", "p2", "lab")]
     vaults = [Vault.create(tmp_path / card.name.split(".")[0]) for card in cards]
     for card, vault in zip(cards, vaults, strict=True):
-        issue_card(vault, card, name=card.name.split(".")[0], is_analyst=card.name.startswith("lab"))
+        role: Role = "analyst" if card.name.startswith("lab") else "participant"
+        issue_card(vault, card, name=card.name.split(".")[0], role=role)
     used = set()
     for number in range(20):
         study = replace(SUMS, nonce=f"{number:032x}")

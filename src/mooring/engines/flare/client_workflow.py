@@ -20,6 +20,7 @@ from mooring.engines.flare.settings import SiteSettings, opened_vault
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import find_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import most_anchor_bytes
@@ -39,11 +40,11 @@ class NoAnchorError(StorageError):
 
 @dataclass(frozen=True)
 class ClientWorkflow:
-    """One participant in a job."""
+    """One participant or helper in a job."""
 
     settings: SiteSettings
     name: str
-    """FLARE's name of the site, which must be the participant's name in the roster."""
+    """FLARE's name of the site, which must be its name in the roster."""
     digest: str
     """Digest of the study that the job is for."""
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
@@ -73,10 +74,11 @@ class ClientWorkflow:
         for digest in (self.digest, message.get("study")):
             study.require_same({"study": digest}, what="the job")
         participant = Participant(study, opened_vault(self.settings.vault))
-        if participant.member.name != self.name:
+        member = find_member(participant.vault, study)
+        if member.name != self.name:
             raise InputError(
                 "name of the site",
-                expected=f"{participant.member.name!r}, as in the study's roster",
+                expected=f"{member.name!r}, as in the study's roster",
                 got=repr(self.name),
                 cure="Provision FLARE with the roster's names, or use the vault of this site.",
             )
@@ -89,12 +91,15 @@ class ClientWorkflow:
 
     def _share(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         study, path = participant.study, self.settings.folder / f"{self.name}{SUFFIX}"
-        anchor = self.settings.anchor
+        data, anchor = self.settings.data, self.settings.anchor
+        if data is None:
+            problem = "The settings of this site name no table to share."
+            raise InputError("data", problem=problem, cure="Write them again with 'mooring flare site --data TABLE'.")
         if any(step.name == "deal" for step in exchange_of(study).steps):
             require_label_consent(study, self.settings.labels)  # before the anchor is requested from the server
             anchor = anchor or self._fetched_anchor(study, message, ask)
         shared = participant.share(
-            self.settings.data,
+            data,
             output=path,
             anchor=anchor,
             labels=self.settings.labels,

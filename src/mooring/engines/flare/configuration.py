@@ -47,10 +47,10 @@ _RENEWAL_DAYS = 30
 def write_job(study: Study, folder: Path) -> None:
     """Write the folder of a job. Its content depends only on the study's name and digest."""
     study.require_roster()
-    unfit = [member.name for member in study.participants if "." in member.name]
+    unfit = [member.name for member in (*study.participants, *study.helpers) if "." in member.name]
     if unfit:
         problem = f"FLARE does not allow dots in names of sites, and the roster has {unfit[0]!r}."
-        raise InputError("roster", problem=problem, cure="Enrol this participant under another name, in a new study.")
+        raise InputError("roster", problem=problem, cure="Enrol this member under another name, in a new study.")
     server = {
         "format_version": 2,
         "workflows": [{"id": "mooring", "path": CONTROLLER, "args": {"study": study.digest}}],

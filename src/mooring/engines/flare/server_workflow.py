@@ -150,7 +150,7 @@ class ServerWorkflow:
         self.record("running")
         try:
             delivered = self._run_sums(sites, ask) if self._has_step("combine") else self._run_rows(sites, ask)
-            for name in (name for name in sites if name not in delivered):
+            for name in (name for name in self._contributors(sites) if name not in delivered):
                 self.left_out.setdefault(name, "it has no valid bundle")
             self._ask(RESULT_TASK, [name for name in sites if name in delivered], self.for_result, ask)
         except JobAbortedError:
@@ -164,10 +164,12 @@ class ServerWorkflow:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Participants who did not complete a step, were not asked, or were left out."""
+        """Participants who did not complete a step, were not asked, or were left out, and helpers whose share is missing."""
         outcomes = {name: {answer.get("outcome") for answer in steps.values()} for name, steps in self.answers.items()}
         names = [member.name for member in self.study.participants]
-        return tuple(name for name in names if outcomes.get(name) != {"done"} or name in self.left_out)
+        missing = [name for name in names if outcomes.get(name) != {"done"} or name in self.left_out]
+        helpers = [helper.name for helper in self.study.helpers if not self.answer(helper.name, SHARE).exists()]
+        return *missing, *helpers
 
     def _run_rows(self, sites: Sequence[str], ask: AskSites) -> tuple[str, ...]:
         if self._has_step("deal") and not self.anchor.exists():
@@ -187,7 +189,7 @@ class ServerWorkflow:
         combiners = [name for name in sum_scheme(study).combiners if name in sites]
         is_closed = (folder / LIST_FILE).exists()
         if not is_closed:
-            self._ask(SHARE_TASK, sites, self.for_participant, ask)
+            self._ask(SHARE_TASK, self._contributors(sites), self.for_participant, ask)
         intake = self._collect(0 if is_closed else max(self.settings.least_sites, sum_scheme(study).quorum))
         if not is_closed:
             self._collect_receipts(combiners, cast(Sequence[SumBundle], intake.bundles), ask)
@@ -327,7 +329,7 @@ class ServerWorkflow:
             "reason": reason,
             "missing": () if outcome == "running" else self.missing,
             "left_out": self.left_out,
-            "sites": {member.name: self.answers.get(member.name, {}) for member in self.study.participants},
+            "sites": {name: self.answers.get(name, {}) for name in self._list_sites()},
         }
         text = json.dumps(record, indent=2, ensure_ascii=False).encode()
         write_atomically(self.settings.folder / RECORD, text, what="the record")
@@ -335,7 +337,14 @@ class ServerWorkflow:
     def known(self, sites: Iterable[str]) -> list[str]:
         """Return the connected sites that take part in the study, in the roster's order."""
         here = set(sites)
-        return [member.name for member in self.study.participants if member.name in here]
+        return [name for name in self._list_sites() if name in here]
+
+    def _list_sites(self) -> list[str]:
+        return [member.name for member in (*self.study.participants, *self.study.helpers)]
+
+    def _contributors(self, sites: Sequence[str]) -> list[str]:
+        """The sites that contribute rows, which helpers do not."""
+        return [name for name in sites if name not in {helper.name for helper in self.study.helpers}]
 
     def _accept_anchor(self, path: Path) -> None:
         with open_plain_file(path, what="the anchor file") as file:

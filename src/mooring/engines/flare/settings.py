@@ -38,14 +38,14 @@ _SERVER_HEAD = """\
 
 @dataclass(frozen=True)
 class SiteSettings(Record):
-    """The settings of a participant."""
+    """The settings of a participant, or of a helper, who has no table."""
 
     study: Path
     """The agreed study's file."""
     vault: Path
-    """The participant's vault."""
-    data: Path
-    """The table that is shared."""
+    """The site's vault."""
+    data: Path | None = None
+    """The table that is shared; None for a helper."""
     labels: bool = False
     """Whether the analyst may see every row's label."""
     folder: Path = Path("mooring")

@@ -127,7 +127,13 @@ class RotationSettings(MechanismSettings):
             expected, cure = f"{m} without a projection", "Or choose a projection."
             raise InputError("n_components", expected=expected, got=str(h), cure=cure)
 
-    def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
+    def require_roster(
+        self,
+        schema: Schema,
+        image_shape: Sequence[int],
+        roster: Sequence[RosterEntry],
+        helpers: Sequence[RosterEntry] = (),
+    ) -> None:
         """Raise an `InputError` where the dealer is no participant."""
         if self.dealer and self.dealer not in {member.name for member in roster}:
             expected, cure = (

@@ -30,12 +30,56 @@ MOST_COMBINERS = 32
 
 
 @dataclass(frozen=True)
+class Parties:
+    """How many contribute and combine in a study, and how many of them may collude with the analyst.
+
+    Combiners are participants, who contribute rows, and helpers, who contribute none and all combine.
+    """
+
+    n_participants: int
+    """p."""
+    n_combining: int
+    """How many participants combine."""
+    n_colluders: int
+    """c, the number of participants who may collude."""
+    n_helpers: int = 0
+    n_colluding_helpers: int = 0
+    """h, the number of helpers who may collude."""
+
+    @property
+    def n_combiners(self) -> int:
+        """The number k of all who combine."""
+        return self.n_combining + self.n_helpers
+
+    @property
+    def most_colluding(self) -> int:
+        """a, the largest number of combiners who may collude."""
+        return min(self.n_colluders, self.n_combining) + self.n_colluding_helpers
+
+    def do_lists_overlap(self, quorum: int) -> bool:
+        """Return whether some honest contribution is on every list that honest combiners answer: b (p − quorum) < p − c.
+
+        At least c′ of the colluding participants combine, since the others are few, and h helpers collude. Each of the
+        b = k − c′ − h or fewer honest combiners answers one list, which omits p − quorum contributions at most.
+        """
+        p, c = self.n_participants, self.n_colluders
+        least_combining = max(0, c - (p - self.n_combining))
+        n_honest = self.n_combiners - least_combining - self.n_colluding_helpers
+        return n_honest * (p - quorum) < p - c
+
+    def least_quorum(self) -> int:
+        """Return the least number of contributions for which lists overlap."""
+        p, c = self.n_participants, self.n_colluders
+        return next((quorum for quorum in range(c + 1, p) if self.do_lists_overlap(quorum)), p)
+
+
+@dataclass(frozen=True)
 class Threshold:
     """The number of combiners, and how many of them open the total.
 
     Notes
     -----
-    t > c ensures that colluders cannot open a contribution. `least_threshold` ensures that only one list's total can be
+    t > a ensures that colluders cannot open a contribution. `least_threshold` ensures that only one list's total can be
     opened, even if honest combiners get different lists, of which each answers one.
     """
 
@@ -43,13 +87,13 @@ class Threshold:
     """k."""
     threshold: int
     """t."""
-    n_colluders: int
-    """c, the number of participants, including combiners, who may collude with the analyst."""
+    n_colluding: int
+    """a, the number of combiners who may collude with the analyst."""
     lists_overlap: bool = False
-    """Whether some honest contribution is on every list that honest combiners answer; see `do_lists_overlap`."""
+    """Whether some honest contribution is on every list that honest combiners answer; see `Parties.do_lists_overlap`."""
 
     def __post_init__(self) -> None:
-        k, t, c = self.n_combiners, self.threshold, self.n_colluders
+        k, t, a = self.n_combiners, self.threshold, self.n_colluding
         if not 1 <= t <= k <= MOST_COMBINERS:
             raise InputError(
                 "threshold",
@@ -57,39 +101,24 @@ class Threshold:
                 got=f"{t} of {k}",
                 cure="Name more combiners, or lower the threshold.",
             )
-        if not 0 <= c < t:
+        if not 0 <= a < t:
             cure = "Raise it. Otherwise the colluders could open every contribution."
-            raise InputError("threshold", expected=f"above the number of colluders, {c}", got=str(t), cure=cure)
-        if t < (least := least_threshold(k, c, self.lists_overlap)):
-            rule = "2t > k + c" if self.lists_overlap else "3t > 2k + c"
+            expected = f"above the number of combiners who may collude, {a}"
+            raise InputError("threshold", expected=expected, got=str(t), cure=cure)
+        if t < (least := least_threshold(k, a, self.lists_overlap)):
+            rule = "2t > k + a" if self.lists_overlap else "3t > 2k + a"
             raise InputError(
                 "threshold",
-                expected=f"at least {least} for {k} combiners and {c} colluders: {rule}",
+                expected=f"at least {least} for k = {k} combiners, of whom a = {a} may collude: {rule}",
                 got=str(t),
                 cure="Raise it. Otherwise answers to different lists could be mixed.",
             )
 
 
-def do_lists_overlap(n_participants: int, n_combiners: int, n_colluders: int, quorum: int) -> bool:
-    """Return whether some honest contribution is on every list that honest combiners answer: (k − c′)(p − quorum) < p − c.
-
-    At least c′ = max(0, c − (p − k)) combiners collude, since other participants are p − k only. Each of the k − c′ or fewer
-    honest ones answers one list, which omits p − quorum contributions at most.
-    """
-    p, k, c = n_participants, n_combiners, n_colluders
-    return (k - max(0, c - (p - k))) * (p - quorum) < p - c
-
-
-def least_quorum(n_participants: int, n_combiners: int, n_colluders: int) -> int:
-    """Return the least number of contributions for which lists overlap."""
-    p, k, c = n_participants, n_combiners, n_colluders
-    return next((quorum for quorum in range(c + 1, p) if do_lists_overlap(p, k, c, quorum)), p)
-
-
-def least_threshold(n_combiners: int, n_colluders: int, lists_overlap: bool) -> int:
-    """Return the least t with 2t > k + c where lists overlap, and with 3t > 2k + c elsewhere (docs/privacy.md)."""
-    k, c = n_combiners, n_colluders
-    return (k + c) // 2 + 1 if lists_overlap else (2 * k + c) // 3 + 1
+def least_threshold(n_combiners: int, n_colluding: int, lists_overlap: bool) -> int:
+    """Return the least t with 2t > k + a where lists overlap, and with 3t > 2k + a elsewhere (docs/privacy.md)."""
+    k, a = n_combiners, n_colluding
+    return (k + a) // 2 + 1 if lists_overlap else (2 * k + a) // 3 + 1
 
 
 def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> list[Elements]:

@@ -1,7 +1,7 @@
 """The settings of a study of secure sums: guarantee, features, combiners, threshold and quorum.
 
 Legend: p participants, of whom c may collude with the analyst; k combiners, of whom t open the total; the quorum is the
-minimum number of contributions in a total.
+minimum number of contributions in a total. Helpers are combiners that contribute nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mooring.mechanisms.sums.guarantee import (
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.sums.prime_field import LARGEST
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
-from mooring.mechanisms.sums.secret_sharing import Threshold, do_lists_overlap, least_quorum, least_threshold
+from mooring.mechanisms.sums.secret_sharing import Parties, Threshold, least_threshold
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.serialization import Count
 from mooring.tables.schema import Schema, require_shown
@@ -43,8 +43,9 @@ MOST_DELTA = 1e-3
 """Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
 _REMARK = """\
 # Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. n_colluders: how many participants may help
-# the analyst. combiners hold shares (nobody named: the first 15 of the roster), threshold of them open the total (0: the
-# least allowed), of quorum participants at least (0: as many as make the least threshold lowest). person: a column that
+# the analyst. combiners hold shares (nobody named: the helpers or, without helpers, the first 15 of the roster),
+# threshold of them open the total (0: the least allowed), of quorum participants at least (0: as many as make the least
+# threshold lowest). n_colluding_helpers: how many helpers may help the analyst (0: all but one). person: a column that
 # names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how many rows
 # a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger one keeps
 # each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study project PUBLIC
@@ -77,6 +78,7 @@ class SumSettings(MechanismSettings):
     name: ClassVar[str] = SECURE_SUM
     remark: ClassVar[str] = _REMARK
     shows_labels: ClassVar[bool] = False
+    takes_helpers: ClassVar[bool] = True
 
     epsilon: Epsilon = 1.0
     """ε for adding or removing one unit; None means no noise and no guarantee."""
@@ -85,7 +87,9 @@ class SumSettings(MechanismSettings):
     n_colluders: Count = 1
     """c, the number of participants who may collude with the analyst."""
     combiners: tuple[str, ...] = ()
-    """Participants who hold shares; by default the first 15 in the roster."""
+    """Who holds shares; by default the helpers or, without helpers, the first 15 participants in the roster."""
+    n_colluding_helpers: Count = 0
+    """Number of helpers who may collude with the analyst; 0 means all but one, and one where there is only one."""
     threshold: Count = 0
     """t; 0 means the minimum for the number of combiners."""
     quorum: Count = 0
@@ -189,6 +193,8 @@ class SumSettings(MechanismSettings):
         kept = ("epsilon", "combiners")
         plain = {key: value for key, value in super().as_dict().items() if key in kept or value not in ("", [])}
         plain.pop(unused)
+        if not self.n_colluding_helpers:
+            plain.pop("n_colluding_helpers")
         if not self.person:
             plain.pop("rows_per_person")
         return plain
@@ -208,16 +214,41 @@ class SumSettings(MechanismSettings):
                 "limits", problem=problem, cure="Limit epsilon, or leave the limit out: epsilon bounds it."
             )
 
-    def list_combiners(self, roster: Sequence[str]) -> tuple[str, ...]:
+    def list_combiners(self, roster: Sequence[str], helpers: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the names of the combiners, in the order of their points 1 to k."""
-        return self.combiners or tuple(roster[:MOST_BY_DEFAULT])
+        return self.combiners or tuple(helpers) or tuple(roster[:MOST_BY_DEFAULT])
 
-    def require_roster(self, schema: Schema, image_shape: Sequence[int], roster: Sequence[RosterEntry]) -> None:
+    def count_parties(self, roster: Sequence[str], helpers: Sequence[str]) -> Parties:
+        """Return how many contribute, combine and may collude, or raise an `InputError` for combiners that cannot be."""
+        combiners, given = self.list_combiners(roster, helpers), self.n_colluding_helpers
+        if unknown := [name for name in combiners if name not in {*roster, *helpers}]:
+            cure = "Enrol it, or name somebody else."
+            expected, got = "participants or helpers of the roster", repr(unknown[0])
+            raise InputError("combiners", expected=expected, got=got, cure=cure)
+        if idle := [name for name in helpers if name not in combiners]:
+            problem = f"The helper {idle[0]!r} is not among the combiners, and has nothing else to do."
+            raise InputError("combiners", problem=problem, cure="Name it there, or take it out of the roster.")
+        if given > len(helpers):
+            expected, got = f"at most the number of helpers, {len(helpers)}", str(given)
+            raise InputError("n_colluding_helpers", expected=expected, got=got, cure="0 means all but one.")
+        n_colluding = (given or max(1, len(helpers) - 1)) if helpers else 0
+        return Parties(len(roster), len(combiners) - len(helpers), self.n_colluders, len(helpers), n_colluding)
+
+    def require_roster(
+        self,
+        schema: Schema,
+        image_shape: Sequence[int],
+        roster: Sequence[RosterEntry],
+        helpers: Sequence[RosterEntry] = (),
+    ) -> None:
         """Raise an `InputError` where thresholds do not hold, noise cannot be drawn, or a combiner has no combining key."""
         features = make_features(self, schema, image_shape)
-        scheme = make_scheme(self, make_layout(self, schema, features), features, [member.name for member in roster])
+        names = [member.name for member in roster], [member.name for member in helpers]
+        scheme = make_scheme(self, make_layout(self, schema, features), features, *names)
         unable = [
-            member.name for member in roster if member.name in scheme.combiners and not member.holds_combining_key
+            member.name
+            for member in (*roster, *helpers)
+            if member.name in scheme.combiners and not member.holds_combining_key
         ]
         if unable:
             problem = f"The combiner {unable[0]!r} has no combining key that it signed."
@@ -235,7 +266,7 @@ class SumScheme:
     """Names of the combiners, in the order of their points 1 to k."""
     threshold: Threshold
     quorum: int
-    n_participants: int
+    parties: Parties
 
     @property
     def privacy(self) -> SumPrivacy:
@@ -254,10 +285,9 @@ class SumScheme:
 
     def state_absences(self) -> str:
         """Return a sentence on how many contributions may be missing, and how many combiners may be away."""
-        missing, away = self.n_participants - self.quorum, self.threshold.n_combiners - self.threshold.threshold
-        shares = (
-            f"{f'up to {missing}' if missing else 'none'} of the {self.n_participants} contributions may be missing"
-        )
+        p = self.parties.n_participants
+        missing, away = p - self.quorum, self.threshold.n_combiners - self.threshold.threshold
+        shares = f"{f'up to {missing}' if missing else 'none'} of the {p} contributions may be missing"
         answers = f"{f'up to {away}' if away else 'none'} of the {self.threshold.n_combiners} combiners may be away"
         return f"When the list is closed, {shares}. Afterwards, {answers}."
 
@@ -287,25 +317,23 @@ def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> 
     return SumLayout(features.n_features, Outcome(n_classes))
 
 
-def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, roster: Sequence[str]) -> SumScheme:
+def make_scheme(
+    settings: SumSettings,
+    layout: SumLayout,
+    features: FeatureMap,
+    roster: Sequence[str],
+    helpers: Sequence[str] = (),
+) -> SumScheme:
     """Return the settings applied to a roster, or raise an `InputError` for thresholds that are not secure."""
-    p, c = len(roster), settings.n_colluders
-    combiners = settings.list_combiners(roster)
-    if unknown := [name for name in combiners if name not in set(roster)]:
-        raise InputError(
-            "combiners",
-            expected="participants of the roster",
-            got=repr(unknown[0]),
-            cure="Enrol it, or name another participant.",
-        )
-    k = len(combiners)
-    quorum = settings.quorum or least_quorum(p, k, c)
+    p, c, parties = len(roster), settings.n_colluders, settings.count_parties(roster, helpers)
+    # Few helpers allow small quorums, but everybody's noise is shared among a quorum: nine tenths add little of it.
+    quorum = settings.quorum or max(parties.least_quorum(), p - p // 10 if helpers else 0)
     if not c < quorum <= p:
         expected, got = f"above the number of colluders, {c}, and at most the number of participants, {p}", str(quorum)
         cure = "Every total must include at least one honest participant, and only participants of the roster."
         raise InputError("quorum", expected=expected, got=got, cure=cure)
-    overlap = do_lists_overlap(p, k, c, quorum)
-    threshold = Threshold(k, settings.threshold or min(k, least_threshold(k, c, overlap)), c, overlap)
+    overlap, k, a = parties.do_lists_overlap(quorum), parties.n_combiners, parties.most_colluding
+    threshold = Threshold(k, settings.threshold or min(k, least_threshold(k, a, overlap)), a, overlap)
     if settings.epsilon is None and layout.size > MOST_NUMBERS_A_ROW * quorum * settings.least_rows:
         needed, available = math.ceil(layout.size / MOST_NUMBERS_A_ROW), quorum * settings.least_rows
         raise InputError(
@@ -318,7 +346,8 @@ def make_scheme(settings: SumSettings, layout: SumLayout, features: FeatureMap, 
     if p * settings.most_rows > layout.most_rows:
         expected, got = f"at most {layout.most_rows // p}, so that no total exceeds the field", str(settings.most_rows)
         raise InputError("most_rows", expected=expected, got=got, cure="Lower it.")
-    scheme = SumScheme(settings, features, layout, combiners, threshold, quorum, p)
+    combiners = settings.list_combiners(roster, helpers)
+    scheme = SumScheme(settings, features, layout, combiners, threshold, quorum, parties)
     if scheme.noise is not None and _FAR * math.isqrt(p * scheme.noise.on_products) > LARGEST // 4:
         problem = "Noise for this epsilon and rows_per_person exceeds the numbers that can be shared."
         raise InputError("epsilon", problem=problem, cure="Raise epsilon, or lower rows_per_person.")

@@ -12,7 +12,7 @@ import numpy as np
 
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError
-from mooring.protocol.messages.card import read_card, spend_combining_key
+from mooring.protocol.messages.card import Member, Role, read_card, spend_combining_key
 from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, read_text, render_member
@@ -23,23 +23,31 @@ from mooring.typing import Progress
 
 def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
     """Check cards, the analyst's among them, and enter them in the roster of a study's file, which is written again."""
-    read, study = [(card, *read_card(card)) for card in cards], Study.read(path)
-    participants = {card: member for card, role, member in read if role == "participant"}
-    names = [member.name for member in (*study.participants, *participants.values())]
-    combining = set(study.mechanism.list_combiners(names))
-    for card, member in participants.items():
+    read, study = {card: read_card(card) for card in cards}, Study.read(path)
+
+    def list_names(members: Sequence[Member], role: Role) -> list[str]:
+        return [
+            member.name for member in (*members, *(member for its_role, member in read.values() if its_role == role))
+        ]
+
+    rosters = list_names(study.participants, "participant"), list_names(study.helpers, "helper")
+    combining = set(study.mechanism.list_combiners(*rosters))
+    for card, (role, member) in read.items():
         if member.name not in combining:
-            participants[card] = replace(member, combining_key="", combining_proof="")
+            read[card] = role, replace(member, combining_key="", combining_proof="")
         elif not member.combining_key:
             problem = f"The card of {member.name!r} has no combining key left: each study of secure sums uses one."
             cure = "Ask for a new card: 'mooring join' writes one from the vault that is there."
             raise InputError(f"card {card.name!r}", problem=problem, cure=cure)
-    study = study.with_members([*participants.values()])
-    for _, role, member in read:
-        if role == "analyst":
-            study = study.with_members(analyst=member)
+    participants, helpers, analysts = (
+        [member for its_role, member in read.values() if its_role == role]
+        for role in ("participant", "helper", "analyst")
+    )
+    study = study.with_members(participants, helpers=helpers)
+    for member in analysts:
+        study = study.with_members(analyst=member)
     write_roster(study, path)
-    for card, member in participants.items():
+    for card, (_, member) in read.items():
         if member.combining_key:
             spend_combining_key(card)
     return study
@@ -49,8 +57,12 @@ def write_roster(study: Study, path: Path) -> None:
     """Write a study that has further members; the file's own comments and layout are kept where that is possible."""
     text = read_text(path)
     known = Study.from_dict(parse_study(text))
-    new = [member for member in study.participants if known.member_with_key(member.signing_key) is None]
-    text = text.rstrip("\n") + "\n" + "".join(render_member("[[participants]]", member.as_dict()) for member in new)
+    text = text.rstrip("\n") + "\n"
+    for header, members, before in (
+        ("[[participants]]", study.participants, known.participants),
+        ("[[helpers]]", study.helpers, known.helpers),
+    ):
+        text += "".join(render_member(header, member.as_dict()) for member in members if member not in before)
     if study.analyst is not None and known.analyst is None:
         text += render_member("[analyst]", study.analyst.as_dict())
     try:

@@ -16,10 +16,11 @@ def enrol(place: Place, *, cards: Collection[Path], command: str = "", progress:
 
     study = enrol_cards(place.study_file, list(cards))
     file = place.show(place.study_file)
-    names = [member.name for member in study.participants]
+    names, helpers = ([member.name for member in members] for members in (study.participants, study.helpers))
     analyst = study.analyst and study.analyst.name
     warnings = exchange_of(study).list_warnings(study) if study.is_complete else []
-    lines = [f"Participants: {', '.join(names) or 'nobody yet'}. Analyst: {analyst or 'nobody yet'}."]
+    helping = f" Helpers: {', '.join(helpers)}." if helpers else ""
+    lines = [f"Participants: {', '.join(names) or 'nobody yet'}.{helping} Analyst: {analyst or 'nobody yet'}."]
     lines.append(
         f"Send {file} to everybody, and compare its fingerprint by telephone: {study.fingerprint}"
         if study.is_complete
@@ -29,6 +30,7 @@ def enrol(place: Place, *, cards: Collection[Path], command: str = "", progress:
     record = {
         "study": file,
         "participants": names,
+        "helpers": helpers,
         "analyst": analyst,
         "complete": study.is_complete,
         "fingerprint": study.fingerprint,

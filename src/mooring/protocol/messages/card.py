@@ -15,7 +15,7 @@ from mooring.protocol.crypto.keys import SigningKey, is_combining_key, sealing_k
 from mooring.serialization import Count, Record, read_entries
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
-Role = Literal["participant", "analyst"]
+Role = Literal["participant", "helper", "analyst"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _AGE = re.compile(r"age1[0-9a-z]{58}")
@@ -32,7 +32,7 @@ class Member(Record):
     signing_key: str
     """Ed25519, in hexadecimal."""
     sealing_key: str = ""
-    """An age recipient; empty for the analyst, to whom nothing is sealed."""
+    """An age recipient; empty for the analyst and helpers, to whom no anchor is sealed."""
     combining_key: str = ""
     """The key that shares of secure sums are sealed to in one study (HPKE), in base64. Its private half is destroyed once
     they are combined. Empty where there is none."""
@@ -194,11 +194,17 @@ def _not_on_a_card(what: str, problem: str) -> InputError:
 
 
 def _require_role(role: Role, member: Member) -> None:
-    fits = member.sealing_key if role == "participant" else not (member.sealing_key or member.combining_key)
-    if role not in ("participant", "analyst") or not fits:
-        raise _not_on_a_card(
-            "card", "The card's keys do not fit its role: a participant has a sealing key, and an analyst has none."
+    fits = {
+        "participant": bool(member.sealing_key),
+        "helper": not member.sealing_key,
+        "analyst": not (member.sealing_key or member.combining_key),
+    }
+    if not fits.get(role, False):
+        problem = (
+            "The card's keys do not fit its role: only a participant has a sealing key, and an analyst has no "
+            "combining keys."
         )
+        raise _not_on_a_card("card", problem)
 
 
 def _signed_text(role: Role, member: Member) -> bytes:

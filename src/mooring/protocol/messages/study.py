@@ -43,6 +43,8 @@ class Study:
         The nonce makes two studies of one name different.
     mechanism : MechanismSettings
         What leaves, and how: `RotationSettings`, `SumSettings`, or those of a mechanism from outside.
+    participants, helpers : tuple of Member
+        Who contributes rows, and who combines secure sums without contributing any.
     missing_words : tuple of str
         What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all.
     ids : tuple of str
@@ -69,6 +71,7 @@ class Study:
     smallest_class: int = 3
     image_shape: tuple[int, ...] = ()
     participants: tuple[Member, ...] = ()
+    helpers: tuple[Member, ...] = ()
     analyst: Member | None = None
     ids: tuple[str, ...] = ()
     upload_limits: tuple[str, ...] = ()
@@ -123,7 +126,7 @@ class Study:
         return f"{self.name}-{self.digest[:16]}"
 
     def member(self, name: str) -> Member:
-        """The participant called `name`."""
+        """The participant or helper called `name`."""
         known = self._by_name or ("the roster, which is empty",)
         require_choice("participant", name, known, cure="Enrol its card with 'mooring study enrol'.")
         return self._by_name[name]
@@ -131,6 +134,10 @@ class Study:
     def member_with_key(self, signing_key: str) -> Member | None:
         """The participant that signs with this key, if there is one."""
         return self._by_key.get(signing_key)
+
+    def helper_with_key(self, signing_key: str) -> Member | None:
+        """The helper that signs with this key, if there is one."""
+        return next((helper for helper in self.helpers if helper.signing_key == signing_key), None)
 
     @property
     def analysts_key(self) -> str:
@@ -149,7 +156,7 @@ class Study:
 
     @cached_property
     def _by_name(self) -> dict[str, Member]:
-        return {member.name: member for member in self.participants}
+        return {member.name: member for member in (*self.participants, *self.helpers)}
 
     @cached_property
     def _by_key(self) -> dict[str, Member]:
@@ -179,16 +186,14 @@ class Study:
                 cure="Compare fingerprints with the others: 'mooring study show' prints them.",
             )
 
-    def with_members(self, participants: Sequence[Member] = (), analyst: Member | None = None) -> Study:
+    def with_members(
+        self, participants: Sequence[Member] = (), analyst: Member | None = None, helpers: Sequence[Member] = ()
+    ) -> Study:
         """The same study with further members; a member that is enrolled already is left as it is."""
-        known = {member.name: member for member in self.participants}
-        for member in participants:
-            if known.setdefault(member.name, member) != member:
-                got = f"two different cards of {member.name!r}"
-                raise InputError("roster", expected="one card a name", got=got, cure="Ask which is the right one.")
+        known, helping = _by_names(self.participants, participants), _by_names(self.helpers, helpers)
         if analyst is not None and self.analyst not in (None, analyst):
             raise InputError("roster", expected="one analyst", got="two", cure="Take one out of the study.")
-        return replace(self, participants=tuple(known.values()), analyst=analyst or self.analyst)
+        return replace(self, participants=known, helpers=helping, analyst=analyst or self.analyst)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything the study says, in plain values and a fixed order."""
@@ -205,6 +210,8 @@ class Study:
             "columns": [column.as_dict() for column in self.columns],
             "participants": [member.as_dict() for member in self.participants],
         }
+        if self.helpers:
+            plain["helpers"] = [member.as_dict() for member in self.helpers]
         if self.upload_limits or self.model_limit:
             plain["limits"] = {"uploads": list(self.upload_limits), "model": self.model_limit}
         if self.range_source.from_rows:
@@ -245,7 +252,7 @@ class Study:
             raise InputError("smallest_class", expected="1 or more", got=str(self.smallest_class), cure="3 is usual.")
 
     def _check_roster(self) -> None:
-        everybody = [*self.participants, *([self.analyst] if self.analyst else [])]
+        everybody = [*self.participants, *self.helpers, *([self.analyst] if self.analyst else [])]
         for what, values in (
             ("names", [member.name for member in everybody]),
             ("signing keys", [member.signing_key for member in everybody]),
@@ -263,8 +270,21 @@ class Study:
         if other := [one.name for one in self.participants if not one.holds_sealing_key]:
             expected = "sealing keys that are the other form of their signing keys"
             raise InputError("roster", expected=expected, got=f"another key for {other[0]}", cure=CARD_CURE)
+        if self.helpers and not self.mechanism.takes_helpers:
+            problem = f"Studies of {self.mechanism.name} have no helpers, and the roster has {len(self.helpers)}."
+            raise InputError("roster", problem=problem, cure="Take them out: helpers combine secure sums.")
         if self.is_complete:
-            self.mechanism.require_roster(self.schema, self.image_shape, self.participants)
+            self.mechanism.require_roster(self.schema, self.image_shape, self.participants, self.helpers)
+
+
+def _by_names(members: Sequence[Member], further: Sequence[Member]) -> tuple[Member, ...]:
+    """Members of a role and further ones, each once."""
+    known = {member.name: member for member in members}
+    for member in further:
+        if known.setdefault(member.name, member) != member:
+            got = f"two different cards of {member.name!r}"
+            raise InputError("roster", expected="one card a name", got=got, cure="Ask which is the right one.")
+    return tuple(known.values())
 
 
 def draw_nonce() -> str:

@@ -130,6 +130,7 @@ def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") 
         parts += ["\n[[columns]]\n", render_declaration(names | _without_name(group[0]))]
     parts.append(f"\n{_ROSTER}")
     parts += [render_member("[[participants]]", member) for member in plain["participants"]]
+    parts += [render_member("[[helpers]]", member) for member in plain.get("helpers", ())]
     if "analyst" in plain:
         parts.append(render_member("[analyst]", plain["analyst"]))
     return "".join(parts)
@@ -282,6 +283,7 @@ class _StudyFile(Record):
     ranges: dict[str, Any] = field(default_factory=dict)
     columns: tuple[dict[str, Any], ...] = ()
     participants: tuple[Member, ...] = ()
+    helpers: tuple[Member, ...] = ()
     analyst: Member | None = None
 
 
@@ -310,6 +312,7 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
         "smallest_class": rows.smallest_class,
         "image_shape": rows.image_shape,
         "participants": file.participants,
+        "helpers": file.helpers,
         "analyst": file.analyst,
         "ids": rows.ids,
         "upload_limits": limits.uploads,

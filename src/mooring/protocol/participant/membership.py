@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mooring.atomic_io import clear_partial_copies, copy_atomically, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey
-from mooring.protocol.messages.card import Member, combining_text, require_name, write_card
+from mooring.protocol.messages.card import Member, Role, combining_text, require_name, write_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import ShareResult
 from mooring.protocol.storage.ledger import Ledger
@@ -37,8 +37,8 @@ def _draw_combining_key(vault: Vault) -> tuple[str, str]:
     return key, vault.signing_key.sign(combining_text(key)).hex()
 
 
-def issue_card(vault: Vault, path: Path, *, name: str, is_analyst: bool = False) -> Member:
-    """Write the card of a vault's owner, as a participant or as the analyst; returns what it says.
+def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant") -> Member:
+    """Write the card of a vault's owner; returns what it says.
 
     Parameters
     ----------
@@ -47,30 +47,37 @@ def issue_card(vault: Vault, path: Path, *, name: str, is_analyst: bool = False)
         Of the card.
     name : str
         In the study.
-    is_analyst : bool, default False
+    role : "participant", "helper" or "analyst"
+        A helper combines in studies of secure sums and contributes no rows.
     """
     require_name("name", name)
-    if is_analyst:
+    if role == "analyst":
         member = Member(name, vault.signing_key.public)
-        write_card(path, role="analyst", member=member, signer=vault.signing_key)
+        write_card(path, role=role, member=member, signer=vault.signing_key)
         return member
-    member, further = (
-        make_member(name, vault, combines=True),
-        [_draw_combining_key(vault) for _ in range(N_STUDIES - 1)],
-    )
-    write_card(path, role="participant", member=member, signer=vault.signing_key, further_keys=further)
+    member = make_member(name, vault, combines=True)
+    if role == "helper":
+        member = replace(member, sealing_key="")
+    further = [_draw_combining_key(vault) for _ in range(N_STUDIES - 1)]
+    write_card(path, role=role, member=member, signer=vault.signing_key, further_keys=further)
     return member
 
 
+def find_member(vault: Vault, study: Study) -> Member:
+    """The entry of a vault's owner, a participant or helper, in the study's roster."""
+    return study.helper_with_key(vault.signing_key.public) or find_membership(vault, study)
+
+
 def find_membership(vault: Vault, study: Study) -> Member:
-    """The entry of a vault's owner in the study's roster."""
+    """The entry of a vault's owner, a participant, in the study's roster."""
     study.require_roster()
     member = study.member_with_key(vault.signing_key.public)
     if member is None:
         reason = "the keys of this vault are not in its roster"
         cure = "Have your card enrolled, or open the vault that you joined with."
-        if study.analyst is not None and study.analyst.signing_key == vault.signing_key.public:
-            reason = "this vault is the analyst's, and this step is a participant's"
+        owners = {study.analysts_key: "the analyst's"} | {helper.signing_key: "a helper's" for helper in study.helpers}
+        if vault.signing_key.public in owners:
+            reason = f"this vault is {owners[vault.signing_key.public]}, and this step is a participant's"
             cure = "Run it where a participant's vault is, or give that with --vault."
         raise RefusedError("the study", reason=reason, cure=cure)
     return member

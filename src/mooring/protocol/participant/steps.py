@@ -11,6 +11,7 @@ from mooring.serialization import count_noun, drop_empty_columns
 from mooring.typing import Progress
 
 if TYPE_CHECKING:
+    from mooring.protocol.messages.card import Role
     from mooring.protocol.participant.role import Participant
 
 _PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
@@ -27,7 +28,7 @@ def join(
     place: Place,
     *,
     name: str,
-    role: str = "participant",
+    role: Role = "participant",
     passphrase: str | None = None,
     least_anchor_noise: float | None = None,
     least_data_noise: float | None = None,
@@ -58,7 +59,7 @@ def join(
     floors |= {"without_noise": True} if accept_no_noise else {}
     place.opened, is_new = Vault.open_or_create(place.vault_folder, passphrase=passphrase, floors=floors)
     card = output or place.root / f"{name}.card.toml"
-    member = issue_card(place.opened, card, name=name, is_analyst=role == "analyst")
+    member = issue_card(place.opened, card, name=name, role=role)
     made = "Made a vault" if is_new else "The vault is there already"
     lines = (
         f"{made}, in the folder {place.show(place.vault_folder)}: keep it, back it up, show it to nobody.",

@@ -145,7 +145,7 @@ def most_answer_bytes(study: Study, kind: str) -> int:
 
 
 def combiner_point(study: Study, name: str) -> int | None:
-    """The point of a participant, 1 to k; None if it is no combiner."""
+    """The point of a participant or helper, 1 to k; None if it is no combiner."""
     combiners: Sequence[str] = sum_scheme(study).combiners
     return combiners.index(name) + 1 if name in combiners else None
 
@@ -154,13 +154,13 @@ def _read_answer(
     path: Path, study: Study, kind: str, tensors: Callable[[Fields], Tensors]
 ) -> tuple[Member, int, SignedFile]:
     """What a combiner signed, who that is, and its point."""
-    known = {study.member(name).signing_key for name in sum_scheme(study).combiners}
-    signed = read_signed(path, kind=kind, signed_by=known, fields=_FIELDS[kind], tensors=tensors)
-    member = study.require_signer(signed.fields, what=f"the {kind}")
-    point = combiner_point(study, member.name)
-    if point is None or signed.fields["combiner"] != point:
+    points = {study.member(name).signing_key: point for point, name in enumerate(sum_scheme(study).combiners, start=1)}
+    signed = read_signed(path, kind=kind, signed_by=points.keys(), fields=_FIELDS[kind], tensors=tensors)
+    study.require_same(signed.fields, what=f"the {kind}")
+    point = points[str(signed.fields["signer"])]
+    if signed.fields["combiner"] != point:
         raise _refuse(f"the {kind}", "whoever signed it is not the combiner that it speaks for")
-    return member, point, signed
+    return study.member(sum_scheme(study).combiners[point - 1]), point, signed
 
 
 def _counted(name: str, width: int, *, most: int) -> Callable[[Fields], Tensors]:

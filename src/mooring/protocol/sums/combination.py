@@ -21,7 +21,7 @@ from mooring.mechanisms.sums.prime_field import Elements, add
 from mooring.protocol.crypto.keys import CombiningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import find_membership
+from mooring.protocol.participant.membership import find_member
 from mooring.protocol.results import StepResult
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -46,8 +46,8 @@ _KEPT_SHARE = "combined.share"
 
 def check_boxes(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> StepResult:
     """Write a combiner's receipt for all bundles in a folder, or at a URL that fsspec knows."""
-    member = find_membership(vault, study)
-    point, key = _require_point(study, member.name), require_combining_key(vault, member)
+    member, point = _find_combiner(vault, study)
+    key = require_combining_key(vault, member)
     require_writable(output, what="the receipt")
     passed, failed = dict[str, bool](), list[str]()
     with _read_boxes(bundles, study, point) as boxes:
@@ -76,8 +76,7 @@ def combine_shares(
     progress: Progress | None = None,
 ) -> StepResult:
     """Write a combiner's share of the total of a closing list: once, and for the same list the same bytes again."""
-    member = find_membership(vault, study)
-    point = _require_point(study, member.name)
+    member, point = _find_combiner(vault, study)
     require_writable(output, what="the share", inputs=(closing_list,))
     closed, ledger = read_closing_list(closing_list, study), Ledger(vault.folder)
     listed = closed.digests.get(member.signing_key)
@@ -152,13 +151,15 @@ def require_combining_key(vault: Vault, member: Member) -> CombiningKey:
     return key
 
 
-def _require_point(study: Study, name: str) -> int:
-    point = combiner_point(study, name)
+def _find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
+    """The owner of a vault, a participant or helper, and its point; one that does not combine is refused."""
+    member = find_member(vault, study)
+    point = combiner_point(study, member.name)
     if point is None:
-        expected, got = f"one of {', '.join(sum_scheme(study).combiners)}, as the study says", repr(name)
+        expected, got = f"one of {', '.join(sum_scheme(study).combiners)}, as the study says", repr(member.name)
         cure = "The others have nothing to combine: wait for the result."
         raise InputError("combiner", expected=expected, got=got, cure=cure)
-    return point
+    return member, point
 
 
 @contextmanager

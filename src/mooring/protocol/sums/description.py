@@ -73,7 +73,10 @@ def state_guarantee(study: Study) -> dict[str, str]:
     """Sentences by what they are about: who is protected, against whom, how much, on what assumptions."""
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
     n_combiners, threshold = len(scheme.combiners), scheme.threshold.threshold
-    helpers = count_noun(settings.n_colluders, "participant")
+    parties = scheme.parties
+    colluders = count_noun(parties.n_colluders, "participant")
+    if parties.n_helpers:
+        colluders += f" and {count_noun(parties.n_colluding_helpers, 'helper')}"
     unit = "row"
     if settings.person:
         most = "any number of" if settings.rows_per_person == "mean" else f"at most {settings.rows_per_person}"
@@ -88,9 +91,8 @@ def state_guarantee(study: Study) -> dict[str, str]:
         )
     sentences = {
         "protected": f"Every {unit}, of every participant that follows the protocol.",
-        "against": f"The analyst and up to {helpers} who help{'s' if settings.n_colluders == 1 else ''} it, with all "
-        "that they "
-        "hold and whatever they do, and everybody who has the model, with any further knowledge.",
+        "against": f"The analyst and up to {colluders} in collusion with it, with all that they hold and whatever they do, "
+        "and everybody who has the model, with any further knowledge.",
         "guarantee": state_sum_guarantee(study),
         "sealing": f"Each contribution is split among {count_noun(n_combiners, 'combiner')}. Any {threshold} who follow "
         "the "
@@ -98,11 +100,9 @@ def state_guarantee(study: Study) -> dict[str, str]:
         "break it "
         f"can open every single contribution; fewer than {threshold} learn nothing of any. "
         f"{scheme.state_absences()}",
-        "assumptions": f"At most {helpers} help{'s' if settings.n_colluders == 1 else ''} the analyst; the others "
-        "follow the "
-        f"protocol, on rows that go out in no other way, and the combining keys of {threshold} combiners do not leak, "
-        "then or "
-        "later. The signing keys in the roster are the participants' own, which comparing fingerprints shows. The ciphers "
+        "assumptions": f"Collusion with the analyst is limited to {colluders}; the others follow the protocol, on rows that "
+        f"go out in no other way, and the combining keys of {threshold} combiners do not leak, then or later. The signing "
+        "keys in the roster are the members' own, which comparing fingerprints shows. The ciphers "
         f"hold (ML-KEM-768 or X25519; ChaCha20-Poly1305, Ed25519, SHA-256).{public}",
         "limits": f"What a vault spends in several such studies adds up; its ledger counts it. A {twice}. A participant "
         f"can invent up to {settings.most_rows:,} rows with valid values, and more if others share fewer, which falsifies "
@@ -163,7 +163,7 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
                 "bundles early",
             ),
             ("the opened total, records (analysis/)", "analyst", "training again"),
-            ("keys and ledger of the vault", "each participant", "counting what the vault spends"),
+            ("keys and ledger of the vault", "each participant and helper", "counting what the vault spends"),
         ),
         outputs=(
             ("the bundle", "the analyst, and by it the combiners"),

@@ -42,6 +42,6 @@ def sum_scheme(study: Study) -> SumScheme:
         layout = make_layout(settings, study.schema, features)
         if len(_SCHEMES) >= _MOST_KEPT:
             _SCHEMES.clear()
-        roster = [member.name for member in study.participants]
-        _SCHEMES[study.digest] = make_scheme(settings, layout, features, roster)
+        names = ([member.name for member in members] for members in (study.participants, study.helpers))
+        _SCHEMES[study.digest] = make_scheme(settings, layout, features, *names)
     return _SCHEMES[study.digest]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mooring.protocol.participant.steps import open_participant, take_own_step
+from mooring.protocol.participant.steps import take_own_step
 from mooring.protocol.place import Outcome, Place, has_file
 from mooring.protocol.step import AGREED, ASK_BUNDLES, BUNDLES, SHARE_ONCE, Addition, Item, Question, Step
 from mooring.typing import Progress
@@ -24,7 +24,7 @@ def combine(
     progress: Progress | None = None,
 ) -> Outcome:
     """Write a combiner's share of the total of a closing list or, without a list, a receipt for the bundles."""
-    name = open_participant(place).member.name
+    name = place.identify().name
     if closing_list is None:
         return take_own_step("combine", place, output or place.root / f"{name}.receipt", progress, bundles=bundles)
     path = output or place.root / f"{name}.share"

@@ -166,7 +166,7 @@ def _judge(
         }
         for receipt in given
     }
-    most = sum_scheme(study).threshold.n_colluders
+    most = sum_scheme(study).parties.n_colluders
     doubted = tuple(sorted(name for name, reported in bad.items() if len(reported) > most))
     left_out = {
         bundle.member.name: f"its share failed the test of {', '.join(by)}"
