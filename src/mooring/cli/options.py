@@ -104,6 +104,18 @@ class SumOptions:
             min=0, help="Number of curve pieces per column of numbers; 0 fits straight lines.", show_default="5"
         ),
     ] = None
+    question: Annotated[
+        list[str] | None,
+        sum_option(
+            help="What the total must answer: model, tables, regression or survival; repeatable.", show_default="model"
+        ),
+    ] = None
+    survival_time: Annotated[str | None, sum_option(help="Column of times to an event, for survival.")] = None
+    survival_event: Annotated[str | None, sum_option(help="Column of two words that tells whether it occurred.")] = None
+    survival_occurred: Annotated[str | None, sum_option(help="The word for an event that occurred.")] = None
+    survival_edge: Annotated[
+        list[float] | None, sum_option(help="An end of an interval of times, the first usually 0; repeatable.")
+    ] = None
     least_rows: Annotated[
         int | None,
         sum_option(min=1, help="Minimum number of rows of a participant in a study without noise.", show_default="10"),
@@ -111,7 +123,13 @@ class SumOptions:
 
     def entries(self) -> dict[str, Any]:
         """Return the entries of [mechanism] that these options set."""
-        names = {"combiner": "combiners", "colluders": "n_colluders", "hats": "n_hats"}
+        names = {
+            "combiner": "combiners",
+            "colluders": "n_colluders",
+            "hats": "n_hats",
+            "question": "questions",
+            "survival_edge": "survival_edges",
+        }
         given = {names.get(name, name): value for name, value in vars(self).items() if value is not None}
         if self.rows_per_person is not None and self.rows_per_person.isdecimal():
             given["rows_per_person"] = int(self.rows_per_person)

@@ -115,7 +115,7 @@ def test_a_study_states_who_may_be_absent_and_what_pooled_keys_open() -> None:
 
 def test_settings_are_written_as_they_are_read() -> None:
     common = {"n_colluders": 1, "combiners": [], "threshold": 0, "quorum": 0, "least_rows": 10, "product_share": 0.5}
-    common |= {"most_rows": 100_000, "kept_share": 1.0}
+    common |= {"most_rows": 100_000, "kept_share": 1.0, "questions": ["model"]}
     for options, own in (
         ({"epsilon": None}, {"epsilon": "none", "delta": 1e-5, "features": "columns", "n_hats": 5}),
         (

@@ -27,6 +27,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.discrete_gaussian import draw_discrete_gaussians
+from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, SumLayout
 
@@ -147,6 +148,31 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
             cure="Lower epsilon. Otherwise the sum of all participants' noise is not close to a discrete Gaussian.",
         )
     return noise
+
+
+@dataclass(frozen=True)
+class PairwiseNoise:
+    """The variance of the discrete Gaussian noise of one participant on the general total, in squared units of integers."""
+
+    on_products: int
+    """Variance on the diagonal of S, of which one entry is shared; entries above it get half of it."""
+
+    def draw(self, layout: PairwiseLayout, words: Words) -> Integers:
+        """Return the noise for one vector of sums."""
+        first = draw_discrete_gaussians(words, Fraction(self.on_products), 1)
+        others = draw_discrete_gaussians(words, Fraction(self.on_products, 2), layout.size - 1)
+        return np.concatenate([first, others])
+
+
+@lru_cache(maxsize=64)
+def calibrate_pairwise(layout: PairwiseLayout, privacy: SumPrivacy) -> PairwiseNoise:
+    """Return the smallest noise on the general total that provides a guarantee; `product_share` is not used.
+
+    ρ = ½ m² Δ²/σ², where Δ is the sensitivity of the layout.
+    """
+    multiplier = calibrate_multiplier(privacy.epsilon, privacy.delta)
+    squared = privacy.rows_per_person**2 * layout.sensitivity_squared
+    return PairwiseNoise(math.ceil(Fraction(multiplier) ** 2 * squared / (privacy.quorum - privacy.n_colluders)))
 
 
 @lru_cache(maxsize=64)

@@ -9,33 +9,45 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.models import FeatureMap
+from mooring.learners.sums import Sums
 from mooring.mechanisms.settings import MechanismSettings, RosterEntry
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.guarantee import (
     MOST_NUMBERS_A_ROW,
     PRODUCT_SHARE,
+    PairwiseNoise,
     SumNoise,
     SumPrivacy,
+    calibrate_pairwise,
     calibrate_sums,
     find_lone_epsilon,
     state_odds,
 )
+from mooring.mechanisms.sums.level_features import LevelFeatures
+from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
-from mooring.mechanisms.sums.prime_field import LARGEST
+from mooring.mechanisms.sums.prime_field import LARGEST, Words
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.mechanisms.sums.secret_sharing import Parties, Threshold, least_threshold
-from mooring.mechanisms.sums.sums import Outcome, SumLayout
+from mooring.mechanisms.sums.sums import Integers, Outcome, SumLayout
+from mooring.mechanisms.sums.workload import PairwiseTotal, Survival, Workload, make_workload
 from mooring.serialization import Count
 from mooring.tables.schema import Schema, require_shown
 
 SECURE_SUM = "secure-sum"
 FeatureName = Literal["columns", "pictures", "fourier"]
 FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
+Question = Literal["model", "tables", "regression", "survival"]
+QUESTIONS: tuple[Question, ...] = ("model", "tables", "regression", "survival")
+SumLayouts = SumLayout | PairwiseLayout
+"""The layout of sums for one model, or of the general total."""
 MOST_BY_DEFAULT = 15
 """Maximum number of combiners of a study that names none, which are then the first in its roster."""
 _FAR = 16  # standard deviations that noise does not exceed
@@ -49,6 +61,10 @@ _REMARK = """\
 # names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how many rows
 # a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger one keeps
 # each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study project PUBLIC
+# questions: what the total must answer. "model" alone shares what one model of the label needs; with "tables", "regression"
+# or "survival", the total of all columns is shared, from which every such answer and the model follow. survival_time,
+# survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (ends of intervals)
+# belong to "survival".
 """
 
 
@@ -116,9 +132,17 @@ class SumSettings(MechanismSettings):
     kept_share: float = 1.0
     """Probability with which each row is added, independently of all others, so that no row displaces another."""
     product_share: float = PRODUCT_SHARE
-    """Share of the budget for products of features."""
+    """Share of the budget for products of features, in a study for one model."""
+    questions: tuple[Question, ...] = ("model",)
+    """What the total must answer. A model alone needs fewer sums than the general total, which other questions need."""
+    survival_time: str = ""
+    survival_event: str = ""
+    survival_occurred: str = ""
+    survival_edges: tuple[float, ...] = ()
+    """The columns of times and events, the word for an event that occurred, and the ends of intervals (`Survival`)."""
 
     def __post_init__(self) -> None:
+        self._require_questions()
         if self.features not in FEATURES:
             raise InputError(
                 "features", expected=" or ".join(FEATURES), got=repr(self.features), cure="Use one of these names."
@@ -156,6 +180,34 @@ class SumSettings(MechanismSettings):
         if self.delta > MOST_DELTA:
             cure = "With probability delta the guarantee does not hold: keep it well below one over the number of rows."
             raise InputError("delta", expected=f"{MOST_DELTA:g} at most", got=str(self.delta), cure=cure)
+
+    def _require_questions(self) -> None:
+        wrong = [question for question in self.questions if question not in QUESTIONS]
+        if wrong or not self.questions or len(set(self.questions)) < len(self.questions):
+            expected, got = f"some of {', '.join(QUESTIONS)}, each once", ", ".join(self.questions) or "none"
+            raise InputError("questions", expected=expected, got=got[:80], cure="Say what the study is for.")
+        if self.is_general and self.features != "columns":
+            problem = (
+                f"Questions other than a model need features of columns, and the study has features of {self.features}."
+            )
+            raise InputError("questions", problem=problem, cure='Ask for a "model" only, or use features of columns.')
+        entries = (self.survival_time, self.survival_event, self.survival_occurred, self.survival_edges)
+        if ("survival" in self.questions) != all(entries) or any(entries) != all(entries):
+            names = "survival_time, survival_event, survival_occurred and survival_edges"
+            problem = f'The question "survival" and the entries {names} belong together, and some are absent.'
+            raise InputError("questions", problem=problem, cure="Give all of them, or none.")
+
+    @property
+    def is_general(self) -> bool:
+        """Whether the general total is shared, from which any question is answered, rather than sums for one model."""
+        return self.questions != ("model",)
+
+    @property
+    def survival(self) -> Survival | None:
+        """The times to an event that the study declares; None if it asks for none."""
+        if not self.survival_time:
+            return None
+        return Survival(self.survival_time, self.survival_event, self.survival_occurred, self.survival_edges)
 
     @property
     def unit(self) -> str:
@@ -195,6 +247,9 @@ class SumSettings(MechanismSettings):
         plain.pop(unused)
         if not self.n_colluding_helpers:
             plain.pop("n_colluding_helpers")
+        if self.is_general:
+            plain.pop("n_hats", None)
+            plain.pop("product_share")
         if not self.person:
             plain.pop("rows_per_person")
         return plain
@@ -261,7 +316,7 @@ class SumScheme:
 
     settings: SumSettings
     features: FeatureMap
-    layout: SumLayout
+    layout: SumLayouts
     combiners: tuple[str, ...]
     """Names of the combiners, in the order of their points 1 to k."""
     threshold: Threshold
@@ -274,14 +329,39 @@ class SumScheme:
         return self.settings.privacy(quorum=self.quorum)
 
     @property
-    def noise(self) -> SumNoise | None:
+    def noise(self) -> SumNoise | PairwiseNoise | None:
         """The noise that each participant adds; None in a study without a guarantee."""
-        return None if self.settings.epsilon is None else calibrate_sums(self.layout, self.privacy)
+        if self.settings.epsilon is None:
+            return None
+        if isinstance(self.layout, PairwiseLayout):
+            return calibrate_pairwise(self.layout, self.privacy)
+        return calibrate_sums(self.layout, self.privacy)
+
+    def draw_noise(self, words: Words) -> Integers:
+        """Return the noise that a participant adds to its vector of sums; zeros without a guarantee."""
+        match self.noise, self.layout:
+            case PairwiseNoise() as noise, PairwiseLayout() as layout:
+                return noise.draw(layout, words)
+            case SumNoise() as noise, SumLayout() as layout:
+                return noise.draw(layout, words)
+        return np.zeros(self.layout.size, dtype=np.int64)
 
     @property
     def pooled_epsilon(self) -> float | None:
         """ε of one contribution if t combiners pool their keys and open it; None without noise."""
         return None if self.settings.epsilon is None else find_lone_epsilon(self.privacy)
+
+    def unpack(self, vector: Integers, n_contributions: int) -> Sums | PairwiseTotal:
+        """Return what an opened total of `n_contributions` holds, with the noise of all of them."""
+        settings, noise, layout = self.settings, self.noise, self.layout
+        if isinstance(layout, PairwiseLayout):
+            variance = 0.0 if noise is None else float(n_contributions * noise.on_products)
+            delta = None if settings.epsilon is None else settings.delta
+            return replace(layout.unpack(vector, variance), epsilon=settings.epsilon, delta=delta, unit=settings.unit)
+        S, T = layout.unpack(vector)
+        scales = noise.scales(layout, n_contributions) if isinstance(noise, SumNoise) else (0.0, 0.0)
+        features = self.features
+        return Sums(S, T, features.constant_share, layout.outcome.n_classes, scales, features.unit_length)
 
     def state_absences(self) -> str:
         """Return a sentence on how many contributions may be missing, and how many combiners may be away."""
@@ -294,6 +374,8 @@ class SumScheme:
 
 def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[int]) -> FeatureMap:
     """Return the public feature map of a study's columns."""
+    if settings.is_general:
+        return LevelFeatures(make_general_workload(settings, schema))
     if settings.features == "columns":
         return TableFeatures(schema, frozenset(settings.log_scaled), settings.n_hats)
     if settings.features == "fourier":
@@ -306,20 +388,27 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
     return PictureFeatures(height, width, n_channels, n_components)
 
 
-def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayout:
-    """Return the layout of the shared sums, or raise an `InputError` for a study without a label."""
-    if schema.label.kind == "none":
-        raise InputError("label", problem="Secure sums need a label to predict.", cure="Declare a label in the study.")
-    n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
+def make_general_workload(settings: SumSettings, schema: Schema) -> Workload:
+    """Return the workload of a study of several questions."""
+    return make_workload(schema, log_scaled=frozenset(settings.log_scaled), survival=settings.survival)
+
+
+def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayouts:
+    """Return the layout of the shared sums, or raise an `InputError` for a study of a model without a label."""
+    if schema.label.kind == "none" and "model" in settings.questions:
+        raise InputError("label", problem="A model needs a label to predict.", cure="Declare a label in the study.")
     if settings.person in schema.names and settings.person:
         problem = f"The column {settings.person!r} identifies persons and must not be shared."
         raise InputError("person", problem=problem, cure="Remove it from the columns.")
+    if isinstance(features, LevelFeatures):
+        return PairwiseLayout(features.workload, settings.rows_per_person == "mean")
+    n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
     return SumLayout(features.n_features, Outcome(n_classes))
 
 
 def make_scheme(
     settings: SumSettings,
-    layout: SumLayout,
+    layout: SumLayouts,
     features: FeatureMap,
     roster: Sequence[str],
     helpers: Sequence[str] = (),

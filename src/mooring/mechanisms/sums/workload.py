@@ -105,6 +105,8 @@ class Workload:
     """B."""
     places: tuple[int, ...] = ()
     """Index of the first entry of each column in an encoded row; −1 for the label."""
+    n_inputs: int = 0
+    """The number of entries of an encoded row."""
     survival_places: tuple[int, int] = (-1, -1)
     """The same for the columns of time and event, whose levels are `survival_sources`."""
     survival_sources: tuple[Levels, ...] = ()
@@ -164,6 +166,12 @@ class Workload:
             matrices.append(np.rint(scale * contrasts).astype(np.int64))
         return tuple(matrices)
 
+    def scaled_contrasts(self, index: int) -> Matrix:
+        """Return M_j for weights of sum 1, in the units of φ."""
+        return np.asarray(
+            self.integer_contrasts[index] * (self.columns[index].unit / self.resolution), dtype=np.float64
+        )
+
     @cached_property
     def integer_bubbles(self) -> tuple[int, ...]:
         """The height of each column's bubble in integers; 0 for columns without."""
@@ -204,9 +212,8 @@ class Workload:
     def _readouts(self) -> tuple[Matrix, ...]:
         """For each column, the matrix from values at levels to the constant's part and the coordinates of contrasts."""
         matrices = []
-        for levels, contrasts in zip(self.columns, self.integer_contrasts, strict=True):
-            scaled = contrasts * (levels.unit / self.resolution)
-            matrices.append(np.linalg.inv(np.vstack([np.ones(levels.n_levels), scaled]).T))
+        for index, levels in enumerate(self.columns):
+            matrices.append(np.linalg.inv(np.vstack([np.ones(levels.n_levels), self.scaled_contrasts(index)]).T))
         return tuple(matrices)
 
     @cached_property
@@ -283,9 +290,9 @@ class Workload:
         """Return S of the products of (1, h), of shape (1 + Σ b_j, 1 + Σ b_j), and the sums of 4t(1 − t)."""
         transform, at = np.zeros((self.size, self.n_levels + 1)), 1
         transform[0, 0] = self.constant_integer / self.resolution
-        for start, levels, contrasts in zip(self.starts, self.columns, self.integer_contrasts, strict=True):
-            scaled = contrasts * (levels.unit / self.resolution)
-            transform[start : start + levels.n_levels - 1, at : at + levels.n_levels] = scaled
+        for index, (start, levels) in enumerate(zip(self.starts, self.columns, strict=True)):
+            block = self.scaled_contrasts(index)
+            transform[start : start + levels.n_levels - 1, at : at + levels.n_levels] = block
             at += levels.n_levels
         matrix = np.where(self.shared, transform @ products @ transform.T, 0.0)
         for curve, (index, place) in zip(bubbles, self.bubbles.items(), strict=True):
@@ -452,6 +459,31 @@ class PairwiseTotal:
         return replace(self, matrix=self.matrix + noise, noise_variance=self.noise_variance + variance)
 
 
+def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
+    """Return what about a total no `most_rows` rows can have; invented rows with valid values are not noticed."""
+    workload, deviation, problems = total.workload, 6 * math.sqrt(total.noise_variance), list[str]()
+    inverse = workload.resolution / workload.constant_integer
+    n, slack = total.n_rows, deviation * inverse**2
+    if n - slack > most_rows:
+        problems.append(f"it has about {n:,.0f} rows, and all participants together may add {most_rows:,.0f}")
+    if n < -slack - 1e-6:
+        problems.append("it has fewer than no rows")
+    for levels in workload.columns:
+        for k, name in enumerate(levels.names):
+            vector = workload.functional(levels.name, np.eye(levels.n_levels)[k]).vector
+            count, scale = float(total.matrix[0] @ vector) * inverse, float(np.linalg.norm(vector)) * inverse
+            if not -deviation * scale - 1e-6 * max(n, 1) <= count <= max(n, 0) + slack + deviation * scale + 1:
+                problems.append(f"the level {name!r} of {levels.name!r} has fewer than no rows, or more than all")
+    lengths = np.sqrt(
+        [float((workload.scaled_contrasts(k) ** 2).sum(axis=0).max()) for k in range(len(workload.columns))]
+    )
+    largest = np.repeat(lengths, [levels.n_levels - 1 for levels in workload.columns])
+    bounds = np.outer(largest, largest) * (max(n, 0) + slack) + deviation + 1
+    if (np.abs(total.matrix[1 : workload.n_features, 1 : workload.n_features]) > bounds).any():
+        problems.append("columns are correlated more strongly than is possible")
+    return problems
+
+
 def sum_exactly(workload: Workload, rows: Matrix, labels: Labels | None = None) -> PairwiseTotal:
     """Return the total of encoded rows without noise and without rounding of weights, for simulations and tests."""
     products, bubbles = np.zeros((workload.n_levels + 1,) * 2), np.zeros(len(workload.bubbles))
@@ -493,6 +525,7 @@ def make_workload(
         label,
         survival,
         places=tuple(at),
+        n_inputs=schema.n_features,
         survival_places=(places[sources[0]], places[sources[1]]) if sources else (-1, -1),
         survival_sources=tuple(columns[index] for index in sources),
     )

@@ -83,8 +83,7 @@ def _make_bundle(
     exceeded = recall_exceeded(vault, study, rows.digest) if scheme.noise is None else list_exceeded(study, None)
     decided = require_limits(vault, study, exceeded, consent.override)
     entry = ledger.record_intent(study.digest, study.name, rows, owner=member.name, spending=spending, decided=decided)
-    if scheme.noise is not None:
-        vector = vector + scheme.noise.draw(scheme.layout, words_of(Secret.draw()))
-    digest = write_sum_bundle(kept, study, encode_signed(vector), vault.signing_key)
+    noisy = vector + scheme.draw_noise(words_of(Secret.draw()))
+    digest = write_sum_bundle(kept, study, encode_signed(noisy), vault.signing_key)
     ledger.record_bundle(study.digest, digest)
     return replace(entry, bundle=digest)

@@ -36,7 +36,7 @@ def describe_sums(study: Study) -> Description:
         kind="of secure sums",
         what_is_shared="sums over these rows",
         agreed=(
-            f"{len(study.columns)} declared columns become {scheme.layout.n_features} public features of norm one at most "
+            f"{len(study.columns)} declared columns become {scheme.features.n_features} public features of norm one at most "
             f"({settings.features}). Each participant adds up their products with each other and with the label: "
             f"{scheme.layout.size:,} exact whole numbers, whatever the number of its rows.",
             noise,

@@ -7,7 +7,7 @@ fingerprints are added. No table is refused for its rows, and a table without ro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, SumAccumulator, count_rows_of_persons, rank_rows_of_persons
 from mooring.protocol.crypto.keys import Secret
@@ -39,8 +40,8 @@ def sum_table(
     vault: Vault, study: Study, data: TableSource, ignore: Collection[str], progress: Progress | None
 ) -> tuple[Integers, RowSummary]:
     """Return the exact sums over a table, and the summary of its rows for the ledger."""
-    scheme, exchange, features = sum_scheme(study), exchange_of(study), study_features(study)
-    sums, collector = SumAccumulator(scheme.layout), RowCollector(vault.ledger_key, study.schema)
+    scheme, exchange, collector = sum_scheme(study), exchange_of(study), RowCollector(vault.ledger_key, study.schema)
+    sums, add_rows = _start_sums(study)
 
     def read(progress: Progress | None) -> Iterator[EncodedRows]:
         return read_ahead(
@@ -59,16 +60,15 @@ def sum_table(
     weighing = _PersonWeights(vault, study, read(None)) if scheme.settings.person else None
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as threads:  # which work on different rows instead
         for block in read(progress):
-            assert block.labels is not None
             used, weights = draw_kept(words, scheme.settings.kept_share, len(block.rows)), None
             if weighing is not None:
                 used, weights = weighing.next_rows(block, used)
-            rows, scaled = block.rows[used], scale_labels(study, block.labels)[used]
+            rows, labels = block.rows[used], None if block.labels is None else block.labels[used]
 
-            def add(here: slice, rows: Any = rows, scaled: Any = scaled, weights: Any = weights) -> None:
-                sums.add(features.apply(rows[here]), scaled[here], None if weights is None else weights[here])
+            def add(here: slice, rows: Any = rows, labels: Any = labels, weights: Any = weights) -> None:
+                add_rows(*(None if part is None else part[here] for part in (rows, labels, weights)))
 
-            starts = range(0, len(scaled), _ROWS_A_TASK)  # whatever the number of threads: features are rounded alike
+            starts = range(0, len(rows), _ROWS_A_TASK)  # whatever the number of threads: features are rounded alike
             adding = threads.map(add, [slice(start, start + _ROWS_A_TASK) for start in starts])
             collector.add(block)
             list(adding)  # raises what was refused
@@ -77,6 +77,20 @@ def sum_table(
     for refusal in exchange.list_refusals(study, sums.n_rows, collector.by_class):
         raise refusal
     return sums.vector, collector.finish()[0]
+
+
+def _start_sums(study: Study) -> tuple[SumAccumulator | PairwiseAccumulator, Callable[..., None]]:
+    """Return empty sums, and a function that adds encoded rows with their labels and with numbers of rows of persons."""
+    layout = sum_scheme(study).layout
+    if isinstance(layout, PairwiseLayout):
+        general = PairwiseAccumulator(layout, np.random.default_rng())
+        return general, general.add
+    sums, features = SumAccumulator(layout), study_features(study)
+
+    def add(rows: Matrix, labels: npt.NDArray[Any], rows_of_person: Integers | None) -> None:
+        sums.add(features.apply(rows), scale_labels(study, labels), rows_of_person)
+
+    return sums, add
 
 
 def draw_kept(words: Words, share: float, count: int) -> Mask:

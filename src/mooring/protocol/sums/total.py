@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,9 +18,11 @@ import numpy as np
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, check_sums
+from mooring.mechanisms.sums.level_features import extract_sums
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.sums.secret_sharing import find_wrong, recombine
 from mooring.mechanisms.sums.settings import SECURE_SUM
+from mooring.mechanisms.sums.workload import PairwiseTotal, check_total
 from mooring.protocol.analyst.trained_model import require_analyst
 from mooring.protocol.crypto.keys import Secret, SigningKey
 from mooring.protocol.messages.study import Study
@@ -180,7 +183,8 @@ def _judge(
 class Total:
     """The opened total."""
 
-    sums: Sums
+    content: Sums | PairwiseTotal
+    """The sums of one model, or the general total."""
     participants: tuple[str, ...]
     """Whose rows are in it."""
     wrong: tuple[str, ...]
@@ -188,6 +192,19 @@ class Total:
     checked: bool
     """Whether there were more shares than the threshold. With no more than that, a wrong share shifts the total and goes
     unnoticed."""
+
+    @cached_property
+    def sums(self) -> Sums:
+        """The sums of a model of the label."""
+        return self.content if isinstance(self.content, Sums) else extract_sums(self.content)
+
+    @property
+    def pairwise(self) -> PairwiseTotal:
+        """The general total; that of a study for one model is an `InputError`."""
+        if isinstance(self.content, PairwiseTotal):
+            return self.content
+        problem = "The study was declared for a model only, and its total answers no other question."
+        raise InputError("questions", problem=problem, cure='Declare questions = ["tables", ...] in a new study.')
 
 
 def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
@@ -216,15 +233,13 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     vector = decode_signed(recombine(elements, scheme.threshold))
     if int(np.abs(vector).max()) > LARGEST // 2:
         raise refuse_total("it holds numbers that no sums have")
-    S, T = scheme.layout.unpack(vector)
-    scales = (0.0, 0.0) if scheme.noise is None else scheme.noise.scales(scheme.layout, len(closed.digests))
-    features = scheme.features
-    sums = Sums(S, T, features.constant_share, scheme.layout.outcome.n_classes, scales, features.unit_length)
+    content = scheme.unpack(vector, len(closed.digests))
     names = tuple(member.name for member in study.participants if member.signing_key in closed.digests)
-    checked = len(elements) > scheme.threshold.threshold
-    for problem in check_sums(sums, len(names) * scheme.settings.most_rows):
+    checked, most_rows = len(elements) > scheme.threshold.threshold, len(names) * scheme.settings.most_rows
+    problems = check_sums(content, most_rows) if isinstance(content, Sums) else check_total(content, most_rows)
+    for problem in problems:
         raise refuse_total(f"{problem}, so that it is not the sum over rows of all participants")
-    return Total(sums, names, wrong, checked)
+    return Total(content, names, wrong, checked)
 
 
 def refuse_total(reason: str) -> RefusedError:

@@ -1,0 +1,126 @@
+"""A study of several questions: the general total goes through sharing, combining and opening like any sums."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError
+from mooring.mechanisms.settings import MechanismSettings
+from mooring.mechanisms.sums.guarantee import calibrate_multiplier
+from mooring.mechanisms.sums.pairwise import PairwiseLayout
+from mooring.mechanisms.sums.settings import SumSettings
+from mooring.mechanisms.sums.workload import PairwiseTotal, sum_exactly
+from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.sums.total import open_total
+from mooring.protocol.sums.training import train_sums
+from mooring.tables.schema import Column, Schema
+from tests.protocol.sums.support import SumStudy, make_sum_study
+
+QUESTIONS = ("model", "tables", "regression")
+
+
+def open_after(given: SumStudy, **tables: Any) -> PairwiseTotal:
+    """The total of everybody's tables."""
+    for i in range(len(given.vaults)):
+        given.share(i, **({"data": tables["table"](i)} if tables else {}))
+    given.close()
+    for i in range(len(given.vaults)):
+        given.combine(i)
+    return open_total(given.study, given.work, given.inbox).pairwise
+
+
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_the_total_without_noise_is_that_of_all_rows(kind: str, tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 3, kind=kind, epsilon=None, questions=QUESTIONS, least_rows=2000)
+    total = open_after(given, table=lambda i: given.table(i, 2000))
+    parts = [given.rows(i, 2000) for i in range(3)]
+    rows, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+    exact = sum_exactly(total.workload, rows, labels)
+    workload = total.workload
+    x0, x1 = workload.number("x0"), workload.number("x1")
+    assert total.n_rows == pytest.approx(6000)
+    for first, second in ((x0, x0), (x0, x1), (x0, workload.functional("y", np.arange(workload.column("y").n_levels)))):
+        matrix = workload.product(first, second)
+        # random rounding to 1/512 of a step between nodes: a few parts in ten thousand of 6,000 rows
+        slack = 5e-4 * 6000 * np.abs(first.values).max() * np.abs(second.values).max()
+        assert abs(total.estimate(matrix) - exact.estimate(matrix)) < slack
+    assert (total.epsilon, total.noise_variance) == (None, 0.0)
+
+
+def test_the_noise_is_that_of_all_listed_contributions(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 3, epsilon=2.0, questions=QUESTIONS, n_colluders=1)
+    total, scheme = open_after(given), sum_scheme(given.study)
+    assert isinstance(scheme.layout, PairwiseLayout)
+    sigma = calibrate_multiplier(2.0, 1e-5)
+    expected = total.workload.noise_variance(sigma) * Fraction(3, scheme.quorum - 1)
+    assert total.noise_variance == pytest.approx(float(expected), rel=1e-6)
+    assert (total.epsilon, total.delta, total.unit) == (2.0, 1e-5, "row")
+    rng = np.random.default_rng(0)
+    drawn = scheme.draw_noise(lambda n: rng.integers(2**64, size=n, dtype=np.uint64))
+    unit = total.workload.resolution**2 * np.sqrt(float(expected) / 3)
+    assert drawn[1:].std() == pytest.approx(unit / np.sqrt(2), rel=0.2)
+
+
+def test_a_model_of_the_label_follows_from_the_general_total(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 2, epsilon=8.0, questions=QUESTIONS)
+    open_after(given, table=lambda i: given.table(i, 1500))
+    training = train_sums(given.study, given.work, given.inbox)
+    assert training.rows == pytest.approx(3000, abs=100)
+    assert training.learner == "discriminant"
+
+
+def test_means_of_persons_are_added_and_lose_nothing(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"person": "who", "rows_per_person": "mean", "most_rows": 10**5}
+    given = make_sum_study(tmp_path, 2, epsilon=None, questions=QUESTIONS, least_rows=1500, **settings)
+    total = open_after(given, table=lambda i: given.table(i, 1500, persons=[k // 300 for k in range(1500)]))
+    assert total.n_rows == pytest.approx(10, rel=1e-3)  # five persons of 300 rows at each of two participants
+
+
+def test_a_total_for_one_model_answers_nothing_else(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 2, epsilon=1.0)
+    with pytest.raises(InputError) as caught:
+        open_after(given)
+    assert caught.value.what == "questions"
+
+
+def test_a_total_of_more_rows_than_allowed_is_refused(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 2, epsilon=8.0, questions=QUESTIONS, most_rows=100)
+    with pytest.raises(Exception, match="rows") as caught:
+        open_after(given, table=lambda i: given.table(i, 1500))
+    assert caught.type.__name__ == "RefusedError"
+
+
+SURVIVAL = {
+    "survival_time": "x0",
+    "survival_event": "x1",
+    "survival_occurred": "yes",
+    "survival_edges": (0.0, 10.0),
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"questions": ()},
+        {"questions": ("model", "model")},
+        {"questions": ("tables",), "features": "fourier"},
+        {"questions": ("survival",)},
+        {"questions": ("tables",), **SURVIVAL},
+        {"questions": ("survival",), **SURVIVAL, "survival_edges": ()},
+    ],
+)
+def test_questions_that_do_not_fit_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        SumSettings(**settings)
+    assert caught.value.what == "questions"
+
+
+def test_questions_are_read_back_from_what_is_written_of_them() -> None:
+    settings = SumSettings(questions=("tables", "survival"), **SURVIVAL)
+    schema = Schema((Column("x0", "number", 0, 10), Column("x1", "category", categories=("no", "yes"))))
+    assert MechanismSettings.read({"name": settings.name, **settings.as_dict()}, schema) == settings
