@@ -15,7 +15,8 @@ import pytest
 from hypothesis import settings
 
 from mooring import InputError, RigidMap, make_anchor
-from mooring.attacks import Effort, set_effort
+from mooring.attacks import set_effort
+from mooring.audit import AuditEffort
 from mooring.protocol.crypto.keys import unlock_with_passphrase
 from tests.raising import raising
 
@@ -33,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
 
 
-LITTLE_EFFORT = Effort(
+LITTLE_EFFORT = AuditEffort(
     first_iterations=8,
     stage_iterations=10,
     last_iterations=20,
@@ -70,7 +71,7 @@ _FULL_EFFORT = (
 @pytest.fixture(scope="module", autouse=True)
 def effort(request: pytest.FixtureRequest) -> Iterator[None]:
     """Use little effort in audits, which are most of the tests' time; tests of attacks and records use the default."""
-    previous = set_effort(Effort() if request.module.__name__.startswith(_FULL_EFFORT) else LITTLE_EFFORT)
+    previous = set_effort(AuditEffort() if request.module.__name__.startswith(_FULL_EFFORT) else LITTLE_EFFORT)
     yield
     set_effort(previous)
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mooring import Plan
-from mooring.attacks import CollusionView, Effort, attacks_on, set_effort
-from mooring.audit import AuditSettings, LeakageLimit, PointResult, RotationPoint, utility
+from mooring.attacks import CollusionView, attacks_on, set_effort
+from mooring.audit import AuditEffort, AuditSettings, LeakageLimit, PointResult, RotationPoint, utility
 from mooring.audit.planning import planner
 from mooring.audit.planning import search as searching
 from mooring.audit.point_result import AttackOutcome, Leakage
@@ -30,7 +30,7 @@ ON_ROWS = [attack.name for attack in attacks_on(CollusionView)]
 
 Refused = Callable[..., None]
 Found = tuple[Plan, Path, list[Any]]
-GRID = (Effort().data_levels, Effort().anchor_scales)
+GRID = (AuditEffort().data_levels, AuditEffort().anchor_scales)
 SEARCH = {"data_levels": (0.3, 0.6), "anchor_scales": (0.3,), "both_noises": ((0.05, 0.3), (0.1, 0.4)), "halvings": 1}
 AT_ONE: dict[str, Any] = {"learner": "linear", "targets": [1]}
 BY_ONE_ATTACK: dict[str, Any] = {"targets": [1], "attacks": ["procrustes"]}
@@ -252,7 +252,9 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
 
 def test_a_search_without_a_grid_ends() -> None:
     tried: list[float] = []
-    search: Any = SimpleNamespace(_keeps=lambda noise: tried.append(noise) or noise >= 3.0, effort=Effort(halvings=1))
+    search: Any = SimpleNamespace(
+        _keeps=lambda noise: tried.append(noise) or noise >= 3.0, effort=AuditEffort(halvings=1)
+    )
     searching.PointSearch._bisect(search, lambda noise: noise, [])  # type: ignore[arg-type,return-value]
     assert tried == [5.0, 2.5]
 

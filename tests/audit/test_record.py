@@ -11,9 +11,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from mooring.attacks import ATTACKS, Effort
+from mooring.attacks import ATTACKS
 from mooring.audit import (
     AuditDescription,
+    AuditEffort,
     AuditSettings,
     EvaluationSpec,
     LeakageLimit,
@@ -84,7 +85,7 @@ def search(
     public = None if n_public is None else np.zeros((n_public, m))
     partition, settings = (
         SimpleNamespace(n_features=m, public=public),
-        SimpleNamespace(projection="auto", effort=Effort()),
+        SimpleNamespace(projection="auto", effort=AuditEffort()),
     )
     alone = References(Score("balanced accuracy", 0.7, 0.6, 0.8, 60) if scored else None, None, 1)
     deployment = SimpleNamespace(rms=lambda h: 2.0)

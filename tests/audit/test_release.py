@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members
-from mooring.audit import Deployment, RotationPoint, run_audit, simulate
+from mooring.audit import AuditSettings, Deployment, EvaluationSpec, RotationPoint, run_audit, simulate
 from mooring.audit.release import _draw_rows, measure_release, measure_trained_release
 from mooring.audit.rotation.release import measure_point_release
 from mooring.errors import InputError
@@ -210,7 +210,11 @@ def test_what_a_model_gives_away_is_on_record(kind: str, monkeypatch: pytest.Mon
         partition.train, partition.train_labels, method="c-gdp-data-noise", data_noise_scale=0.1, rng=rng
     )
     columns = [Column("a", "category", categories=("a", "b", "c")), *(Column(name, "number", 0, 1) for name in "bc")]
-    found = measure_point_release(simulation, Deployment(partition, columns=tuple(columns)), learner="linear")
+    found = measure_point_release(
+        simulation,
+        Deployment(partition, AuditSettings(evaluation=EvaluationSpec(columns=tuple(columns)))),
+        learner="linear",
+    )
     assert found is not None
     check_record(RECORD, f"release, {kind}", [found.as_dict(), re.findall(r"\d[\d.]*", str(found))])
 
@@ -231,7 +235,11 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
     partition = Partition.from_parts(rows, [rng.integers(0, 2, 160) for _ in rows], rng=rng)
     simulation = simulate(partition.train, partition.train_labels, method="c-gdp", rng=rng)
     columns = [Column(name, "category", categories=("a", "b", "c", "d")) for name in "vwxyz"]
-    found = measure_point_release(simulation, Deployment(partition, columns=tuple(columns)), learner="linear")
+    found = measure_point_release(
+        simulation,
+        Deployment(partition, AuditSettings(evaluation=EvaluationSpec(columns=tuple(columns)))),
+        learner="linear",
+    )
     assert found is not None
     assert found.inversion is not None
     assert found.inversion.interval.low > found.inversion.control  # type: ignore[operator]

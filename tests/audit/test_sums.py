@@ -179,7 +179,7 @@ def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others(mon
 
 
 def test_of_many_participants_twelve_train_alone_each_once() -> None:
-    alone = measure_alone(settings().deploy(study(n_participants=14, number=True)), learner="linear")
+    alone = measure_alone(Deployment(study(n_participants=14, number=True), settings()), learner="linear")
     assert (alone.references.n_alone, len({values.tobytes() for values, _ in alone.predictions})) == (12, 12)
 
 
@@ -192,7 +192,8 @@ def test_images_have_the_features_of_pictures() -> None:
     found = auditor.audit(SumPoint(None))
     assert (found.usable, found.beyond) == (False, ())  # of two, one is honest in any case
     for shape in (None, (2, 32)):  # no images, and smaller ones than filters take
-        assert replace(auditor.deployment, image_shape=shape).features == RowFeatures(64)
+        wide = settings(evaluation=EvaluationSpec(image_shape=shape))
+        assert Deployment(auditor.partition, wide).features == RowFeatures(64)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +211,7 @@ def plan() -> Plan:
 
 def test_a_tenth_may_be_missing_and_one_beside_the_colluders_is_there() -> None:
     for n, colluders, given, quorum in ((9, 1, 0, 9), (10, 1, 0, 9), (20, 1, 0, 18), (10, 9, 0, 10), (9, 1, 4, 4)):
-        deployment = settings(colluders=tuple(range(colluders))).deploy(study(4, 4, n_participants=n))
+        deployment = Deployment(study(4, 4, n_participants=n), settings(colluders=tuple(range(colluders))))
         point = SumPoint(2.0, quorum=given or None).settled_for(deployment)
         assert (point.quorum, point.n_colluders) == (quorum, colluders)
 
@@ -278,7 +279,7 @@ def test_without_a_study_tables_have_the_features_that_a_study_would_declare(tmp
     parts = partition(records, n_participants=3, test_share=0.3, rng=rng)
     scores = []
     for columns in (records.columns, ()):
-        deployment = Deployment(parts, columns=columns)
+        deployment = Deployment(parts, AuditSettings(evaluation=EvaluationSpec(columns=columns)))
         point = SumPoint(8.0).settled_for(deployment)
         alone = Alone(References(None, None, 0), [])
         utility = measure_utility(point.simulate(deployment), deployment, learner="auto", alone=alone)

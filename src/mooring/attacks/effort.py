@@ -1,4 +1,4 @@
-"""How much work attacks, audits and plans do."""
+"""How much work attacks do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effort:
-    """Iterations and candidates that attacks try, what an audit measures, and what a plan tries.
+    """The numbers of iterations and candidates of attacks.
 
-    The defaults are what audits and studies use. Less effort makes an attack faster and weaker: what it recovers is still a
-    lower bound, and a lower one.
+    Audits and studies use the defaults. Less effort makes an attack faster and weaker: what it recovers is still a lower
+    bound, but a smaller one.
     """
 
     first_iterations: int = 25
@@ -20,7 +20,7 @@ class Effort:
     last_iterations: int = 200
     """Steps in the last landscape."""
     sign_rounds: int = 2
-    """How often `moments` turns round axes that third moments vote against."""
+    """How often `moments` reverses axes that third moments vote against."""
     joint_rounds: int = 2
     """How often `joint-moments` matches every other participant to the rest."""
     component_iterations: int = 400
@@ -52,18 +52,6 @@ class Effort:
     """Rounds of denoising and aligning with private-data noise, or without declared columns."""
     refine_shares: tuple[float, ...] = (80,)
     """`known_shares` in these rounds; classes with fewer known rows than twice this number have kernels around them."""
-    most_targets: int = 3
-    """Participants that an audit attacks at most, where each has few rows."""
-    n_resamples: int = 400
-    """Bootstrap resamples behind the intervals of errors and attributes."""
-    data_levels: tuple[float, ...] = (0.15, 0.3, 0.5, 0.8, 1.2)
-    """Private-data noise that a plan tries, in units of the rows' root mean square."""
-    anchor_scales: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)
-    """Anchor noise that a plan tries."""
-    both_noises: tuple[tuple[float, float], ...] = ((0.05, 0.3), (0.1, 0.3), (0.05, 0.5), (0.1, 0.5), (0.1, 0.8))
-    """Pairs of anchor noise and private-data noise that a plan tries."""
-    halvings: int = 3
-    """How often a plan halves the distance to the smallest noise that meets the limit."""
 
 
 _current = Effort()

@@ -1,10 +1,12 @@
 """The audit: what the strongest attack recovers, with chance and controls, and how much joining improves the model."""
 
 from mooring.audit.auditor import run_audit
-from mooring.audit.deployment import Deployment, ProjectionKind, root_mean_square
+from mooring.audit.deployment import Deployment, root_mean_square
+from mooring.audit.effort import AuditEffort
 from mooring.audit.grid import PointGrid
+from mooring.audit.limits import LeakageLimit
 from mooring.audit.measurement import measure_leakage
-from mooring.audit.operating_points import NoiseUnit, OperatingPoint
+from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.planning import Plan, plan_study
 from mooring.audit.point_result import HEADLINE, AttackOutcome, Leakage, PointResult, find_strongest
 from mooring.audit.result import AuditDescription, AuditResult
@@ -14,19 +16,19 @@ from mooring.audit.rotation.linkage import LinkageTest, make_galleries, make_lin
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.rotation.simulation import RowSimulation, SimulationSettings, simulate, simulate_rows
 from mooring.audit.simulation import JointModel, Simulation
-from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, EvaluationSpec, LeakageLimit
+from mooring.audit.specification import AuditSettings, EvaluationSpec, NoiseUnit, ProjectionKind
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.sums.point import SumPoint
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import References
 
 __all__ = [
-    "DEFAULT_LIMIT",
     "HEADLINE",
     "AttackOutcome",
     "AttackRuns",
     "Attempt",
     "AuditDescription",
+    "AuditEffort",
     "AuditResult",
     "AuditSettings",
     "Deployment",

@@ -98,9 +98,7 @@ class Auditor:
     """Audits one operating point after the other on the same data and with the same draws."""
 
     deployment: Deployment
-    """The participants and their rows."""
-    settings: AuditSettings
-    """The settings, checked against the data, with targets chosen."""
+    """The participants' rows, and the settings, checked against the data, with targets chosen."""
 
     @classmethod
     def of(
@@ -118,13 +116,17 @@ class Auditor:
         evaluation = settings.evaluation
         if evaluation.embedding is not None:
             evaluation = replace(evaluation, embedding=CachedEmbedding(evaluation.embedding))
-        settings = replace(settings, evaluation=evaluation).for_data(partition)
-        return cls(settings.deploy(partition), settings)
+        return cls(Deployment(partition, replace(settings, evaluation=evaluation).for_data(partition)))
 
     @property
     def partition(self) -> Partition:
         """The participants' rows."""
         return self.deployment.partition
+
+    @property
+    def settings(self) -> AuditSettings:
+        """The settings of the audit."""
+        return self.deployment.settings
 
     @cached_property
     def alone(self) -> Alone:

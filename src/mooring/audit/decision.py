@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import ClassVar, Literal, Protocol
 
+from mooring.audit.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.audit.point_result import PointResult
-from mooring.audit.specification import DEFAULT_LIMIT, LeakageLimit
 from mooring.errors import InputError
 from mooring.learners import Answer, Gain
 from mooring.mechanisms.sums.guarantee import bound_odds

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
 from mooring.attacks import PublicRows
+from mooring.audit.specification import AuditSettings, ProjectionKind
 from mooring.audit.table_features import InferredTableFeatures
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners import Kind
@@ -17,60 +18,49 @@ from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
 from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
-from mooring.tables import Column, Partition
+from mooring.tables import Partition
 from mooring.tables.schema import Schema
 from mooring.typing import Array, Labels, Matrix
 
-ProjectionKind = Literal["auto", "none", "gaussian", "public-svd"]
 _SIDES, _MOST_CHANNELS = (4, 256), 4  # limits of pictures for which there are features
 
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """The participants' rows, the colluders and the public settings on which operating points are simulated."""
+    """The participants' rows and the settings of the audit that simulates operating points on them."""
 
     partition: Partition
-    colluders: tuple[int, ...] = (0,)
-    seed: int = 0
-    projection: ProjectionKind | Projection = "auto"
-    """The public projection of rotation, as in `AuditSettings`."""
-    feature_map: FeatureMap | None = None
-    """The public feature map of sums. By default, images have features of pictures, tables those of their columns, and
-    other rows are scaled to length one."""
-    columns: tuple[Column, ...] = ()
-    """The table's columns, which attackers know; empty if rows do not come from a table."""
-    image_shape: tuple[int, ...] | None = None
-    device: str | None = None
-    """Device on which uploads, alignment and attacks are computed, such as "cuda"."""
+    settings: AuditSettings = field(default_factory=AuditSettings)
     _projections: dict[int, Projection] = field(default_factory=dict, repr=False)
     _rms: dict[int, float] = field(default_factory=dict, repr=False)
 
     @property
     def projection_name(self) -> str:
         """The kind of projection in the settings."""
-        return self.projection.kind if isinstance(self.projection, Projection) else self.projection
+        given = self.settings.projection
+        return given.kind if isinstance(given, Projection) else given
 
     @property
     def rows(self) -> list[Array]:
         """Every participant's training rows, on the device."""
-        return [_on_device(part, self.device) for part in self.partition.train]
+        return [_on_device(part, self.settings.device) for part in self.partition.train]
 
     def public_rows(self, projection: Projection) -> PublicRows | None:
         """Return the public rows and their projection, or None if there are no public rows."""
         if self.partition.public is None:
             return None
-        records = _on_device(self.partition.public, self.device)
+        records = _on_device(self.partition.public, self.settings.device)
         return PublicRows(records, projection.moved_to(records).encode(records), self.partition.public_labels)
 
     @property
     def default_n_components(self) -> int:
         """The default number of components of a study."""
-        given = self.projection
+        given = self.settings.projection
         return given.n_components if isinstance(given, Projection) else min(30, self.partition.n_features)
 
     def projection_onto(self, n_components: int) -> Projection:
         """Return the public projection onto this number of components, which is always the same one."""
-        given = self.projection
+        given = self.settings.projection
         if isinstance(given, Projection):
             if (given.n_features, given.n_components) != (self.partition.n_features, n_components):
                 raise InputError(
@@ -81,7 +71,7 @@ class Deployment:
                 )
             return given
         if n_components not in self._projections:
-            rng = np.random.default_rng([self.seed, 0, n_components])
+            rng = np.random.default_rng([self.settings.seed, 0, n_components])
             self._projections[n_components] = make_projection(self.partition, given, n_components, rng)
         return self._projections[n_components]
 
@@ -94,15 +84,16 @@ class Deployment:
     @cached_property
     def features(self) -> FeatureMap:
         """The public feature map of sums: features of pictures for images of a suitable size, and of columns for tables."""
-        if self.feature_map is not None:
-            return self.feature_map
-        if self.image_shape is None and self.columns:
-            if any(column.inferred for column in self.columns):
-                return InferredTableFeatures.of(self.columns, [*self.partition.train, *self.partition.test])
-            return TableFeatures(Schema(self.columns))
-        if self.image_shape is None:
+        if self.settings.feature_map is not None:
+            return self.settings.feature_map
+        columns, shape = self.settings.evaluation.columns, self.settings.evaluation.image_shape
+        if shape is None and columns:
+            if any(column.inferred for column in columns):
+                return InferredTableFeatures.of(columns, [*self.partition.train, *self.partition.test])
+            return TableFeatures(Schema(columns))
+        if shape is None:
             return RowFeatures(self.partition.n_features)
-        height, width, n_channels = (*self.image_shape, 1)[:3]
+        height, width, n_channels = (*shape, 1)[:3]
         sides = sorted((height, width))
         if not (_SIDES[0] <= sides[0] <= sides[1] <= _SIDES[1] and n_channels <= _MOST_CHANNELS):
             return RowFeatures(self.partition.n_features)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mooring.audit.simulation import Simulation
@@ -12,33 +11,6 @@ from mooring.serialization import OpenRecord
 
 if TYPE_CHECKING:
     from mooring.audit.deployment import Deployment
-
-
-class NoiseUnit(StrEnum):
-    """What private-data noise σ is measured in: the numbers of the rows that were audited."""
-
-    ENCODED = "encoded"
-    DEVIATION = "standard deviation"
-    PIXEL = "pixel"
-    GIVEN = "given"
-
-    @property
-    def words(self) -> str:
-        """The unit, in a sentence."""
-        return {
-            NoiseUnit.ENCODED: "σ is the noise on every encoded number, which lies between −1 and 1: a study's "
-            "data_noise_scale.",
-            NoiseUnit.DEVIATION: "σ is the noise on every number, in standard deviations of its column (a category is 0 or "
-            "1); 'mooring plan --study' gives it in a study's unit.",
-            NoiseUnit.PIXEL: "σ is the noise on every pixel, from black, 0, to white, 1; a study, whose numbers lie between "
-            "−1 and 1, states twice as much.",
-            NoiseUnit.GIVEN: "σ is the noise on every number of the rows, in the unit in which they were given.",
-        }[self]
-
-    def in_study(self, scale: float) -> float | None:
-        """The same noise as a study states it; None where the rows do not tell."""
-        factor = {NoiseUnit.ENCODED: 1.0, NoiseUnit.PIXEL: 2.0}.get(self)
-        return None if factor is None else factor * scale
 
 
 @dataclass(frozen=True)

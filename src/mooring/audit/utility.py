@@ -105,7 +105,7 @@ def measure_alone(deployment: Deployment, *, learner: LearnerLike) -> Alone:
     Both use the same learner; "auto" is decided across participants on the pooled rows. If there are more than `MOST_ALONE`
     participants, a sample of them trains alone.
     """
-    kind, partition, seed = deployment.label_kind, deployment.partition, deployment.seed
+    kind, partition, seed = deployment.label_kind, deployment.partition, deployment.settings.seed
     if kind is None:
         return Alone(References(None, None, 0), [])
     rng = np.random.default_rng([seed, 1])
@@ -136,7 +136,7 @@ def measure_utility(
     Participants train alone on their raw rows or on the mechanism's features, whichever scores better. With `groups`, the
     person of each record, the interval of the gain is over persons.
     """
-    kind, partition, seed = deployment.label_kind, deployment.partition, deployment.seed
+    kind, partition, seed = deployment.label_kind, deployment.partition, deployment.settings.seed
     if kind is None:
         return Utility()
     owners = None if groups is None else groups[np.concatenate(partition.test_indices)]

@@ -81,7 +81,9 @@ def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path
     simulation = simulate_rows(aligned, aligned, labels, rng=rng)
     alone = Alone(References(None, None, 0), None)
     chosen = {
-        seed: measure_utility(simulation, Deployment(partition, seed=seed), learner=AUTO, alone=alone).learner
+        seed: measure_utility(
+            simulation, Deployment(partition, AuditSettings(seed=seed)), learner=AUTO, alone=alone
+        ).learner
         for seed in range(6)
     }
     assert set(chosen.values()) == set(CANDIDATES)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
+from mooring.audit.limits import LeakageLimit
 from mooring.audit.point_result import PointResult
 from mooring.audit.result import QUESTION, AuditResult
-from mooring.audit.specification import LeakageLimit
 from mooring.learners import Answer
 from mooring.serialization import Record, render_html
 

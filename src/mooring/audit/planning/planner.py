@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from mooring.audit.auditor import Auditor
+from mooring.audit.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.search import HALVES, PointSearch
 from mooring.audit.point_result import PointResult
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
-from mooring.audit.specification import DEFAULT_LIMIT, AuditSettings, LeakageLimit
+from mooring.audit.specification import AuditSettings
 from mooring.audit.statements import state_total
 from mooring.audit.sums.point import SumPoint
 from mooring.errors import InputError
@@ -36,35 +37,35 @@ def plan_study(
     settings: AuditSettings | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Search for the operating point that keeps to a limit and scores best.
+    """Search for the operating point with the best score that keeps to a limit.
 
     Parameters
     ----------
     datasets, labels
-        As for `run_audit`: rows like those of the study to come.
+        Rows like those of the planned study, as for `run_audit`.
     limit : LeakageLimit or str
         What the strongest attack may recover, such as "error at least 0.5" (of the most exposed tenth of rows),
         "membership at most 5 % at 1 %" or "linkage at most 20 %". It must hold at the worse end of the figure's interval.
-        "epsilon at most 2" asks for a guarantee, which secure sums carry.
+        "epsilon at most 2" requires a guarantee, which secure sums give.
     n_components : int or sequence of int, optional
-        h, or several to try. By default as many as there are features, up to 30; then half and twice as many are tried at
-        the best point found. A projection in the settings fixes it.
+        h, or several to try. The default is the number of features, up to 30; half and twice as many are then tried at the
+        best point. A projection in the settings fixes it.
     n_anchor_rows : int, optional
-        r. By default four times h, and then half and twice as many are tried at the best point found.
+        r. The default is four times h; half and twice as many are then tried at the best point.
     sums : sequence of SumPoint, optional
-        Secure sums that are tried beside the methods. Where the limit is of ε, the first one's other settings are used.
+        Secure sums to try besides the methods. If the limit bounds ε, the other settings of the first one are used.
     settings, progress
         As for `run_audit`.
 
     Notes
     -----
-    A grid over private-data noise, anchor noise and both is followed by bisection of each noise to where the limit is met
-    with room of twice the interval; then other numbers of components and anchor rows are tried at the best point. A point
-    whose rows carry no noise is never recommended: its upload is an exact image of the rows, and that the attacks we know
-    fail there, as they do where organisations differ, protects nobody from the next one.
+    After a grid over private-data noise, anchor noise and both, each noise is bisected to the smallest one that keeps to
+    the limit with room of twice the interval. Other numbers of components and anchor rows are then tried at the best point.
+    A point whose rows carry no noise is never recommended. Its upload is an exact image of the rows, so that a better attack
+    could recover them even if all known attacks fail.
 
-    The search sees one half of every participant's rows, to train and to test on. The point that it chooses is audited once
-    more on the other half with draws of its own, and what is said of it is measured there: in a study with half the rows.
+    The search uses one half of every participant's rows for training and testing. The chosen point is audited again on the
+    other half with independent draws, and its figures come from there, that is, from a study with half the rows.
     """
     limit = LeakageLimit.parse(limit) if isinstance(limit, str) else limit
     settings = settings or AuditSettings()
@@ -93,7 +94,7 @@ def plan_study(
 def _halve(
     datasets: Partition | Sequence[Array], labels: Sequence[Array] | None, settings: AuditSettings
 ) -> tuple[Auditor, Auditor]:
-    """What searches, and what reports on other rows and with other draws."""
+    """Return the auditor of the search, and the auditor of the report, which has other rows and other draws."""
     rng = np.random.default_rng([settings.seed, 10])
     halves = Auditor.of(datasets, labels, settings).partition.halves(rng=rng, groups=settings.evaluation.groups)
     other = replace(settings, seed=int(rng.integers(2**31)))
@@ -108,16 +109,16 @@ def _plan_sums(
     progress: Progress | None,
     described: dict[str, Any],
 ) -> Plan:
-    """Secure sums at the ε asked for, with the split of the budget that scored best, beside one point that uploads rows."""
+    """Return the plan for a limit of ε: secure sums with this ε, beside one point that uploads rows."""
     h = reporter.deployment.default_n_components
     contrast = point_with_noise(0.0, _CONTRAST, n_components=h, n_anchor_rows=4 * h)
     has_labels = reporter.deployment.label_kind is not None and searcher.deployment.label_kind is not None
     if not has_labels or limit.bound <= 0:
         raise InputError(
             "limit",
-            expected="above zero" if has_labels else "above zero, and of rows with labels and test rows",
+            expected="above zero" if has_labels else "above zero, for rows with labels and test rows",
             got=str(limit),
-            cure="A guarantee is about what is learnt: name a label.",
+            cure="Secure sums train a model: name a label.",
         )
     within = replace(sums[0], epsilon=limit.bound) if sums else SumPoint(limit.bound)
     asked = list(dict.fromkeys((*sums, within)))
@@ -145,7 +146,7 @@ def _plan_sums(
 def _try_sums(
     searcher: Auditor, reporter: Auditor, sums: Sequence[SumPoint], search: PointSearch
 ) -> tuple[list[PointResult], list[PointResult], str]:
-    """Secure sums on the rows that were searched; the least ε that pays there, on the other rows; a sentence about it."""
+    """Return secure sums on the rows of the search, the least ε that pays there on the other rows, and a sentence on it."""
     if searcher.deployment.label_kind is None:
         return [], [], ""
     results = []
@@ -180,12 +181,15 @@ def _tabulate(recommended: PointResult, auditor: Auditor) -> dict[str, Any]:
 
 
 def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:
-    """The numbers of components to try."""
+    """Return the numbers of components to try."""
     m = auditor.partition.n_features
     given = auditor.deployment.default_n_components if n_components is None else n_components
     widths = (given,) if isinstance(given, int) else tuple(given)
     if not widths or any(not 1 <= h <= m for h in widths):
         raise InputError(
-            "n_components", expected=f"between 1 and {m}", got=str(list(widths)), cure="A projection cannot add."
+            "n_components",
+            expected=f"between 1 and {m}",
+            got=str(list(widths)),
+            cure="Choose at most as many as features.",
         )
     return widths

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mooring.attacks import Effort
 from mooring.audit.auditor import Auditor
+from mooring.audit.effort import AuditEffort
+from mooring.audit.limits import LeakageLimit
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.point_result import PointResult
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
-from mooring.audit.specification import LeakageLimit
 from mooring.audit.statements import LOWER_BOUND, state_strongest
 from mooring.errors import InputError
 from mooring.learners import Score
@@ -39,7 +39,7 @@ class PointSearch:
         self.expected = 0
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> AuditEffort:
         """The noise scales to try."""
         return self.auditor.settings.effort
 

@@ -96,12 +96,12 @@ class RotationPoint(OperatingPoint):
             method=self.method,
             anchor_noise_scale=self.anchor_noise_scale,
             data_noise_scale=deployment.rms(self.n_components) * self.data_noise_level,
-            rng=np.random.default_rng([deployment.seed, 8]),
+            rng=np.random.default_rng([deployment.settings.seed, 8]),
             settings=SimulationSettings(
                 projection,
                 n_anchor_rows=self.n_anchor_rows,
                 public_rows=deployment.public_rows(projection),
-                columns=deployment.columns,
+                columns=deployment.settings.evaluation.columns,
             ),
         )
 

@@ -26,7 +26,7 @@ def measure_point_release(
 ) -> ReleaseRisk | None:
     """Return the risk of the joint models of a simulation, or None if there is nothing to learn."""
     kind, partition = deployment.label_kind, deployment.partition
-    seed, columns = deployment.seed, deployment.columns
+    seed, columns = deployment.settings.seed, deployment.settings.evaluation.columns
     if kind is None or learner is None:
         return None
     mapped = [simulation.map_new_rows(i, part, data_noise_scale=0.0) for i, part in enumerate(partition.train)]

@@ -1,7 +1,7 @@
-"""A collaboration in one process: every participant's upload, the analyst's alignment, and what an attacker would see of it.
+"""A simulated collaboration: every participant's upload, the analyst's alignment, and what an attacker sees of them.
 
-For audits, plans and studies: one program plays every part and holds every secret, so that an attack's result can be
-compared with the truth. Between organisations each part runs where its data is.
+Audits, plans and studies use it. One program has all rows and all secrets, so that the result of an attack can be compared
+with the truth. Between organisations, each party runs its own part.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from mooring.typing import Array, Indices, Matrix
 
 @dataclass(frozen=True, eq=False)
 class SimulationSettings:
-    """What a simulation takes for granted unless told otherwise."""
+    """Settings of a simulation that have a default."""
 
     projection: Projection | None = None
-    """Public. By default none if `n_components` is the width of the rows, and a Gaussian one otherwise."""
+    """The public projection. By default, there is none if `n_components` is the width of the rows, else a Gaussian one."""
     anchor: Array | None = None
-    """The anchor, of shape (r, h); by default a random one. Methods without an anchor ignore it, and `n_anchor_rows` too."""
+    """The anchor, of shape (r, h); by default a random one. Methods without an anchor ignore this and `n_anchor_rows`."""
     n_anchor_rows: int | None = None
     """r of a random anchor; 4 h by default."""
     reference: int = 0
-    """The participant whose coordinates are the common ones, or whose map is, under a common transform."""
+    """The participant whose coordinates define the common space or, if all share one map, whose map is used."""
     solver: Solver = "accelerated"
     certify: bool = False
-    """As for `align`; they matter to the methods with anchor noise only."""
+    """As for `align`; they are used only by methods with anchor noise."""
     precision: Precision = "float64"
-    """With "float32" attackers see the numbers that `mooring share` writes."""
+    """With "float32", attackers see the numbers that `mooring share` writes."""
     public_rows: PublicRows | None = field(default=None, repr=False)
-    """Which attackers have as well."""
+    """Public rows, which attackers have, too."""
     columns: tuple[Column, ...] = ()
-    """Those that a table declares, which attackers know; empty where rows are not of a table."""
+    """The declared columns of a table, which attackers know; empty if rows do not come from a table."""
     secrets: Sequence[tuple[RigidMap, UploadNoise]] | None = field(default=None, repr=False)
-    """Every participant's map and noise; by default from the streams."""
+    """The map and the noise of every participant; by default, both are drawn."""
 
 
 _DEFAULTS = SimulationSettings()
@@ -72,7 +72,7 @@ _DEFAULTS = SimulationSettings()
 
 @dataclass(frozen=True, eq=False)
 class RowSimulation:
-    """A collaboration with all its secrets."""
+    """A simulated collaboration with all its secrets."""
 
     method: Method
     data_noise_scale: float
@@ -81,25 +81,25 @@ class RowSimulation:
     anchor: Array | None = field(repr=False)
     """The anchor, of shape (r, h)."""
     records: tuple[Array, ...] = field(repr=False)
-    """Each of shape (n_i, n_features): every participant's rows as they are."""
+    """The rows of every participant before projection, each of shape (n_i, n_features)."""
     private_data: tuple[Array, ...] = field(repr=False)
-    """Each of shape (n_i, h): the same after projection, which an attack tries to rebuild."""
+    """The same rows after projection, each of shape (n_i, h), which attacks try to rebuild."""
     labels: tuple[Array | None, ...] = field(repr=False)
     uploads: tuple[Upload, ...] = field(repr=False)
-    """What the analyst received."""
+    """The upload of every participant, which the analyst receives."""
     alignment: Alignment | None = field(repr=False)
-    """How it aligned them; None for methods without an anchor."""
+    """The analyst's alignment of the uploads; None for methods without an anchor."""
     secrets: tuple[RigidMap, ...] = field(repr=False)
-    """Every participant's map, which the analyst did not see."""
+    """The map of every participant, which the analyst does not see."""
     streams: Streams = field(repr=False)
-    """Where noise came from."""
+    """The streams that maps and noise are drawn from."""
     precision: Precision = "float64"
     public_rows: PublicRows | None = field(default=None, repr=False)
     columns: tuple[Column, ...] = field(default=(), repr=False)
 
     @property
     def termination(self) -> str | None:
-        """Why the solver of the alignment stopped; None without an alignment."""
+        """The reason why the solver of the alignment stopped; None without an alignment."""
         return None if self.alignment is None else str(self.alignment.termination)
 
     @cached_property
@@ -116,14 +116,10 @@ class RowSimulation:
         return representation if self.alignment is None else self.alignment.maps[participant].apply(representation)
 
     def map_new_rows(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
-        """New rows of one participant in the common space, as it brings them there itself.
+        """Return new rows of one participant in the common space, to which the participant maps them itself.
 
-        Parameters
-        ----------
-        records : array of shape (n, d)
-            Before the projection.
-        data_noise_scale : float, default 0.0
-            σ. In a deployment there is none, since nothing leaves the participant; the paper perturbs test rows, too.
+        `records` are rows before the projection. In a deployment they carry no noise, because they do not leave the
+        participant; the paper perturbs test rows, too.
         """
         rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
         noise = GeneratorNoise(self.streams.named(f"participant/{participant}/test-noise"))
@@ -131,14 +127,9 @@ class RowSimulation:
         return self._in_common_space(participant, represented)
 
     def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
-        """Train on the collaboration matrix, as `mooring train` does.
+        """Return the model that a learner, by name or as an object, trains on the collaboration matrix.
 
-        Parameters
-        ----------
-        learner : str or Learner, default "auto"
-            A name in `mooring.learners.LEARNERS`, a learner of one's own, or "auto".
-        seed : int, default 0
-            Seed of what is random in the learner and in its choice.
+        "auto" chooses a learner as `mooring train` does. `seed` is that of the learner and of this choice.
         """
         labels = np.concatenate([to_numpy(part) for part in self.labels])
         kind = label_kind_of(labels)
@@ -167,18 +158,18 @@ class RowSimulation:
         n_known_rows: int = 0,
         n_repeated_uploads: int = 0,
     ) -> CollusionView:
-        """What the analyst and these colluders know when they turn on the target.
+        """Return the view of the analyst and some colluders who attack the target.
 
         Parameters
         ----------
         colluders : sequence of int, default (0,)
-            Empty for an analyst on its own.
+            Indices of the colluders; empty if the analyst acts alone.
         with_labels : bool, default True
-            False hides the participants' labels, as if the study had none.
+            Whether the analyst sees labels.
         n_known_rows : int, default 0
-            How many of the target's rows the attacker knows from elsewhere.
+            Number of the target's rows that the attacker knows from elsewhere.
         n_repeated_uploads : int, default 0
-            How many more times the target uploaded the same rows, with fresh noise and a fresh map.
+            Number of further uploads of the target's rows, each with fresh noise and a fresh map.
         """
         p = len(self.uploads)
         check_roles(target, colluders, p)
@@ -238,25 +229,26 @@ def simulate(
     rng: np.random.Generator | Streams,
     settings: SimulationSettings = _DEFAULTS,
 ) -> RowSimulation:
-    """Run a method from private data to collaboration matrix.
+    """Simulate a method from private data to the collaboration matrix.
 
     Parameters
     ----------
     datasets : sequence of arrays of shape (n_i, n_features)
-        Every participant's rows as they are; NumPy, or torch on any device.
+        The rows of every participant before projection; NumPy arrays, or torch arrays on any device.
     labels : sequence of arrays of shape (n_i,), or of None, optional
     method : Method or str
-        An anchor-aligned method that is given a noise it does not have becomes 'aa-i-gdp-both-noise', of which all of them
-        are corners.
+        An anchor-aligned method with a noise scale for which it has no noise becomes 'aa-i-gdp-both-noise', which has both.
     n_components : int, optional
         h; by default that of the given projection, or the width of the rows.
     anchor_noise_scale, data_noise_scale : float, default 0
-        v and σ: of the anchor's numbers, and of the rows' numbers once map and projection are undone.
+        v and σ, the scales of noise on the anchor and on the rows.
     rng : numpy.random.Generator or Streams
-        Where all secrets and noise come from: participant i draws its map from the stream "participant/i/transform" and
-        its noise from "participant/i/noise". Two methods run with the same streams are therefore matched: C-GDP uses the
-        reference's map, and its private-data noise is coupled to AA-I-GDP's as in the equivalence corollary, so that their
-        collaboration matrices coincide.
+        The source of all secrets and noise: participant i draws its map from the stream "participant/i/transform" and its
+        noise from "participant/i/noise". Two methods with the same streams are therefore matched: C-GDP uses the
+        reference's map, and its private-data noise is coupled to that of AA-I-GDP as in the equivalence corollary, so that
+        their collaboration matrices are equal.
+    settings : SimulationSettings, optional
+        Projection, anchor, alignment and precision.
 
     Examples
     --------
@@ -326,21 +318,21 @@ def simulate_rows(
     name: str = "perturbed rows",
     data_noise_scale: float = 0.0,
 ) -> RowSimulation:
-    """Return a collaboration in which participants upload rows that were perturbed in any way, in the space of the rows.
+    """Return a collaboration in which rows are perturbed by any mechanism and uploaded in the space of the rows.
 
     Parameters
     ----------
     datasets : sequence of arrays of shape (n_i, n_features)
-        Every participant's rows as they are.
+        The rows of every participant.
     representations : sequence of arrays of shape (n_i, n_features)
-        What each of them uploads, row by row.
+        The uploaded rows of every participant, in the same order.
     labels : sequence of arrays of shape (n_i,), or of None, optional
     rng : numpy.random.Generator or Streams
-        Where anything random that is asked of the simulation later comes from.
+        The source of later random draws, such as which rows an attacker knows.
     name : str, default "perturbed rows"
-        The mechanism's name.
+        The name of the mechanism.
     data_noise_scale : float, default 0
-        Standard deviation of the noise on each number, which is public: denoisers of the attacks use it.
+        Standard deviation of the noise on each number. It is public, and attacks use it for denoising.
 
     Examples
     --------
@@ -449,8 +441,8 @@ def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scal
 def _checked_records(datasets: Sequence[Array]) -> tuple[Array, ...]:
     records = tuple(as_float64(part) for part in datasets)
     if not records:
-        cure = "Pass one matrix a participant."
-        raise InputError("datasets", expected="at least one participant's", got="none", cure=cure)
+        cure = "Pass one matrix per participant."
+        raise InputError("datasets", expected="those of at least one participant", got="none", cure=cure)
     if any(len(part.shape) != 2 or part.shape[1] != records[0].shape[1] for part in records):
         got = f"shapes {', '.join(str(tuple(part.shape)) for part in records)}"
         cure = "Every participant must have the same features."
@@ -466,7 +458,7 @@ def _checked_labels(labels: Sequence[Array | None] | None, records: Sequence[Arr
     if len(known) != len(records) or any(
         n is not None and n != part.shape[0] for n, part in zip(sizes, records, strict=True)
     ):
-        expected = f"one a row for each participant: {[int(part.shape[0]) for part in records]}"
-        cure = "Pass one label array a participant, in the order of its rows."
+        expected = f"one label per row for each participant: {[int(part.shape[0]) for part in records]}"
+        cure = "Pass one array of labels per participant, in the order of its rows."
         raise InputError("labels", expected=expected, got=str(sizes), cure=cure)
     return known

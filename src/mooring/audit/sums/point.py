@@ -37,7 +37,7 @@ class SumPoint(OperatingPoint):
     def settled_for(self, deployment: Deployment) -> SumPoint:
         """The same point with its quorum and number of colluders filled in."""
         p, c = deployment.partition.n_participants, self.n_colluders
-        c = len(deployment.colluders) if c is None else c
+        c = len(deployment.settings.colluders) if c is None else c
         return replace(self, quorum=self.quorum or max(c + 1, p - p // 10), n_colluders=c)
 
     @property
@@ -80,7 +80,7 @@ class SumPoint(OperatingPoint):
             feature_map=deployment.features,
             label_values=deployment.label_values,
             privacy=self.settled_for(deployment).privacy,
-            rng=np.random.default_rng([deployment.seed, 12]),
+            rng=np.random.default_rng([deployment.settings.seed, 12]),
         )
 
     def is_usable_with(self, simulation: Any) -> bool:

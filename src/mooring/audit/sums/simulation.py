@@ -1,4 +1,4 @@
-"""A simulated study of sums: everybody's contributions as `share` makes them, the total, and what an attacker has of it."""
+"""A simulated study of sums: every contribution as `share` makes it, the total, and what an attacker sees of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LabelCoding:
     """How labels enter the sums: codes of classes, or numbers scaled to [−1, 1]."""
 
     classes: Labels | None
-    """In the order of their codes; None for a number."""
+    """The classes in the order of their codes; None for a number."""
     unit: float = 1.0
     """The largest magnitude of a number, which a study declares."""
 
@@ -45,7 +45,7 @@ class LabelCoding:
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are; 0 for a number."""
+        """The number of classes; 0 for a number."""
         return 0 if self.classes is None else len(self.classes)
 
     def encode(self, labels: Labels) -> Matrix:
@@ -63,35 +63,35 @@ class LabelCoding:
 
 @dataclass(frozen=True, eq=False)
 class SumSimulation:
-    """A study of sums with all its secrets."""
+    """A simulated study of sums with all its secrets."""
 
     layout: SumLayout
     feature_map: FeatureMap
     noise: SumNoise | None
-    """What each participant added; None without noise."""
+    """The noise that each participant adds; None without noise."""
     features: tuple[Matrix, ...] = field(repr=False)
-    """Each of shape (n_i, D): φ of every participant's rows."""
+    """φ of every participant's rows, each of shape (n_i, D)."""
     labels: tuple[Matrix, ...] = field(repr=False)
-    """Each of shape (n_i,), as they enter the sums."""
+    """Labels as they enter the sums, each of shape (n_i,)."""
     contributions: tuple[Integers, ...] = field(repr=False)
-    """Each of shape (size,): the sums over one participant's rows, and noise."""
+    """The sums over every participant's rows, plus noise, each of shape (size,)."""
     coding: LabelCoding = field(repr=False)
     privacy: SumPrivacy | None = None
     """The guarantee; None without noise."""
 
     @cached_property
     def total(self) -> Integers:
-        """What the analyst opens."""
+        """The total that the analyst opens."""
         return np.asarray(np.sum(self.contributions, axis=0))
 
     @property
     def sums(self) -> Sums:
-        """The total as learners take it."""
+        """The total in the form that learners use."""
         scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, len(self.contributions))
         return self._as_sums(self.total, scales)
 
     def exact_sums_of(self, participant: int) -> Sums:
-        """One participant's sums without noise, as learners take them: what it has by itself."""
+        """Return one participant's own sums, without noise, in the form that learners use."""
         sums = SumAccumulator(self.layout)
         sums.add(self.features[participant], self.labels[participant])
         return self._as_sums(sums.vector, (0.0, 0.0))
@@ -102,7 +102,7 @@ class SumSimulation:
         return Sums(S, T, features.constant_share, self.layout.outcome.n_classes, scales, features.unit_length)
 
     def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
-        """Train on the total what "auto" is for sums, whatever learner is asked for: others need rows.
+        """Train the learner of sums that "auto" stands for on the total; other learners need rows, so `learner` is ignored.
 
         Examples
         --------
@@ -136,14 +136,9 @@ class SumSimulation:
         return resolve_sum_learner(AUTO, "number" if self.coding.classes is None else "classes")
 
     def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> SumView:
-        """What the analyst and these participants know together; nothing that the others keep to themselves.
+        """Return the view of the analyst and some colluders, which is empty if the analyst acts alone.
 
-        Parameters
-        ----------
-        colluders : sequence of int, default (0,)
-            Empty for an analyst on its own.
-        asked : LabelledFeatures, optional
-            Rows whose membership the attacks are to score.
+        `asked` are the candidates whose membership attacks score.
         """
         p = len(self.contributions)
         check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
@@ -159,12 +154,12 @@ class SumSimulation:
         )
 
     def members(self, participants: Sequence[int]) -> LabelledFeatures:
-        """The rows of these participants, as they entered the sums."""
+        """Return the rows of these participants as they enter the sums."""
         parts = [(self.features[i], self.labels[i]) for i in participants]
         return LabelledFeatures.encode(self.layout, *(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def encode(self, rows: Sequence[Matrix], labels: Sequence[Labels]) -> LabelledFeatures:
-        """Other rows, in parts, as they would enter the sums."""
+        """Return other rows, given in parts, as they would enter the sums."""
         features = np.concatenate([self.feature_map.apply(part) for part in rows])
         return LabelledFeatures.encode(self.layout, features, self.coding.encode(np.concatenate(labels)))
 
@@ -179,12 +174,12 @@ def simulate_sums(
     rng: np.random.Generator | Streams,
     rows_of_person: Sequence[Integers] | None = None,
 ) -> SumSimulation:
-    """Run a study of secure sums from rows to the total.
+    """Simulate a study of secure sums from rows to the total.
 
     Parameters
     ----------
     datasets : sequence of arrays of shape (n_i, n_features)
-        Every participant's rows, of numbers in about [−1, 1].
+        The rows of every participant, with numbers in about [−1, 1].
     labels : sequence of arrays of shape (n_i,)
         Floats are numbers; everything else names a class.
     privacy : SumPrivacy, float or None
@@ -197,7 +192,7 @@ def simulate_sums(
     rng : numpy.random.Generator or Streams
         Participant i draws its noise from the stream "participant/i/sum-noise".
     rows_of_person : sequence of integers of shape (n_i,), optional
-        How many rows the person of each row has: the mean over each person's rows is added. Without it, rows are.
+        The number of rows of each row's person. With it, every person contributes the mean over its rows.
 
     Examples
     --------
@@ -216,7 +211,7 @@ def simulate_sums(
             "quorum",
             expected=f"at most the {p} participants",
             got=str(privacy.quorum),
-            cure="No total could be opened.",
+            cure="With a larger quorum, no total could be opened.",
         )
     feature_map = RowFeatures(datasets[0].shape[1]) if feature_map is None else feature_map
     coding = LabelCoding.of(np.concatenate(labels) if label_values is None else np.asarray(label_values))
@@ -234,5 +229,5 @@ def simulate_sums(
 
 
 def words_from(rng: np.random.Generator) -> Words:
-    """A stream of uniform words for experiments; a participant's own come from its secret."""
+    """Return a stream of uniform words for simulations; those of a real participant are derived from its secret."""
     return lambda count: rng.integers(2**64, size=count, dtype=np.uint64)
