@@ -31,7 +31,7 @@ from mooring.metrics.intervals import LEVEL
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix, Vector
 
-MOST_NOISE = 0.3
+MOST_NOISE = 0.5
 """Maximum spectral scale of the noise on G, in units of G, for which intervals keep their level."""
 INTERCEPT = "Intercept"
 
@@ -278,19 +278,18 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
     G, b, noise = equations.matrix, equations.vector, equations.readings.noise
     if not n > p + 1:
         raise refuse_regression(p)
-    eigenvalues, vectors = np.linalg.eigh(G)
-    if eigenvalues[0] <= 1e-10 * eigenvalues[-1] or _measure_noise(eigenvalues, vectors, noise) > MOST_NOISE:
+    if measure_noise(equations) > MOST_NOISE:
         raise refuse_regression(p)
-    inverse = (vectors / eigenvalues) @ vectors.T
+    inverse: Matrix = np.asarray(np.linalg.inv(G), dtype=np.float64)
     beta = inverse @ b
-    residual = _residual_weights(beta)
+    residual = residual_weights(beta)
     index = _pair_index(p)
     cross = noise @ residual.T  # Cov of every reading with u
     shift = np.einsum("lmk,mk->l", cross[index], inverse)
     N = residual @ cross
     beta = beta + inverse @ shift
     squares = float(equations.readings.values[-1])
-    left = max(squares - b @ inverse @ b + float(np.sum(inverse * N)), 1e-12 * squares)
+    left = max(squares - float(b @ inverse @ b) + float(np.sum(inverse * N)), 1e-12 * squares)
     variance = left / (n - p)
     spread = squares - b[0] ** 2 / n
     noisy = inverse @ N @ inverse
@@ -306,7 +305,7 @@ def _pair_index(p: int) -> npt.NDArray[np.int64]:
     return index
 
 
-def _residual_weights(beta: Vector) -> Matrix:
+def residual_weights(beta: Vector) -> Matrix:
     """Return the weights of readings in b − Gβ, of shape (p, readings)."""
     p = len(beta)
     index = _pair_index(p)
@@ -316,14 +315,16 @@ def _residual_weights(beta: Vector) -> Matrix:
     return weights
 
 
-def _measure_noise(eigenvalues: Vector, vectors: Matrix, noise: Matrix) -> float:
-    """Return the square root of the largest eigenvalue of E W², where W = G^-½ E G^-½."""
-    p = len(eigenvalues)
+def measure_noise(equations: NormalEquations) -> float:
+    """Return the square root of the largest eigenvalue of E W², where W = G^-½ E G^-½; infinite if G is not definite."""
+    p, noise = equations.n_terms, equations.readings.noise
+    eigenvalues, vectors = np.linalg.eigh(equations.matrix)
+    if eigenvalues[0] <= 1e-10 * eigenvalues[-1]:
+        return math.inf
     index = _pair_index(p).ravel()
-    root = vectors / np.sqrt(eigenvalues)  # W = rootᵀ E root
-    turned = np.einsum("la,mb,lmi->abi", root, root, noise[index].reshape(p, p, -1)[:, :, index], optimize=True)
-    full = np.einsum("abi,lc,md,ilm->abcd", turned, root, root, np.eye(p * p).reshape(p * p, p, p), optimize=True)
-    return math.sqrt(max(0.0, float(np.linalg.eigvalsh(np.einsum("abbd->ad", full))[-1])))
+    turn = np.kron(vectors / np.sqrt(eigenvalues), vectors / np.sqrt(eigenvalues))  # vec W = turnᵀ vec E
+    covariance = (turn.T @ noise[np.ix_(index, index)] @ turn).reshape(p, p, p, p)
+    return math.sqrt(max(0.0, float(np.linalg.eigvalsh(np.einsum("abbd->ad", covariance))[-1])))
 
 
 def refuse_regression(p: int) -> InputError:

@@ -1,0 +1,172 @@
+"""A mixture of products of categoricals, fitted to a total by least squares: a distribution of rows with its pairs.
+
+Legend: π the weights of K components; θ_kj the probabilities of the levels of column j in component k;
+φ_k = (√c₀, M₁θ_k1, …).
+
+The total of n rows of the mixture is n Σ_k π_k φ_k φ_kᵀ. The noise of a total has the same variance in all its coordinates,
+so that least squares there is maximum likelihood. First, interactions of each pair of columns are shrunk towards
+independence by the factor of James and Stein, since most of the noise is in interactions that are small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from mooring.mechanisms.sums.answers.readings import read_products
+from mooring.mechanisms.sums.levels import Levels
+from mooring.mechanisms.sums.workload import PairwiseTotal, Workload
+from mooring.typing import Indices, Matrix, Vector
+
+N_COMPONENTS = 100
+_N_STEPS = 250
+_SEED = 0  # components start at random, and the same total gives the same mixture
+_START_SPREAD = 0.7  # of the logits of components around those of the margins
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Rows whose columns are independent within each component."""
+
+    workload: Workload
+    weights: Vector
+    """π, of shape (K,)."""
+    tables: tuple[Matrix, ...]
+    """θ_j for each column, of shape (K, b_j)."""
+    spreads: tuple[float, ...]
+    """For each column, the share of neighbouring nodes' mass that lies between them, so that squares are right."""
+
+    def draw_places(self, n_rows: int, rng: np.random.Generator) -> Matrix:
+        """Return the level of each row in each column, of shape (n_rows, columns); that of a number may be between nodes."""
+        components = rng.choice(len(self.weights), n_rows, p=self.weights)
+        places = []
+        for levels, table, spread in zip(self.workload.columns, self.tables, self.spreads, strict=True):
+            drawn = _draw_rows(table[components], rng)
+            places.append(_move_between_nodes(drawn, len(levels.nodes), spread, rng))
+        return np.column_stack(places)
+
+    def sum_places(self, places: Matrix, n_rows: float) -> PairwiseTotal:
+        """Return the total, without noise, of `n_rows` rows that are distributed as these."""
+        blocks, curves = [np.ones((len(places), 1))], []
+        for levels, place in zip(self.workload.columns, places.T, strict=True):
+            lower = np.floor(place).astype(np.int64)
+            t = place - lower
+            block = np.zeros((len(place), levels.n_levels))
+            block[np.arange(len(place)), lower] = 1 - t
+            block[np.arange(len(place)), np.minimum(lower + 1, levels.n_levels - 1)] += t
+            blocks.append(block)
+            if not levels.is_exact:
+                curves.append(4 * t * (1 - t))
+        weights, scale = np.hstack(blocks), n_rows / len(places)
+        bubbles = scale * np.array([curve.sum() for curve in curves])
+        return PairwiseTotal(self.workload, self.workload.assemble(scale * weights.T @ weights, bubbles))
+
+
+def _move_between_nodes(levels: Indices, n_nodes: int, spread: float, rng: np.random.Generator) -> Vector:
+    """Return the places of rows, of which some move between two nodes, so that the mean of each hat function stays."""
+    places = levels.astype(np.float64)
+    if not spread:
+        return places
+    counts = np.bincount(levels, minlength=n_nodes)[:n_nodes].astype(np.float64)
+    between = spread * np.minimum(counts[:-1], counts[1:]) / 2
+    down, up = (np.pad(between, side) / np.maximum(counts, 1.0) for side in ((1, 0), (0, 1)))
+    chance, distance = rng.random(len(levels)), rng.random(len(levels))
+    node = np.minimum(levels, n_nodes - 1)
+    moves_down = chance < down[node]
+    moves = (levels < n_nodes) & (chance < (down + up)[node])
+    return np.asarray(places + np.where(moves, np.where(moves_down, -distance, distance), 0.0))
+
+
+def _draw_rows(probabilities: Matrix, rng: np.random.Generator) -> Indices:
+    """Return one level per row of probabilities."""
+    u = rng.random((len(probabilities), 1))
+    levels = (np.cumsum(probabilities, axis=1) < u).sum(axis=1)
+    return np.asarray(np.minimum(levels, probabilities.shape[1] - 1))
+
+
+def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS) -> Mixture:
+    """Return the mixture whose total is nearest to this one."""
+    workload, n = total.workload, max(total.n_rows, 1.0)
+    target = _shrink_blocks(total)[: workload.n_features, : workload.n_features] / n
+    shared = workload.shared[: workload.n_features, : workload.n_features]
+    blocks = [
+        contrasts * (levels.unit / workload.resolution)
+        for levels, contrasts in zip(workload.columns, workload.integer_contrasts, strict=True)
+    ]
+    constant = workload.constant_integer / workload.resolution
+    ends = np.cumsum([levels.n_levels for levels in workload.columns])[:-1]
+    start = np.concatenate([np.log(_find_margin(total, levels)) for levels in workload.columns])
+    rng = np.random.default_rng(_SEED)
+    logits = start + _START_SPREAD * rng.standard_normal((n_components, len(start)))
+
+    def unpack(x: Vector) -> tuple[Vector, list[Matrix]]:
+        parts = np.split(x[n_components:].reshape(n_components, -1), ends, axis=1)
+        return softmax(x[:n_components]), [softmax(part, axis=1) for part in parts]
+
+    def objective(x: Vector) -> tuple[float, Vector]:
+        weights, tables = unpack(x)
+        means = [table @ block.T for table, block in zip(tables, blocks, strict=True)]
+        phi = np.hstack([np.full((n_components, 1), constant), *means])
+        error = np.where(shared, phi.T @ (weights[:, None] * phi) - target, 0.0)
+        pulled = phi @ error
+        of_weights = (pulled * phi).sum(axis=1)
+        gradients = [weights * (of_weights - weights @ of_weights)]
+        of_phi = 2 * weights[:, None] * pulled
+        for table, block, start in zip(tables, blocks, workload.starts, strict=True):
+            of_table = of_phi[:, start : start + len(block)] @ block
+            gradients.append(table * (of_table - (table * of_table).sum(axis=1, keepdims=True)))
+        return float((error**2).sum()) / 2, np.concatenate([gradients[0], np.hstack(gradients[1:]).ravel()])
+
+    first = np.concatenate([np.zeros(n_components), logits.ravel()])
+    options = {"maxiter": _N_STEPS, "ftol": 1e-12, "gtol": 1e-9}
+    weights, tables = unpack(minimize(objective, first, jac=True, method="L-BFGS-B", options=options).x)
+    spreads = [
+        _find_spread(total, levels, weights @ table) for levels, table in zip(workload.columns, tables, strict=True)
+    ]
+    return Mixture(workload, weights / weights.sum(), tuple(tables), tuple(spreads))
+
+
+def _find_margin(total: PairwiseTotal, levels: Levels) -> Vector:
+    """Return the shares of a column's levels, none below a hundredth of a percent."""
+    one = total.workload.constant
+    pairs = [(total.workload.indicator(levels.name, name), one) for name in levels.names]
+    shares = np.maximum(read_products(total, pairs).values / max(total.n_rows, 1.0), 1e-4)
+    return np.asarray(shares / shares.sum())
+
+
+def _shrink_blocks(total: PairwiseTotal) -> Matrix:
+    """Return S with the interactions of each pair of columns shrunk towards independence.
+
+    The linear contrast of a number is shrunk apart from its other contrasts, so that their noise does not hide a trend.
+    """
+    S, workload = total.matrix.copy(), total.workload
+    parts = list[tuple[int, slice]]()
+    for column, (start, levels) in enumerate(zip(workload.starts, workload.columns, strict=True)):
+        first = start + bool(levels.nodes)
+        parts += [(column, slice(start, first)), (column, slice(first, start + levels.n_levels - 1))]
+    for (column, rows), (other, columns) in combinations(parts, 2):
+        independent = np.outer(S[rows, 0], S[0, columns]) / max(S[0, 0], 1e-9)
+        interaction = S[rows, columns] - independent
+        if column == other or interaction.size < 3:
+            continue
+        noise, squares = total.noise_variance / 2 * (interaction.size - 2), float((interaction**2).sum())
+        S[rows, columns] = independent + max(0.0, 1 - noise / max(squares, 1e-300)) * interaction
+        S[columns, rows] = S[rows, columns].T
+    return S
+
+
+def _find_spread(total: PairwiseTotal, levels: Levels, margin: Vector) -> float:
+    """Return the share of neighbouring nodes' mass that lies uniformly between them, by the mean of t(1 − t)."""
+    if levels.is_exact:
+        return 0.0
+    number, one = total.workload.number(levels.name), total.workload.constant
+    hats = total.workload.functional(levels.name, number.values**2)
+    on_nodes, exact = read_products(total, [(hats, one), (number, number)]).values
+    step = levels.nodes[1] - levels.nodes[0]
+    n_nodes = len(levels.nodes)
+    between = np.minimum(margin[: n_nodes - 1], margin[1:n_nodes]).sum()  # each such row has t(1 − t) of mean 1/6
+    return float(np.clip((on_nodes - exact) / step**2 / max(total.n_rows, 1.0) * 6 / max(between, 1e-9), 0, 1))

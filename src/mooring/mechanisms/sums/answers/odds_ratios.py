@@ -1,0 +1,192 @@
+"""Odds ratios: a logistic regression whose sums come from the total where they can, and from a mixture where they must.
+
+Legend: z the row of terms, y the outcome of zeros and ones, β the coefficients, η = zᵀβ, p the logistic function; G = Σ zzᵀ
+and b = Σ zy from the total; E_m the mean over rows of a mixture that is fitted to the total; Λ the precision of a normal
+prior of standard deviation 2.5 on coefficients other than the intercept's, in units of half a declared range.
+
+Maximum likelihood solves Σ z (y − p(η)) = 0. With p(η) = a + cη + r(η), a and c fitted on the mixture, only r needs it:
+
+    b − G(a e₁ + cβ) − n E_m[z r(η)] − Λβ = 0
+    H = n E_m[p(1 − p)zzᵀ] + c (G − n E_m[zzᵀ]) + Λ,        Cov β = H⁻¹ (H + N) H⁻¹,
+
+N being the noise of b − G(a e₁ + cβ). A mixture knows pairs of columns only, so that β has a bias. It is measured by doing
+the same to the mixture itself, whose solution is known: where the bias exceeds half a standard error, the answer is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_number, write_p
+from mooring.mechanisms.sums.answers.mixture import Mixture, fit_mixture
+from mooring.mechanisms.sums.answers.readings import Z, find_p_value
+from mooring.mechanisms.sums.answers.regression import (
+    MOST_NOISE,
+    Design,
+    DesignColumn,
+    NormalEquations,
+    make_design,
+    measure_noise,
+    read_normal_equations,
+    refuse_regression,
+    residual_weights,
+)
+from mooring.mechanisms.sums.workload import Functional, PairwiseTotal
+from mooring.serialization import FloatOrNaN, Record, Rows
+from mooring.typing import Matrix, Vector
+
+_N_ROWS = 20_000  # rows of the mixture over which means are taken
+_PRIOR_SCALE = 2.5
+_MOST_BIAS = 0.5  # in standard errors
+_N_STEPS = 50
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class OddsRatio(Record):
+    """One odds ratio."""
+
+    term: str
+    """Name of the column."""
+    level: str
+    """The level of a category, or "missing"; empty for a number, whose ratio is that of one unit more."""
+    reference: str
+    odds_ratio: FloatOrNaN
+    low: FloatOrNaN
+    high: FloatOrNaN
+    p: FloatOrNaN
+    bias: FloatOrNaN
+    """Bias of the coefficient, log odds ratio, in standard errors, as measured on the mixture."""
+
+
+@dataclass(frozen=True)
+class OddsRatios(Answer):
+    """A logistic regression."""
+
+    lines_field: ClassVar[str] = "ratios"
+
+    formula: str
+    outcome: str
+    ratios: tuple[OddsRatio, ...]
+
+    def list_estimates(self) -> dict[str, tuple[float, float, float]]:
+        """Return the odds ratios by term and level."""
+        return {
+            f"{entry.term} {entry.level}".strip(): (entry.odds_ratio, entry.low, entry.high) for entry in self.ratios
+        }
+
+    def list_tables(self) -> dict[str, Rows]:
+        """Return the odds ratios with intervals and p."""
+        lines = []
+        for entry in self.ratios:
+            name = f"{entry.term}: {entry.level}" if entry.level else f"{entry.term}, per unit"
+            name += f" (against {entry.reference})" if entry.reference else ""
+            interval = f"{write_number(entry.low)} to {write_number(entry.high)}"
+            lines.append((name, write_number(entry.odds_ratio), interval, write_p(entry.p)))
+        return {f"{self.outcome}: odds ratios": [("term", "odds ratio", "95 % interval", "p"), *lines]}
+
+
+def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
+    """Return the odds ratios of a logistic regression of an outcome with two levels.
+
+    The coefficients are shrunk a little towards zero by the prior, as stated in this module. An answer whose bias, measured
+    on a mixture that is fitted to the total, exceeds half a standard error is refused.
+    """
+    design, source = make_design(total, formula), name_source(total)
+    if not design.outcome.level:
+        problem = f"The outcome {design.outcome.term!r} is a number; odds ratios need an outcome with two levels."
+        raise InputError("formula", problem=problem, cure="Choose such an outcome, or a linear regression.")
+    equations = read_normal_equations(total, design)
+    if measure_noise(equations) > MOST_NOISE:
+        raise refuse_regression(equations.n_terms)
+    mixture = fit_mixture(total)
+    z = _find_terms(mixture, design, mixture.draw_places(_N_ROWS, np.random.default_rng(_SEED)))
+    beta, covariance = _solve(equations, z)
+    errors = np.sqrt(np.diag(covariance))
+    bias = _measure_bias(mixture, design, equations.n_rows) / errors
+    worst = int(np.argmax(np.abs(bias[1:]))) + 1
+    if abs(bias[worst]) > _MOST_BIAS:
+        term = design.columns[worst]
+        name = f"{term.term}: {term.level}" if term.level else term.term
+        problem = (
+            f"Sums of pairs of columns do not determine these odds ratios well enough: the bias of {name} is about "
+            f"{abs(bias[worst]):.1f} standard errors, and {_MOST_BIAS:g} is the most that intervals bear."
+        )
+        cure = "Use fewer terms, or the linear regression, whose coefficients are differences of probability."
+        raise InputError("formula", problem=problem, cure=cure)
+    ratios = tuple(
+        _state_ratio(*values) for values in zip(design.columns[1:], beta[1:], errors[1:], bias[1:], strict=True)
+    )
+    caveat = (
+        "The part of the logistic function that is not linear was taken from a model of pairs of columns. Its bias, "
+        f"measured on that model, is at most {abs(bias[worst]):.2f} standard errors; where the model does not hold, it may "
+        "be larger."
+    )
+    outcome = f"{design.outcome.term} = {design.outcome.level}"
+    return OddsRatios(source, (*design.notes, caveat), SAMPLED, formula, outcome, ratios)
+
+
+def _state_ratio(column: DesignColumn, coefficient: float, error: float, bias: float) -> OddsRatio:
+    """Return the odds ratio of one unit of a number, or of a level against the reference."""
+    value, scaled = coefficient / column.scale, error / column.scale
+    ratio, low, high = (math.exp(min(part, 700.0)) for part in (value, value - Z * scaled, value + Z * scaled))
+    p = find_p_value(value, scaled, math.inf)
+    return OddsRatio(column.term, column.level, column.reference, ratio, low, high, p, float(bias))
+
+
+def _find_terms(mixture: Mixture, design: Design, places: Matrix) -> Matrix:
+    """Return the terms of rows at these places."""
+    index = {column.name: k for k, column in enumerate(mixture.workload.columns)}
+
+    def evaluate(function: Functional) -> Vector:
+        if not function.column:
+            return np.ones(len(places))
+        return np.interp(places[:, index[function.column]], np.arange(len(function.values)), function.values)
+
+    return np.column_stack([evaluate(column.function) for column in design.columns])
+
+
+def _solve(equations: NormalEquations, z: Matrix) -> tuple[Vector, Matrix]:
+    """Return the coefficients and their covariance by Newton's method; see the module's equations."""
+    G, b, n, p = equations.matrix, equations.vector, equations.n_rows, equations.n_terms
+    prior = np.diag([0.0, *[_PRIOR_SCALE**-2] * (p - 1)])
+    second = z.T @ z / len(z)
+    beta = np.zeros(p)
+    beta[0] = math.log(max(b[0], 0.5) / max(n - b[0], 0.5))
+    first = np.eye(1, p)[0]
+    for _ in range(_N_STEPS):
+        eta = z @ beta
+        mean = expit(eta)
+        variance = mean * (1 - mean)
+        slope = float(np.cov(eta, mean)[0, 1] / np.var(eta, ddof=1)) if np.ptp(eta) > 1e-9 else float(variance.mean())
+        level = float((mean - slope * eta).mean())
+        linear = level * first + slope * beta
+        rest = z.T @ (mean - level - slope * eta) / len(z)
+        score = b - G @ linear - n * rest - prior @ beta
+        H = n * (z.T @ (variance[:, None] * z)) / len(z) + slope * (G - n * second) + prior
+        eigenvalues, vectors = np.linalg.eigh((H + H.T) / 2)
+        inverse = (vectors / np.maximum(eigenvalues, 1e-6 * eigenvalues[-1])) @ vectors.T
+        step = inverse @ score
+        beta = beta + step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-9:
+            break
+    weights = residual_weights(linear)
+    noise = weights @ equations.readings.noise @ weights.T
+    return beta, inverse @ (H + noise) @ inverse
+
+
+def _measure_bias(mixture: Mixture, design: Design, n_rows: float) -> Vector:
+    """Return what the method makes of the total of rows of the mixture, less the solution for these rows themselves."""
+    places = mixture.draw_places(_N_ROWS, np.random.default_rng(_SEED + 1))
+    total = mixture.sum_places(places, n_rows)
+    equations, again = read_normal_equations(total, design), fit_mixture(total)
+    drawn = again.draw_places(_N_ROWS, np.random.default_rng(_SEED))
+    estimate, _ = _solve(equations, _find_terms(again, design, drawn))
+    truth, _ = _solve(equations, _find_terms(mixture, design, places))
+    return np.asarray(estimate - truth)

@@ -1,0 +1,157 @@
+"""Synthetic rows whose pairs of columns are about those of a total.
+
+They are drawn from a mixture that is fitted to the total, so that they have the guarantee of the total, whatever is done
+with them. They hold no row of anybody, and what needs more than pairs of columns is not in them: read estimates off the
+total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.answer import Source, name_source
+from mooring.mechanisms.sums.answers.mixture import fit_mixture
+from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL
+from mooring.mechanisms.sums.levels import Levels
+from mooring.mechanisms.sums.workload import PairwiseTotal, Workload
+from mooring.serialization import Record
+from mooring.typing import Indices, Matrix, Vector
+
+MOST_ROWS = 10_000_000
+_MOST_REDRAWS = 20
+_REMARK = (
+    "Synthetic rows, drawn from a model that was fitted to noisy sums of pairs of columns. No row is a person. Estimates "
+    "and intervals belong to the total, not to these rows."
+)
+
+
+@dataclass(frozen=True)
+class SyntheticHeader(Record):
+    """What the header of a file of synthetic rows says."""
+
+    synthetic: bool
+    remark: str
+    source: Source
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticRows:
+    """Synthetic rows as a pyarrow table, with the header that its file carries."""
+
+    header: SyntheticHeader
+    table: Any
+
+    def to_frame(self) -> Any:
+        """Return the rows as a pandas DataFrame."""
+        return self.table.to_pandas()
+
+    def write(self, path: Path) -> None:
+        """Write a Parquet file with the header in its metadata, under the key "mooring"."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.table.replace_schema_metadata({"mooring": self.header.to_json()}), path)
+
+
+def synthesize(
+    total: PairwiseTotal,
+    n_rows: int | None = None,
+    *,
+    seed: int = 0,
+    impossible: Sequence[Mapping[str, str]] = (),
+) -> SyntheticRows:
+    """Return synthetic rows, as many as the total has unless told otherwise.
+
+    `impossible` holds combinations of words by column that do not occur, such as {"sex": "m", "pregnant": "yes"}.
+    """
+    source = name_source(total)
+    if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
+        problem = "Under the noise it cannot be told whether the total has any rows."
+        raise InputError(
+            "total", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
+        )
+    n = round(source.rows) if n_rows is None else n_rows
+    if not 1 <= n <= MOST_ROWS:
+        raise InputError("rows", expected=f"1 to {MOST_ROWS:,}", got=str(n), cure="Ask for fewer or more rows.")
+    combinations = [_find_levels(total, words) for words in impossible]
+    mixture, rng = fit_mixture(total), np.random.default_rng(seed)
+    places = mixture.draw_places(n, rng)
+    for _ in range(_MOST_REDRAWS):
+        bad = _are_impossible(places, combinations)
+        if not bad.any():
+            break
+        places[bad] = mixture.draw_places(int(bad.sum()), rng)
+    places = places[~_are_impossible(places, combinations)]
+    return SyntheticRows(SyntheticHeader(True, _REMARK, source, seed), _make_table(total.workload, places, rng))
+
+
+def _find_levels(total: PairwiseTotal, words: Mapping[str, str]) -> dict[int, int]:
+    """Return the level of each column of a combination, by the column's index."""
+    found = {}
+    for name, word in words.items():
+        levels = total.workload.column(name)
+        if word not in levels.names or not levels.is_exact:
+            problem = (
+                f"The column {name!r} has no level {word[:60]!r}, so that no combination with it can be impossible."
+            )
+            raise InputError("impossible", problem=problem, cure=f"Use one of {', '.join(levels.names)}.")
+        found[total.workload.columns.index(levels)] = levels.names.index(word)
+    return found
+
+
+def _are_impossible(places: Matrix, combinations: Sequence[Mapping[int, int]]) -> Any:
+    bad = np.zeros(len(places), dtype=np.bool_)
+    for combination in combinations:
+        bad |= np.logical_and.reduce([places[:, column] == level for column, level in combination.items()])
+    return bad
+
+
+def _make_table(workload: Workload, places: Matrix, rng: np.random.Generator) -> Any:
+    """Return rows as a table in the columns' own units."""
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    for column, here in zip(workload.columns, places.T, strict=True):
+        levels = here.astype(np.int64)
+        absent = (here == column.n_levels - 1) if column.has_missing else None
+        if column.kind == "survival":
+            columns |= _draw_times(workload, levels, absent, rng)
+        elif column.nodes:
+            values = _find_values(column, here)
+            columns[column.name] = pa.array(values.astype(np.int64) if column.is_whole else values, mask=absent)
+        else:
+            columns[column.name] = pa.array(np.array(column.names, dtype=object)[levels], pa.string(), mask=absent)
+    return pa.table(columns)
+
+
+def _find_values(column: Levels, places: Vector) -> Vector:
+    """Return the numbers at places among the nodes; whole numbers are rounded."""
+    on_scale = np.interp(places, np.arange(len(column.nodes)), column.nodes)
+    values = np.clip(np.asarray(column.from_scale(on_scale), dtype=np.float64), column.low, column.high)
+    return np.rint(values) if column.is_whole else values
+
+
+def _draw_times(workload: Workload, levels: Indices, absent: Any, rng: np.random.Generator) -> dict[str, Any]:
+    """Return times, uniform within their interval, and whether the event occurred."""
+    import pyarrow as pa
+
+    survival, (time, event) = workload.survival, workload.survival_sources
+    assert survival is not None
+    other = next(word for word in event.names if word != survival.occurred)
+    edges = np.append(survival.edges, time.high)
+    interval = np.minimum(levels // 2, survival.n_intervals)
+    times = edges[interval] + rng.random(len(levels)) * (edges[interval + 1] - edges[interval])
+    times = np.ceil(times) if time.is_whole else times
+    occurred = (levels % 2 == 0) & (levels < 2 * survival.n_intervals)
+    words = np.where(occurred, survival.occurred, other).astype(object)
+    kind = pa.int64() if time.is_whole else pa.float64()
+    return {
+        survival.time: pa.array(times.astype(np.int64) if time.is_whole else times, kind, mask=absent),
+        survival.event: pa.array(words, pa.string(), mask=absent),
+    }
