@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import betainc, log_ndtr, ndtr, ndtri
 
 from mooring.errors import InputError
@@ -236,6 +235,8 @@ def gaussian_epsilon(separation: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1 / 3.731, 1e-5), 2)
     1.0
     """
+    from scipy.optimize import brentq
+
     if not math.isfinite(separation):
         return math.inf
 
