@@ -99,7 +99,8 @@ class Membership:
         threshold, the true positive rate has Jeffreys' posterior from the members above it. The interval lies between equal
         tails of this mixture.
         """
-        from scipy.stats import binom  # takes half a second to load
+        from scipy.optimize import brentq  # this and the next take a second to load
+        from scipy.stats import binom
 
         m, n = self.members.size, self.others.size
         ranks = np.arange(int(binom.ppf(1 - _NEGLIGIBLE, n, rate)) + 1)
