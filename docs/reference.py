@@ -32,6 +32,7 @@ PAGES = {
     "roles": ("Roles", tuple(f"mooring.{name}" for name in ROLES)),
     "tables": ("Tables", ("mooring.tables",)),
     "mechanisms": ("Mechanisms", ("mooring.mechanisms", "mooring.mechanisms.sums", "mooring.geometry")),
+    "answers": ("Answers", ("mooring.mechanisms.sums.answers",)),
     "alignment": ("Alignment", ("mooring.alignment",)),
     "attacks": ("Attacks", ("mooring.attacks",)),
     "metrics": ("Metrics", ("mooring.metrics",)),

@@ -21,6 +21,7 @@ from mooring.cli import execution
 from mooring.cli.app import COMMANDS
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.anchor import open_anchor
+from mooring.protocol.step import AFTERWARDS
 from mooring.protocol.steps import list_commands
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
@@ -447,7 +448,10 @@ def test_the_help_reads_like_the_story() -> None:
     printed = commands.run("--help").output
     names = re.findall(r"^[│|] (\w+)  ", printed, flags=re.MULTILINE)
     others = ["governance", "desk", "demo", "reproduce", "version", "flare"]
-    assert names == ["plan", "audit", *list_commands(), *others]
+    answers = ["describe", "regress", "survival", "associate", "synthesize"]
+    later = [name for name, phase in list_commands().items() if phase == AFTERWARDS]
+    steps = [name for name in list_commands() if name not in later]
+    assert names == ["plan", "audit", *steps, *answers, *later, *others]
 
 
 def every_command() -> list[list[str]]:

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from mooring import __version__
 from mooring.cli.align import align
+from mooring.cli.associate import associate
 from mooring.cli.audit import audit
 from mooring.cli.check import check
 from mooring.cli.collect import collect
@@ -17,6 +18,7 @@ from mooring.cli.combine import combine
 from mooring.cli.deal import deal
 from mooring.cli.deliver import deliver
 from mooring.cli.demo import demo
+from mooring.cli.describe import describe
 from mooring.cli.desk import desk
 from mooring.cli.execution import explain_usage_errors, unwrap
 from mooring.cli.export import export
@@ -26,21 +28,28 @@ from mooring.cli.invite import invite
 from mooring.cli.join import join
 from mooring.cli.plan import plan
 from mooring.cli.predict import predict
+from mooring.cli.regress import regress
 from mooring.cli.report import report
 from mooring.cli.send import send
 from mooring.cli.share import share
 from mooring.cli.study import study_app
+from mooring.cli.survival import survival
+from mooring.cli.synthesize import synthesize
 from mooring.cli.train import train
 from mooring.protocol.step import AFTERWARDS
 from mooring.protocol.steps import list_commands
 
 BEFORE = "Before anybody joins"
+ANSWERS = "Answers from the total of secure sums"
 STEPS = (align, check, collect, combine, deal, deliver, export, invite, join, predict, report, send, share, train)
 BY_NAME: dict[str, Any] = {"study": study_app} | {command.__name__: command for command in STEPS}
+BY_PHASE = [(BY_NAME[name], phase) for name, phase in list_commands().items()]
 COMMANDS = (
     (plan, BEFORE),
     (audit, BEFORE),
-    *((BY_NAME[name], phase) for name, phase in list_commands().items()),
+    *((command, phase) for command, phase in BY_PHASE if phase != AFTERWARDS),
+    *((command, ANSWERS) for command in (describe, regress, survival, associate, synthesize)),
+    *((command, phase) for command, phase in BY_PHASE if phase == AFTERWARDS),
     (governance, AFTERWARDS),
     (desk, AFTERWARDS),
     (demo, AFTERWARDS),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import betainc, log_ndtr, ndtr, ndtri
 
 from mooring.errors import InputError
@@ -99,8 +100,7 @@ class Membership:
         threshold, the true positive rate has Jeffreys' posterior from the members above it. The interval lies between equal
         tails of this mixture.
         """
-        from scipy.optimize import brentq  # this and the next take a second to load
-        from scipy.stats import binom
+        from scipy.stats import binom  # takes half a second to load
 
         m, n = self.members.size, self.others.size
         ranks = np.arange(int(binom.ppf(1 - _NEGLIGIBLE, n, rate)) + 1)
@@ -236,8 +236,6 @@ def gaussian_epsilon(separation: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1 / 3.731, 1e-5), 2)
     1.0
     """
-    from scipy.optimize import brentq
-
     if not math.isfinite(separation):
         return math.inf
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # attacks take a second to load, which sharing need not wait 
     from mooring.learners.models import FeatureMap
     from mooring.mechanisms.rotation.projection import Projection
     from mooring.mechanisms.sums.sums import PersonCounts
+    from mooring.mechanisms.sums.workload import PairwiseTotal
     from mooring.protocol.description import Description
     from mooring.protocol.inspection import Inspection
     from mooring.tables import Partition
@@ -325,6 +326,11 @@ class Analysis(Protocol):
     @abstractmethod
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered, and keep the model in the work folder."""
+
+    def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
+        """Open the total from which answers are read, with the combiners' shares in a folder."""
+        problem = f"A study of {self.name} has no total, and answers no questions besides its model."
+        raise InputError("study", problem=problem, cure="Draft a study of secure sums with questions.")
 
     @abstractmethod
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:

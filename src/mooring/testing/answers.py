@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -98,22 +98,34 @@ def _check_oracle(answer: Answer, expected: Mapping[str, float]) -> None:
 def _check_coverage(ask: Callable[[PairwiseTotal], Answer], n_draws: int, epsilon: float) -> None:
     coverage = measure_coverage(ask, n_draws=n_draws, epsilon=epsilon)
     least = next(k for k in range(n_draws + 1) if bdtr(k, n_draws, _LEAST_COVERAGE) > _CHANCE) / n_draws
-    for name, (share, n_shown) in coverage.items():
+    for name, entry in coverage.items():
+        covered = f"covers the population's value in {entry.share:.1%} of {n_draws} draws"
         require(
-            share >= least or n_shown < n_draws / 2,
-            f"The interval of {name} covers the population's value in {share:.1%} of {n_draws} draws, below {least:.1%}.",
+            entry.share >= least or entry.n_shown < n_draws / 2,
+            f"The interval of {name} {covered}, below {least:.1%}.",
         )
-    mean = float(np.mean([share for share, _ in coverage.values()]))
+    mean = float(np.mean([entry.share for entry in coverage.values()]))
     most = _MOST_COVERAGE + 3 * math.sqrt(_MOST_COVERAGE * (1 - _MOST_COVERAGE) / n_draws)
     require(mean <= most, f"Intervals cover in {mean:.1%} of draws, above {most:.1%}: they are too wide.")
 
 
+@dataclass(frozen=True)
+class Coverage:
+    """How often an interval covers the population's value."""
+
+    share: float
+    """Share of the draws in which the estimate was shown."""
+    n_shown: int
+    half_width: float
+    """Median of half the interval's width."""
+
+
 def measure_coverage(
     ask: Callable[[PairwiseTotal], Answer], *, n_draws: int, epsilon: float, n_rows: int = _N_ROWS
-) -> dict[str, tuple[float, int]]:
-    """Return how often each interval covers the population's value, and in how many draws it was shown."""
+) -> dict[str, Coverage]:
+    """Return the coverage of each estimate that was shown in at least one draw of rows and noise."""
     truth = ask(population().total).list_estimates()
-    hits, shown = dict.fromkeys(truth, 0), dict.fromkeys(truth, 0)
+    shown: dict[str, list[tuple[bool, float]]] = {name: [] for name in truth}
     for seed in range(n_draws):
         try:
             answer = ask(draw_total(seed, epsilon, n_rows))
@@ -121,9 +133,12 @@ def measure_coverage(
             continue
         for name, (value, low, high) in answer.list_estimates().items():
             if not math.isnan(value) and name in truth:
-                shown[name] += 1
-                hits[name] += low <= truth[name][0] <= high
-    return {name: (hits[name] / shown[name], shown[name]) for name in truth if shown[name]}
+                shown[name].append((low <= truth[name][0] <= high, (high - low) / 2))
+    return {
+        name: Coverage(float(np.mean([hit for hit, _ in draws])), len(draws), float(np.median([w for _, w in draws])))
+        for name, draws in shown.items()
+        if draws
+    }
 
 
 def _check_refusal(ask: Callable[[PairwiseTotal], Answer]) -> None:

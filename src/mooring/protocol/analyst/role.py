@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
@@ -18,6 +18,9 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import GatherRecord, TrainingRecord
 from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    from mooring.mechanisms.sums.workload import PairwiseTotal
 
 
 class Engine(Protocol):
@@ -116,6 +119,16 @@ class Analyst:
         """
         options = TrainOptions(learner, seed, None if shares is None else Path(shares), progress=progress)
         return self.engine.train(self.study, self.folder, options)
+
+    def open_total(self, shares: str | Path) -> PairwiseTotal:
+        """Open the total of a study with questions, from which `mooring.mechanisms.sums.answers` reads answers.
+
+        Parameters
+        ----------
+        shares : path
+            The folder of the combiners' shares of the total.
+        """
+        return exchange_of(self.study).open_total(self.study, self.folder, Path(shares))
 
     def export(self, path: str | Path, *, force: bool = False) -> Path:
         """Copy what was gathered to a file that other tools read, such as the collaboration matrix of rotation."""

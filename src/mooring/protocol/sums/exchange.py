@@ -11,6 +11,7 @@ from mooring.learners import LearnerLike
 from mooring.learners.registry import AUTO, SUM_LEARNERS, resolve_sum_learner
 from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
+from mooring.mechanisms.sums.workload import PairwiseTotal
 from mooring.protocol.exchange import AuditMaps, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
@@ -30,7 +31,7 @@ from mooring.protocol.sums.inspection import conclude_sums, inspect_sums, list_a
 from mooring.protocol.sums.result import open_sum_model, specify_sum_model
 from mooring.protocol.sums.scheme import state_sum_guarantee, sum_scheme, sum_settings
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
-from mooring.protocol.sums.total import Closing, close_list
+from mooring.protocol.sums.total import Closing, close_list, open_total
 from mooring.protocol.sums.training import SumTraining, train_sums
 from mooring.serialization import count_noun, read_entries
 from mooring.typing import Progress, TableSource
@@ -191,6 +192,10 @@ class SumExchange(Exchange):
             cure = "Give their folder with --shares. Combiners write them with 'mooring combine'."
             raise InputError("--shares", problem=problem, cure=cure)
         return train_sums(study, folder, options.shares, learner=options.learner, command=options.command)
+
+    def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
+        """Open the general total; see `mooring.protocol.sums.total.open_total`."""
+        return open_total(study, folder, shares).pairwise
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""

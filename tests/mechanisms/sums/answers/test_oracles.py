@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from mooring.mechanisms.sums.answers.association import associate
-from mooring.mechanisms.sums.answers.describe import describe
+from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.testing import check_answer

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.association import associate
-from mooring.mechanisms.sums.answers.describe import describe
+from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.workload import PairwiseTotal, Survival, make_workload, sum_exactly

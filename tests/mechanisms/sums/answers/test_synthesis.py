@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.answers.describe import describe
+from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.odds_ratios import OddsRatios, estimate_odds_ratios
 from mooring.mechanisms.sums.answers.synthesis import SyntheticHeader, SyntheticRows, synthesize
 from mooring.testing.answers import draw_total, population

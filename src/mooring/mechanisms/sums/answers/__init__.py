@@ -1,1 +1,45 @@
-"""What is read off one opened total: tables, regressions, survival curves, associations and synthetic rows."""
+"""What is read off one opened total: tables, regressions, survival curves, associations and synthetic rows.
+
+Every answer is a frozen value with estimates, 95 % intervals and the guarantee. Everything that is computed from an opened
+total is covered by the guarantee of that total, so that answers cost no further privacy, however many are asked.
+"""
+
+from mooring.mechanisms.sums.answers.answer import Answer, Source
+from mooring.mechanisms.sums.answers.association import Associations, Correlation, Independence, associate
+from mooring.mechanisms.sums.answers.description import Description, Statistic, describe
+from mooring.mechanisms.sums.answers.odds_ratios import OddsRatio, OddsRatios, estimate_odds_ratios
+from mooring.mechanisms.sums.answers.regression import Regression, RegressionTerm, regress
+from mooring.mechanisms.sums.answers.survival import (
+    LogRank,
+    MedianSurvival,
+    SurvivalCurves,
+    SurvivalPoint,
+    estimate_survival,
+)
+from mooring.mechanisms.sums.answers.synthesis import SyntheticHeader, SyntheticRows, synthesize
+
+__all__ = [
+    "Answer",
+    "Associations",
+    "Correlation",
+    "Description",
+    "Independence",
+    "LogRank",
+    "MedianSurvival",
+    "OddsRatio",
+    "OddsRatios",
+    "Regression",
+    "RegressionTerm",
+    "Source",
+    "Statistic",
+    "SurvivalCurves",
+    "SurvivalPoint",
+    "SyntheticHeader",
+    "SyntheticRows",
+    "associate",
+    "describe",
+    "estimate_odds_ratios",
+    "estimate_survival",
+    "regress",
+    "synthesize",
+]

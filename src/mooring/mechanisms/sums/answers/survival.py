@@ -19,7 +19,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import SAMPLED, SAYS_NOTHING, Answer, name_source, require_group, write_p
-from mooring.mechanisms.sums.answers.describe import ALL_ROWS
+from mooring.mechanisms.sums.answers.description import ALL_ROWS
 from mooring.mechanisms.sums.answers.readings import (
     LEAST_SIGNAL,
     Readings,

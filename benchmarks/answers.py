@@ -1,0 +1,82 @@
+"""How often the 95 % intervals of answers cover, and how wide they are: docs/statistics.md's table.
+
+Rows are drawn from the invented population of `mooring.testing.check_answer`, and noise of ε and δ = 10⁻⁵ is added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import machine
+from mooring.mechanisms.sums.answers import (
+    Answer,
+    associate,
+    describe,
+    estimate_odds_ratios,
+    estimate_survival,
+    regress,
+)
+from mooring.mechanisms.sums.workload import PairwiseTotal
+from mooring.testing.answers import measure_coverage
+
+RESULTS = Path(__file__).parent / "results" / "answers.json"
+SETTINGS = ((1.0, 2_000), (1.0, 6_000), (1.0, 30_000), (8.0, 2_000))
+ASKED: dict[str, tuple[Callable[[PairwiseTotal], Answer], int]] = {
+    "Table 1": (describe, 1),
+    "Table 1 by group": (lambda total: describe(total, by="ward"), 1),
+    "regression, 2 columns": (lambda total: regress(total, "bmi ~ age + sex"), 1),
+    "regression, 4 columns": (lambda total: regress(total, "bmi ~ age + log(crp) + sex + ward"), 1),
+    "survival": (estimate_survival, 1),
+    "survival by group": (lambda total: estimate_survival(total, by="ward"), 1),
+    "correlations": (lambda total: associate(total, ["age", "bmi", "crp", "sex"]), 1),
+    "odds ratios, 3 columns": (lambda total: estimate_odds_ratios(total, "ill ~ age + log(crp) + sex"), 20),
+}
+"""For each answer, how it is asked, and by how much fewer draws it is measured because it takes long."""
+
+
+def measure(n_draws: int) -> list[dict[str, object]]:
+    """Return coverage, width and how often an answer was given, for each answer and setting."""
+    rows: list[dict[str, object]] = []
+    for epsilon, n_rows in SETTINGS:
+        for name, (ask, fewer) in ASKED.items():
+            draws = n_draws // fewer
+            coverage = measure_coverage(ask, n_draws=draws, epsilon=epsilon, n_rows=n_rows)
+            shares = [entry.share for entry in coverage.values()]
+            rows.append(
+                {
+                    "answer": name,
+                    "epsilon": epsilon,
+                    "rows": n_rows,
+                    "draws": draws,
+                    "shown": max((entry.n_shown for entry in coverage.values()), default=0) / draws,
+                    "least_coverage": min(shares, default=None),
+                    "mean_coverage": float(np.mean(shares)) if shares else None,
+                    "most_coverage": max(shares, default=None),
+                    "half_widths": {key: entry.half_width for key, entry in coverage.items()},
+                }
+            )
+            print({key: value for key, value in rows[-1].items() if key != "half_widths"}, flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure, and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=2000, help="draws of rows and noise per setting")
+    chosen = parser.parse_args()
+    content = {
+        "machine": machine.described(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "rows": measure(chosen.draws),
+    }
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

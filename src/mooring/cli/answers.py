@@ -1,0 +1,38 @@
+"""Shared parts of the commands that read an answer off the total of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mooring.cli import execution
+from mooring.protocol.place import Outcome
+
+if TYPE_CHECKING:
+    from mooring.mechanisms.sums.answers.answer import Answer
+    from mooring.mechanisms.sums.workload import PairwiseTotal
+
+SharesFolder = Annotated[Path, typer.Option("--shares", help="Folder of the combiners' *.share files.")]
+GroupColumn = Annotated[
+    str, typer.Option("--by", help="Column that forms groups: a category, or whole numbers with few values.")
+]
+DEFAULT_SHARES = Path("inbox")
+
+
+def open_total(study: Path, folder: Path, shares: Path) -> PairwiseTotal:
+    """Open the total of a study from the combiners' shares."""
+    from mooring.protocol.registry import exchange_of
+
+    agreed = execution.read_study(study)
+    return exchange_of(agreed).open_total(agreed, folder, shares)
+
+
+def show_answer(console: execution.Output, answer: Answer) -> int:
+    """Print an answer: what it is about, its tables, and what it does not say."""
+    source, included, *notes = answer.list_sentences()
+    tables = tuple(answer.list_tables().items())
+    return console.show_outcome(
+        Outcome(answer, answer.as_dict(), (source, included), notes=tuple(notes), tables=tables)
+    )

@@ -1,0 +1,32 @@
+"""`mooring describe`: counts, shares, means and standard deviations from the total of a study."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mooring.cli import execution
+from mooring.cli.answers import DEFAULT_SHARES, GroupColumn, SharesFolder, open_total, show_answer
+
+
+@execution.command
+def describe(
+    console: execution.Output,
+    columns: Annotated[list[str] | None, typer.Argument(help="Columns to describe.", show_default="all")] = None,
+    by: GroupColumn = "",
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
+    shares: SharesFolder = DEFAULT_SHARES,
+) -> int:
+    """Print a Table 1 of a study of secure sums, for all rows or by group, with intervals that include the noise.
+
+    Means are those of the values that are not missing. A number on a logarithmic scale is described by the mean of its
+    logarithm. The study must be declared for tables, regression or survival. Every answer comes from the same total and
+    costs no further privacy.
+
+    Example: mooring describe --by arm
+    """
+    from mooring.mechanisms.sums.answers.description import describe as describe_total
+
+    return show_answer(console, describe_total(open_total(study, folder, shares), by=by, columns=columns or ()))

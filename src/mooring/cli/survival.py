@@ -1,0 +1,36 @@
+"""`mooring survival`: survival curves and the log-rank test from the total of a study."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mooring.cli import execution
+from mooring.cli.answers import DEFAULT_SHARES, GroupColumn, SharesFolder, open_total, show_answer
+
+
+@execution.command
+def survival(
+    console: execution.Output,
+    by: GroupColumn = "",
+    life_table: Annotated[
+        bool, typer.Option("--life-table", help="Count a censored row for half of its interval (actuarial).")
+    ] = False,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
+    shares: SharesFolder = DEFAULT_SHARES,
+) -> int:
+    """Print the survival curve of all rows or of groups, with numbers at risk, medians and the log-rank test.
+
+    Times and events are those that the study declares, in its intervals. The Kaplan-Meier estimate counts every time as the
+    end of its interval. A curve ends where the number at risk cannot be told from zero under the noise.
+
+    Example: mooring survival --by arm
+    """
+    from mooring.mechanisms.sums.answers.survival import estimate_survival
+
+    total = open_total(study, folder, shares)
+    return show_answer(
+        console, estimate_survival(total, by=by, estimator="life-table" if life_table else "kaplan-meier")
+    )

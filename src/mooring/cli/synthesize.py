@@ -1,0 +1,63 @@
+"""`mooring synthesize`: write synthetic rows that are drawn from a model of the total of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from mooring.cli import execution
+from mooring.cli.answers import DEFAULT_SHARES, SharesFolder, open_total
+
+
+@execution.command
+def synthesize(
+    console: execution.Output,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")] = Path("synthetic.parquet"),
+    rows: Annotated[int | None, typer.Option(help="Number of rows.", show_default="as many as the total has")] = None,
+    impossible: Annotated[
+        list[str] | None,
+        typer.Option(help="Combination that does not occur, such as sex=m,pregnant=yes; repeatable."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same rows.")] = 0,
+    force: execution.Force = False,
+    study: execution.StudyPath = execution.DEFAULT_STUDY,
+    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
+    shares: SharesFolder = DEFAULT_SHARES,
+) -> None:
+    """Write synthetic rows whose columns and pairs of columns are about those of all participants' rows.
+
+    They carry the guarantee of the total, which the file's metadata states, and hold nobody's row. They serve to try out
+    programs and figures: estimates and intervals come from describe, regress and survival, not from them.
+
+    Example: mooring synthesize --rows 1000 --output synthetic.parquet
+    """
+    from mooring.errors import InputError
+    from mooring.mechanisms.sums.answers.synthesis import synthesize as synthesize_rows
+
+    if output.exists() and not force:
+        cure = "Name another file, or give --force."
+        raise InputError("output", expected="a file that does not exist", got=f"{output.name}, which exists", cure=cure)
+    combinations = [_read_combination(text) for text in impossible or ()]
+    total = open_total(study, folder, shares)
+    synthetic = synthesize_rows(total, rows, seed=seed, impossible=combinations)
+    synthetic.write(output)
+    header = synthetic.header
+    console.show(
+        {"output": str(output), "rows": synthetic.table.num_rows, **header.as_dict()},
+        escape(f"Wrote {synthetic.table.num_rows:,} rows to {output}. {header.remark}"),
+        escape(str(header.source)),
+    )
+
+
+def _read_combination(text: str) -> dict[str, str]:
+    """Return the words of a combination by column."""
+    from mooring.errors import InputError
+
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name.strip() and sign and word.strip() for name, sign, word in pairs):
+        expected = "columns and words, such as sex=m,pregnant=yes"
+        raise InputError("impossible", expected=expected, got=repr(text[:60]), cure="Separate pairs by commas.")
+    return {name.strip(): word.strip() for name, _, word in pairs}

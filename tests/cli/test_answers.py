@@ -1,0 +1,140 @@
+"""Answers from one total by commands: a whole study of two hospitals, and every bad question as somebody would ask it."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from mooring.mechanisms.sums.answers import Description, OddsRatios, Regression, SurvivalCurves
+from mooring.mechanisms.sums.settings import SumSettings
+from mooring.protocol.analyst.role import Analyst
+from mooring.tables.schema import Column, Label
+from tests.commands import flat, record_of, run
+from tests.protocol.sums.support import make_sum_study
+
+COLUMNS = (
+    Column("age", "integer", 20, 90),
+    Column("arm", "category", categories=("placebo", "drug")),
+    Column("ward", "category", categories=("a", "b")),
+    Column("months", "number", 0, 36),
+    Column("status", "category", categories=("alive", "dead")),
+)
+N = 1_500
+
+
+def write_table(path: Path, seed: int) -> Path:
+    """Rows in which the drug doubles survival and the score rises with age."""
+    rng = np.random.default_rng(seed)
+    age, arm = rng.integers(20, 91, N), rng.integers(2, size=N)
+    until, lost = rng.exponential(np.where(arm, 36, 18)), rng.uniform(6, 50, N)
+    months, dead = np.minimum(np.minimum(until, lost), 36), (until < lost) & (until < 36)
+    score = np.clip(10 + 0.5 * age + 5 * arm + rng.normal(0, 5, N), 0, 100)
+    lines = [
+        f"{a},{('placebo', 'drug')[g]},{'ab'[a % 2]},{m:.3f},{('alive', 'dead')[int(d)]},{s:.3f}"
+        for a, g, m, d, s in zip(age, arm, months, dead, score, strict=True)
+    ]
+    path.write_text("\n".join(["age,arm,ward,months,status,score", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The analyst's folder, once combiners have answered."""
+    place = tmp_path_factory.mktemp("study")
+    given = make_sum_study(place, 2)
+    settings = SumSettings(
+        epsilon=8.0,
+        questions=("tables", "regression", "survival"),
+        survival_time="months",
+        survival_event="status",
+        survival_occurred="dead",
+        survival_edges=tuple(6.0 * k for k in range(6)),
+    )
+    study = replace(given.study, columns=COLUMNS, label=Label("score", "number", (), 0, 100), mechanism=settings)
+    given = replace(given, study=study)
+    for i in range(2):
+        given.share(i, data=write_table(place / f"{i}.csv", i))
+    given.close()
+    for i in range(2):
+        given.combine(i)
+    study.write(place / "study.toml")
+    return place
+
+
+def ask(folder: Path, *words: Any) -> dict[str, Any]:
+    with chdir(folder):
+        return record_of(*words)
+
+
+def test_a_table_a_regression_and_survival_curves_come_from_one_total(folder: Path) -> None:
+    table = Description.from_dict(ask(folder, "describe", "--by", "arm"))
+    assert table.source.rows == pytest.approx(2 * N, abs=150)
+    assert (table.source.epsilon, table.source.delta, table.source.unit) == (8.0, 1e-5, "row")
+    assert table.groups == ("all", "placebo", "drug")
+    fitted = Regression.from_dict(ask(folder, "regress", "score ~ age + arm"))
+    for term, slope in zip(fitted.terms[1:], (0.5, 5.0), strict=True):  # noise is drawn afresh: five standard errors
+        assert abs(term.estimate - slope) < 5 * term.standard_error < abs(slope)
+    curves = SurvivalCurves.from_dict(ask(folder, "survival", "--by", "arm"))
+    assert curves.log_rank is not None
+    assert curves.log_rank.p < 0.001
+    at_30 = {point.group: point.survival for point in curves.points if point.end == 30}
+    assert at_30 == pytest.approx({"placebo": np.exp(-30 / 18), "drug": np.exp(-30 / 36)}, abs=0.12)
+    assert ask(folder, "associate", "age", "score")["correlations"][0]["correlation"] > 0.7
+    assert OddsRatios.from_dict(ask(folder, "regress", "arm ~ age", "--logistic")).ratios[
+        0
+    ].odds_ratio == pytest.approx(1, abs=0.02)
+
+
+def test_tables_are_printed_with_the_guarantee(folder: Path) -> None:
+    with chdir(folder):
+        printed = flat(run("describe").stdout)
+    assert "ε = 8, δ = 1e-05 for one row" in printed
+    assert "placebo" in printed
+
+
+def test_the_analyst_reads_the_same_total_in_python(folder: Path) -> None:
+    from mooring.mechanisms.sums.answers import describe
+    from mooring.protocol.messages.study import Study
+
+    total = Analyst(Study.read(folder / "study.toml"), folder / "analysis").open_total(folder / "inbox")
+    assert describe(total).as_dict() == ask(folder, "describe")
+    assert {*describe(total).to_frame().statistic} == {"count", "share", "mean", "sd"}
+
+
+def test_synthetic_rows_are_written_once(folder: Path) -> None:
+    written = ask(folder, "synthesize", "--rows", 500, "--impossible", "arm=drug,ward=b", "-o", "rows.parquet")
+    rows = pq.read_table(folder / "rows.parquet").to_pandas()
+    assert written["rows"] == len(rows) == 500
+    assert not ((rows.arm == "drug") & (rows.ward == "b")).any()
+    assert list(rows.columns) == ["age", "arm", "ward", "score", "months", "status"]
+    with chdir(folder):
+        run("synthesize", "-o", "rows.parquet", code=2, what="output")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["describe", "--by", "site"], "column"),
+        (["describe", "--by", "age"], "by"),
+        (["describe", "height"], "column"),
+        (["regress", "score ~ height"], "formula"),
+        (["regress", "weight ~ age"], "formula"),
+        (["regress", "score ~ age*arm"], "formula"),
+        (["regress", "score ~ age", "--logistic"], "formula"),
+        (["survival", "--by", "score"], "by"),
+        (["associate", "height"], "column"),
+        (["synthesize", "--impossible", "arm"], "impossible"),
+        (["describe", "--shares", "nowhere"], "the folder of shares"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused_with_a_sentence(
+    folder: Path, words: list[str], what: str
+) -> None:
+    with chdir(folder):
+        run(*words, code=None, what=what)
