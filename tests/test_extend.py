@@ -67,7 +67,7 @@ def test_a_new_mechanism_is_attacked_measured_and_written(tmp_path: Path) -> Non
     )  # noise of variance 2b² at the most, less what denoisers take off
     assert point.deployed is not None
     assert mooring.AuditResult.from_json(result.to_json()).points[0].point == names["Laplace"](0.5)
-    from mooring.report import render_audit
+    from mooring.report.audit_page import render_audit
 
     assert "laplace" in render_audit(result, command="")
 

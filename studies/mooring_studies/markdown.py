@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from mooring.report import load_template
+from mooring.report.frame import load_template
 from mooring_studies.figures.study_figures import Figure
 
 WIDTH = 120

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mooring.report import render_page
+from mooring.report.frame import render_page
 from mooring_studies import summary
 from mooring_studies.comparison.results import to_plain
 from mooring_studies.figures.study_figures import Figure

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.report import render_sentence
+from mooring.report.frame import render_sentence
 from mooring.typing import Array
 from mooring_studies.alternatives.table import ALTERNATIVE_COLUMNS, tabulate_alternatives
 from mooring_studies.comparison.results import Kind, Results

@@ -22,8 +22,7 @@ from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, PointResult, R
 from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
-from mooring.report import draw_audit
-from mooring.report.charts import list_images
+from mooring.report.charts import draw_audit, list_images
 from mooring.tables import Column, Partition, Records, partition
 from tests.auditing import audited, class_rows, figures_of_audit, scores_of_audit
 from tests.record import check_record

@@ -19,8 +19,7 @@ from mooring.audit.planning import search as searching
 from mooring.audit.point_result import AttackOutcome, Leakage
 from mooring.learners import Gain, Score
 from mooring.metrics import Figure, Interval
-from mooring.report import draw_audit
-from mooring.report.charts import tabulate_errors
+from mooring.report.charts import draw_audit, tabulate_errors
 from mooring.tables import Partition
 from tests.auditing import planned, scores_of_audit
 from tests.conftest import LITTLE_EFFORT

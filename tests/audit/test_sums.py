@@ -24,6 +24,7 @@ from mooring.audit import (
 )
 from mooring.audit.auditor import Auditor
 from mooring.audit.deployment import Deployment
+from mooring.audit.planning.plan import RecommendedSums
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility
 from mooring.errors import InputError
@@ -221,7 +222,7 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     assert plan.answer == "pays"
     for words in ("Recommended: secure sums, ε = 2", "odds by 7.40", "1 participant colluding"):
         assert words in plan.verdict
-    assert plan.mechanism["name"] == "secure-sum"
+    assert plan.mechanism == RecommendedSums("secure-sum", 2.0, 1e-5, 1, plan.recommended.point.product_share)
     assert plan.mechanism_lines().startswith('[mechanism]\nname = "secure-sum"\nepsilon = 2\n')
     assert [one.point.epsilon for one in plan.audit.totals] == [None, 1.0, 2.0]
     assert plan.audit.headline_point is plan.recommended

@@ -13,7 +13,7 @@ from mooring.desk.workspace import find_page, receive
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.place import Outcome, Place
 from mooring.protocol.step import BUNDLES
-from mooring.report import render_page
+from mooring.report.frame import render_page
 from mooring.report.step_pages import StepPages
 from tests import commands
 from tests.desk.serving import Running, serving

@@ -26,7 +26,8 @@ from mooring.protocol.rotation.collaboration_matrix import export, read_blocks
 from mooring.protocol.rotation.training import train
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.vault import Vault
-from mooring.report import collect_records, summarise
+from mooring.report.records import collect_records
+from mooring.report.summary import summarise
 from tests.protocol.conftest import SmallStudy, make_small_study
 
 Action = Callable[[], object]

@@ -26,7 +26,8 @@ from mooring.protocol.rotation.alignment_state import AlignedParticipant, Alignm
 from mooring.protocol.rotation.training import Training
 from mooring.protocol.sums.total import Closing
 from mooring.protocol.sums.training import SumTraining
-from mooring.report import Report, StudyRecords
+from mooring.report.records import StudyRecords
+from mooring.report.summary import Report
 from mooring.serialization import Record
 from mooring.tables.schema import Column, Label
 from tests.study_settings import make_study

@@ -14,8 +14,9 @@ from mooring.audit.release import measure_release
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import ShareResult
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.report import StudyRecords, render_drafts, summarise
-from mooring.report.governance import DRAFTS
+from mooring.report.governance import DRAFTS, render_drafts
+from mooring.report.records import StudyRecords
+from mooring.report.summary import summarise
 from mooring.tables.schema import Label
 from tests import commands
 from tests.protocol.sums.support import make_sum_study

@@ -15,7 +15,10 @@ import pytest
 from mooring.audit import AuditResult, EvaluationSpec
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import ShareResult
-from mooring.report import StudyRecords, collect_records, read_audit, render_audit, render_report, summarise
+from mooring.report.audit_page import render_audit
+from mooring.report.records import StudyRecords, collect_records, read_audit
+from mooring.report.study_page import render_report
+from mooring.report.summary import summarise
 from tests.auditing import audited
 from tests.report.example_records import analyst_records, example_study, list_files, participant_records
 

@@ -24,19 +24,11 @@ from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.prediction import Predictions
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.report import (
-    Report,
-    StudyRecords,
-    collect_records,
-    read_audit,
-    render_audit,
-    render_check,
-    render_plan,
-    render_report,
-    summarise,
-)
-from mooring.report.audit_page import AuditSection
+from mooring.report.audit_page import AuditSection, render_audit, render_plan
 from mooring.report.frame import load_template
+from mooring.report.records import StudyRecords, collect_records, read_audit
+from mooring.report.study_page import render_check, render_report
+from mooring.report.summary import Report, summarise
 from mooring.serialization import Record
 from tests.permissions import has_mode
 from tests.protocol.sums.support import make_sum_study

@@ -79,11 +79,6 @@ def align_batch(
     anchor_representations : array of shape (n_problems, p, r, d)
     solver, max_iterations, tolerance, certify
         As for `align`.
-
-    Returns
-    -------
-    tuple of Alignment
-        One per problem.
     """
     require_batch(anchor_representations)
     n_problems, *shape = anchor_representations.shape

@@ -164,14 +164,10 @@ def run(
     denoiser : str, optional
         A name in `DENOISERS`: the rebuilt rows are replaced by their posterior mean under the population that it fits.
 
-    Returns
-    -------
-    Reconstruction or MembershipScores
-
     Raises
     ------
     DoesNotApply
-        If the view gives this attack, or the denoiser, nothing to work with.
+        If the attack or the denoiser cannot be run on the view.
     """
     require_generator(rng)
     if denoiser is not None:
@@ -188,25 +184,11 @@ def run(
 def run_batch(
     attack: str | Attack | Callable[..., Any], views: Sequence[CollusionView], *, rng: np.random.Generator
 ) -> tuple[Reconstruction, ...]:
-    """Run one attack on many views: at once where it has a batched form, one after the other where not.
+    """Run an attack on rows on many views: at once if it has a batched form, otherwise one after the other.
 
-    Parameters
-    ----------
-    attack : str, Attack or callable
-        An attack on rows, as for `run`.
-    views : sequence of CollusionView
-        Draws of one deployment. The batched forms need one anchor and the same colluders in all of them; moments also
-        the same rows of the target and the same labels.
-
-    Returns
-    -------
-    tuple of Reconstruction
-        One per view, up to rounding what `run` gives for it.
-
-    Raises
-    ------
-    DoesNotApply
-        If one of the views gives this attack nothing to work with.
+    Up to rounding, the results are those of `run`. The views are draws of one deployment: batched forms need one anchor and
+    the same colluders in all of them, and `moments` also the same rows of the target and the same labels. If the attack
+    cannot be run on one of the views, `DoesNotApply` is raised.
     """
     require_generator(rng)
     attack = resolve_attack(attack)

@@ -20,16 +20,9 @@ def measure_leakage(simulation: Simulation, partition: Partition, settings: Audi
     """Return what each attack that applies to a simulation recovers.
 
     Simulations whose class is neither `RowSimulation` nor `SumSimulation` need a function of their own, which takes the same
-    arguments and is registered with `measure_leakage.register(TheirClass)`.
-
-    Parameters
-    ----------
-    simulation : Simulation
-        A simulation on the training rows of `partition`.
-    partition : Partition
-        Its test rows are not uploaded: they are the non-members that attackers must distinguish from uploaded rows.
-    settings : AuditSettings
-        Settings that were checked against the partition and name the targets.
+    arguments and is registered with `measure_leakage.register(TheirClass)`. The simulation is one on the partition's
+    training rows. Its test rows are the non-members that attackers must distinguish from uploaded rows. The settings were
+    checked against the partition and name the targets.
     """
     kind = type(simulation).__name__
     cure = "Return one of these from `simulate`, or register a function with `measure_leakage.register`."

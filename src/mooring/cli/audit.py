@@ -62,7 +62,7 @@ def audit(
     from mooring.audit import OperatingPoint, PointGrid, run_audit
     from mooring.cli.audit_output import print_findings, print_points, write_page
     from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study
-    from mooring.report import render_audit
+    from mooring.report.audit_page import render_audit
 
     given = read_and_partition(data, options)
     epsilons = [parse_epsilon(word) for word in epsilon or ()]

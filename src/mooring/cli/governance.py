@@ -39,7 +39,9 @@ def governance(
     Example: mooring governance vault --study study.toml --output governance
     """
     from mooring.atomic_io import make_folder, write_atomically
-    from mooring.report import StudyRecords, collect_records, read_audit, render_drafts, summarise
+    from mooring.report.governance import render_drafts
+    from mooring.report.records import StudyRecords, collect_records, read_audit
+    from mooring.report.summary import summarise
 
     agreed = read_study(study)
     records = StudyRecords()

@@ -46,7 +46,7 @@ def plan(
     from mooring.audit.statements import warn_of_linked_rows
     from mooring.cli.audit_output import print_findings, print_points, write_page
     from mooring.cli.inputs import read_and_partition
-    from mooring.report import render_plan
+    from mooring.report.audit_page import render_plan
 
     if options.rows_each is not None:
         options = replace(options, rows_each=2 * options.rows_each)  # this many in each half

@@ -28,7 +28,7 @@ from mooring.protocol.place import Identity, Outcome, Place
 from mooring.protocol.step import Question, Step
 from mooring.protocol.steps import StepState, state_of
 from mooring.protocol.storage.vault import Vault
-from mooring.report import render_page
+from mooring.report.frame import render_page
 from mooring.report.step_pages import StepPages
 from mooring.typing import Progress
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from mooring.errors import InputError
@@ -30,6 +29,8 @@ class Recalibration:
     @classmethod
     def fit(cls, truth: npt.NDArray[np.int64], probabilities: Matrix) -> Recalibration:
         """Fit by penalised maximum likelihood to the classes of some rows and their probabilities, of shape (n, classes)."""
+        from scipy.optimize import minimize
+
         logs, places = np.log(probabilities.clip(_LEAST)), np.arange(truth.size)
         came_true = np.eye(probabilities.shape[1])[truth]
 

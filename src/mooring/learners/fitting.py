@@ -25,16 +25,9 @@ _INFLUENCE_ROWS = 3_000
 def train_learner(
     learner: LearnerLike, rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None
 ) -> Fitted:
-    """Return a trained learner.
+    """Return a trained learner, which is given by a name in `LEARNERS`, as an object, or as "auto" (`choose_learner`).
 
-    Parameters
-    ----------
-    learner : str or Learner
-        A name in `LEARNERS`, "auto" for what `choose_learner` chooses, or a learner of one's own.
-    rows : array of shape (n, h)
-    labels : array of shape (n,)
-    owners : integers of shape (n,), optional
-        Whose rows these are, for "auto".
+    `rows` are of shape (n, h), and `labels` of shape (n,). `owners` are the participants of the rows, for "auto".
 
     Examples
     --------
@@ -56,23 +49,11 @@ def decide_learner(
 
 
 def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None) -> str:
-    """Return what "auto" means for these rows: the candidate that predicts participants left out of training best.
+    """Return what "auto" means for these rows: the candidate that best predicts participants left out of training.
 
-    Parameters
-    ----------
-    rows : array of shape (n, h)
-    labels : array of shape (n,)
-    owners : integers of shape (n,), optional
-        Whose rows these are, from 0. Without it, or with one participant, parts of the rows are left out instead.
-
-    Returns
-    -------
-    str
-        One of `CANDIDATES`; the simpler one if scores are equal or there are too few rows.
-
-    Notes
-    -----
-    The score is balanced accuracy or R² over up to 600 rows, an equal share from every participant, in three folds.
+    It is one of `CANDIDATES`, the simpler one if scores are equal or there are too few rows. The score is balanced accuracy
+    or R² over up to 600 rows, an equal share from every participant, in three folds. `owners` are the participants of the
+    rows, from 0; without them, or with one participant, parts of the rows are left out instead.
     """
     owners = np.zeros(len(rows), dtype=np.int64) if owners is None else owners
     mine = [np.flatnonzero(owners == place) for place in range(int(owners.max(initial=0)) + 1)]
@@ -103,15 +84,7 @@ def cross_validate(
 ) -> Labels:
     """Return predicted labels, those of each part by a learner that was trained on the other parts.
 
-    Parameters
-    ----------
-    learner : str or Learner
-    rows : array of shape (n, h)
-    labels : array of shape (n,)
-    parts : integers of shape (n,)
-        The part that each row is left out with.
-    on_part : callable, optional
-        Called after every part.
+    `parts` are integers of shape (n,), the part that each row is left out with. `on_part` is called after every part.
     """
     predicted = np.zeros_like(labels)
     for part in np.unique(parts):

@@ -220,14 +220,8 @@ LearnerLike: TypeAlias = str | Learner
 def require_learner(learner: object, *, engine: Literal["local", "dask"] = "local", to_deliver: bool = False) -> None:
     """Raise an `InputError`, before any work, for anything that is neither `auto` nor a learner of this engine.
 
-    Parameters
-    ----------
-    learner : str or Learner
-        A name in `LEARNERS`, "auto", or a learner object.
-    engine : {"local", "dask"}, default "local"
-        One process, or a cluster that takes the rows in pieces.
-    to_deliver : bool, default False
-        Whether learners whose models hold rows are refused as well.
+    The engine is one process, or a cluster with rows in pieces. With `to_deliver`, learners whose models hold rows are
+    refused as well.
     """
     if learner != AUTO:
         resolve_learner(learner, engine=engine, to_deliver=to_deliver)
@@ -238,10 +232,7 @@ def resolve_learner(
 ) -> Learner:
     """Return the learner with this name, or the learner itself, or raise an `InputError` if this step cannot use it.
 
-    Parameters
-    ----------
-    learner, engine, to_deliver
-        As for `require_learner`, except that "auto" is refused, since it depends on rows (`choose_learner`).
+    Parameters are as for `require_learner`, except that "auto" is refused, since it depends on rows (`choose_learner`).
 
     Examples
     --------

@@ -274,14 +274,7 @@ def score(
 
 
 def score_value(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"]) -> float:
-    """Return the score without an interval; R² is undefined (NaN) if all numbers are equal.
-
-    Parameters
-    ----------
-    truth, predicted : arrays of shape (n,)
-    kind : {"classes", "number"}
-        Balanced accuracy for "classes", R² for "number".
-    """
+    """Return balanced accuracy of classes, or R² of numbers, which is NaN if all numbers are equal, without an interval."""
     if kind == "classes":
         return float(balanced_accuracy(predicted[None], truth)[0])
     total = ((truth - truth.mean()) ** 2).sum()

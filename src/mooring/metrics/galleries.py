@@ -41,18 +41,10 @@ class Galleries:
 
 
 def build_galleries(labels: ArrayLike, *, n_candidates: int = 10, n_queries: int | None = None, seed: int) -> Galleries:
-    """Return galleries that consist of a row itself and distinct other rows of its label.
+    """Return galleries of `n_candidates` rows: a row itself, and distinct other rows of its label.
 
-    Parameters
-    ----------
-    labels : array of shape (n,)
-        Labels of the rows.
-    n_candidates : int
-        Number of candidates in a gallery, including the true match.
-    n_queries : int, optional
-        Maximum number of queries, drawn among the rows that can have a gallery; by default all of these.
-    seed : int
-        Seed for queries, candidates and positions of the true match.
+    `n_queries` limits the number of galleries, which are drawn among the rows that can have one; by default, all of them
+    do. `seed` is that of queries, candidates and positions of the true match.
 
     Examples
     --------
@@ -90,18 +82,8 @@ def build_identity_galleries(
 ) -> Galleries:
     """Return galleries that consist of a reference row of the query's identity and rows of distinct other identities.
 
-    Parameters
-    ----------
-    query_identities : array of shape (n,)
-        Identity of each reconstructed row.
-    reference_identities : array of shape (r,)
-        Identity of each clean reference row.
-    n_candidates : int
-        Number of candidates in a gallery, including the true match.
-    galleries_per_query : int
-        Number of independently drawn galleries per query.
-    seed : int
-        Seed for candidates and positions of the true match.
+    The identities are those of the reconstructed rows, and of the clean reference rows. Every query has
+    `galleries_per_query` independent galleries of `n_candidates` rows, including the true match.
 
     Examples
     --------

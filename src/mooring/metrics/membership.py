@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import betainc, log_ndtr, ndtr, ndtri
 
 from mooring.errors import InputError
@@ -100,7 +99,8 @@ class Membership:
         threshold, the true positive rate has Jeffreys' posterior from the members above it. The interval lies between equal
         tails of this mixture.
         """
-        from scipy.stats import binom  # takes half a second to load
+        from scipy.optimize import brentq  # this and the next take a second to load
+        from scipy.stats import binom
 
         m, n = self.members.size, self.others.size
         ranks = np.arange(int(binom.ppf(1 - _NEGLIGIBLE, n, rate)) + 1)
@@ -236,6 +236,8 @@ def gaussian_epsilon(separation: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1 / 3.731, 1e-5), 2)
     1.0
     """
+    from scipy.optimize import brentq
+
     if not math.isfinite(separation):
         return math.inf
 

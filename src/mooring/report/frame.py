@@ -13,6 +13,8 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 
+__all__ = ["load_template", "render_page", "render_sentence"]
+
 
 @cache
 def load_template(name: str, package: str = __package__) -> Template:

@@ -146,10 +146,10 @@ def read_plan_mechanism(path: Path) -> dict[str, Any]:
     plan = read_record(Plan, path, what=what, cure=cure)
     if plan.mechanism is None:
         raise InputError(what, problem="The plan recommends no setting.", cure=plan.verdict)
-    if "data_noise_scale" in plan.mechanism and plan.mechanism["data_noise_scale"] is None:
+    if not plan.has_known_noise:
         raise InputError(
             what,
             problem="The plan was made without a study, so its noise is not in the unit of a study's encoded rows.",
             cure="Draft the study first, then run 'mooring plan --study'.",
         )
-    return {name: value for name, value in plan.mechanism.items() if value is not None}
+    return {name: value for name, value in plan.mechanism.as_dict().items() if value is not None}

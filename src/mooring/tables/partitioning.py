@@ -153,12 +153,7 @@ class Partition:
     ) -> tuple[Partition, Partition]:
         """Return two partitions with half of every participant's rows each, class by class; both have the public rows.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            Chooses the rows of the first half.
-        groups : array of int, optional
-            The person that each record belongs to: all rows of one person go to the same half.
+        With `groups`, the person of each record, all rows of one person go to the same half.
         """
         require_generator(rng)
         parts, p = (*self.train_indices, *self.test_indices), self.n_participants

@@ -75,19 +75,9 @@ def table_batches(
 
 
 def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
-    """Read all columns of a table into memory.
+    """Return all columns of a table in memory, as a pyarrow table: text files as text, others as in `table_batches`.
 
-    Parameters
-    ----------
-    table : OpenTable
-        As `open_table` returns it. Text that is not UTF-8 is read as Latin-1.
-    keep_bytes : bool
-        As for `table_batches`.
-
-    Returns
-    -------
-    pyarrow.Table
-        A text file as text; other tables as `table_batches` returns them.
+    Text that is not UTF-8 is read as Latin-1.
     """
     batches = list(table_batches(table, table.names, keep_bytes=keep_bytes))
     if not batches:

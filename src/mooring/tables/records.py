@@ -108,12 +108,7 @@ class Records:
         return label_kind_of(self.labels)
 
     def take(self, indices: npt.ArrayLike) -> Records:
-        """Return these rows only, in this order.
-
-        Parameters
-        ----------
-        indices : array of int, or of bool with one entry per row
-        """
+        """Return these rows only, in this order; `indices` are row numbers, or a mask with one entry per row."""
         chosen = np.asarray(indices)
         if chosen.dtype == np.bool_ and chosen.shape == (self.n_rows,):
             chosen = np.flatnonzero(chosen)

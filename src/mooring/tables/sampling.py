@@ -92,21 +92,8 @@ def split_stratified(
 ) -> tuple[Indices, Indices]:
     """Take `n_out` of the chosen rows out at random, so that every class gives its share to within one row.
 
-    Parameters
-    ----------
-    chosen : array of int
-        Row numbers.
-    strata : array of int
-        The class of every row, chosen or not.
-    n_out : int
-        Number of rows to take out.
-    rng : numpy.random.Generator
-        Chooses the rows.
-
-    Returns
-    -------
-    out, rest : arrays of int
-        Row numbers, in rising order.
+    `chosen` are row numbers, and `strata` the classes of all rows. Returns the numbers of the rows taken out, and of the
+    rest, both in rising order.
 
     Examples
     --------
@@ -133,16 +120,9 @@ def split_stratified(
 
 
 def round_robin(chosen: Indices, strata: Indices, n_parts: int, *, rng: np.random.Generator) -> tuple[Indices, ...]:
-    """Split rows into parts whose class counts and totals differ by one row at most.
+    """Split rows at random into parts whose class counts and totals differ by one row at most.
 
-    Parameters
-    ----------
-    chosen, strata
-        As for `split_stratified`.
-    n_parts : int
-        Number of parts.
-    rng : numpy.random.Generator
-        Shuffles each class.
+    `chosen` and `strata` are as for `split_stratified`.
 
     Examples
     --------

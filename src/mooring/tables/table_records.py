@@ -144,16 +144,9 @@ def infer_table(
     missing: Sequence[str] = (),
     is_text: bool = False,
 ) -> InferredTable:
-    """Infer the schema of a table in memory.
+    """Infer the schema of a table that `read_columns` returned; other parameters are as for `read_records`.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        As `read_columns` returns it.
-    label, group_by, drop, categorical, missing
-        As in `read_records`.
-    is_text : bool
-        Whether the table comes from a text file, in which numbers are words.
+    `is_text` says whether the table comes from a text file, in which numbers are words.
     """
     _check_columns(table.column_names, label, group_by, drop, categorical)
     inferred = {

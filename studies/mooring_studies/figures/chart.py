@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mooring.report import render_sentence
+from mooring.report.frame import render_sentence
 from mooring.typing import Vector
 from mooring_studies.figures.fits import Line, Track, outline_track
 from mooring_studies.figures.terms import BLACK, BLUE, GREY, GUESSING, INK, LINKAGE_CHANCE, PURPLE, WINE

@@ -11,7 +11,7 @@ from typing import Any
 
 from mooring import InputError, MissingExtraError
 from mooring.atomic_io import make_folder, write_atomically
-from mooring.report import render_sentence
+from mooring.report.frame import render_sentence
 from mooring_studies.comparison.curves import N_RESAMPLES
 from mooring_studies.comparison.paper import paper_numbers
 from mooring_studies.comparison.results import Results

@@ -27,8 +27,10 @@ from mooring.protocol.place import Place
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import ShareResult
 from mooring.protocol.sums.table_sums import scale_labels
-from mooring.report import StudyRecords, collect_records, render_check, summarise
+from mooring.report.records import StudyRecords, collect_records
 from mooring.report.step_pages import StepPages
+from mooring.report.study_page import render_check
+from mooring.report.summary import summarise
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.protocol.conftest import SmallStudy

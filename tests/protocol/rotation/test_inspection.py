@@ -17,7 +17,8 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation import inspection
 from mooring.protocol.rotation.inspection import conclude, inspect
 from mooring.protocol.rotation.scheme import study_projection
-from mooring.report import draw_audit, render_check
+from mooring.report.charts import draw_audit
+from mooring.report.study_page import render_check
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
 from tests.auditing import how_much

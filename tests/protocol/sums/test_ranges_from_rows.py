@@ -13,7 +13,10 @@ from mooring.protocol.messages.study_file import RangeSource, parse_study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.sums.result import guaranteed_risk
-from mooring.report import StudyRecords, render_drafts, render_report, summarise
+from mooring.report.governance import render_drafts
+from mooring.report.records import StudyRecords
+from mooring.report.study_page import render_report
+from mooring.report.summary import summarise
 from mooring.tables import Column
 from tests import commands
 from tests.protocol.sums.support import SumStudy, make_sum_study

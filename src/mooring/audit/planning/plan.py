@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
 from mooring.audit.limits import LeakageLimit
 from mooring.audit.point_result import PointResult
 from mooring.audit.result import QUESTION, AuditResult
 from mooring.learners import Answer
-from mooring.serialization import Record, render_html
+from mooring.serialization import Count, Record, render_html
+
+
+@dataclass(frozen=True)
+class RecommendedRotation(Record):
+    """Recommended entries of [mechanism] in a study of rotation."""
+
+    name: Literal["rotation"]
+    method: str
+    n_components: Count | None
+    """None without a projection: the number then follows from the study's columns."""
+    n_anchor_rows: Count
+    data_noise_scale: float | None
+    """None if its unit in a study is not known, because the rows were not encoded by a study."""
+    anchor_noise_scale: float
+    projection: str
+
+
+@dataclass(frozen=True)
+class RecommendedSums(Record):
+    """Recommended entries of [mechanism] in a study of secure sums, which has a quorum of its own."""
+
+    name: Literal["secure-sum"]
+    epsilon: float
+    delta: float
+    n_colluders: Count | None
+    product_share: float
 
 
 @dataclass(frozen=True)
@@ -28,9 +54,8 @@ class Plan(Record):
     `answer` says whether it is shown to be better."""
     verdict: str
     """The recommendation in words."""
-    mechanism: dict[str, Any] | None = None
-    """The recommendation as the [mechanism] table of a study. `data_noise_scale` is None if its unit in a study is not
-    known, because the rows were not encoded by a study."""
+    mechanism: RecommendedRotation | RecommendedSums | None = None
+    """The recommendation as settings of a study."""
     search: AuditResult | None = None
     """All points that were tried, on the other half of the rows; None if the limit bounds ε."""
 
@@ -54,17 +79,20 @@ class Plan(Record):
             reasons += judge_joining([self.recommended.gain])
         return Decision.from_reasons(QUESTION, reasons)
 
+    @property
+    def has_known_noise(self) -> bool:
+        """Whether the recommended noise is in the unit of a study; True if it is not on rows."""
+        return not isinstance(self.mechanism, RecommendedRotation) or self.mechanism.data_noise_scale is not None
+
     def mechanism_lines(self) -> str | None:
         """Return the [mechanism] table as lines for a study's file, or None if nothing is recommended."""
         if self.mechanism is None:
             return None
-        entries = {
-            name: f'"{value}"' if isinstance(value, str) else f"{value:.6g}"
-            for name, value in self.mechanism.items()
-            if value is not None
-        }
-        lines = ["[mechanism]", *(f"{name} = {value}" for name, value in entries.items())]
-        if self.recommended is not None and self.mechanism.get("data_noise_scale", 0.0) is None:
+        lines = ["[mechanism]"]
+        for name, value in vars(self.mechanism).items():
+            if value is not None:
+                lines.append(f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value:.6g}")
+        if self.recommended is not None and not self.has_known_noise:
             scale = self.recommended.data_noise_scale
             lines.append(f"# data_noise_scale: {scale:.3g} here. {self.audit.noise_unit.words}")
         return "\n".join(lines)

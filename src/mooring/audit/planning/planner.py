@@ -11,7 +11,7 @@ import numpy as np
 
 from mooring.audit.auditor import Auditor
 from mooring.audit.limits import DEFAULT_LIMIT, LeakageLimit
-from mooring.audit.planning.plan import Plan
+from mooring.audit.planning.plan import Plan, RecommendedRotation, RecommendedSums
 from mooring.audit.planning.search import HALVES, PointSearch
 from mooring.audit.point_result import PointResult
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
@@ -140,7 +140,10 @@ def _plan_sums(
     words = f"{named.get(answer or '', 'Within the limit')}: secure sums, {chosen.state_guarantee()}"
     verdict = f"{words} At ε = {limit.bound:g} {state_total(best)} {HALVES}"
     pays = answer != "does not pay"
-    return Plan(limit, audit, best if pays else None, verdict, chosen.as_entries() if pays else None)
+    if not pays:
+        return Plan(limit, audit, None, verdict)
+    entries = RecommendedSums("secure-sum", limit.bound, chosen.delta, chosen.n_colluders, chosen.product_share)
+    return Plan(limit, audit, best, verdict, entries)
 
 
 def _try_sums(
@@ -164,20 +167,20 @@ def _try_sums(
     return results, [reported], words
 
 
-def _tabulate(recommended: PointResult, auditor: Auditor) -> dict[str, Any]:
-    """Return a point as the [mechanism] table of a study."""
+def _tabulate(recommended: PointResult, auditor: Auditor) -> RecommendedRotation:
+    """Return the settings of a study at this point."""
     point = recommended.point
     assert isinstance(point, RotationPoint)
     projection = auditor.deployment.projection_onto(point.n_components).kind
-    return {
-        "name": point.mechanism,
-        "method": point.described.name,
-        **({} if projection == "none" else {"n_components": point.n_components}),
-        "n_anchor_rows": point.n_anchor_rows,
-        "data_noise_scale": auditor.settings.noise_unit.in_study(recommended.data_noise_scale),
-        "anchor_noise_scale": point.anchor_noise_scale,
-        "projection": projection,
-    }
+    return RecommendedRotation(
+        name="rotation",
+        method=point.described.name,
+        n_components=None if projection == "none" else point.n_components,
+        n_anchor_rows=point.n_anchor_rows,
+        data_noise_scale=auditor.settings.noise_unit.in_study(recommended.data_noise_scale),
+        anchor_noise_scale=point.anchor_noise_scale,
+        projection=projection,
+    )
 
 
 def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:

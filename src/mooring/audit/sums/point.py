@@ -89,13 +89,3 @@ class SumPoint(OperatingPoint):
             return True
         rows = sorted(len(part) for part in simulation.features)[: self.quorum]
         return bool(simulation.layout.size <= MOST_NUMBERS_A_ROW * sum(rows))
-
-    def as_entries(self) -> dict[str, Any]:
-        """These settings as the [mechanism] table of a study, which has a quorum of its own number of participants."""
-        return {
-            "name": self.mechanism,
-            "epsilon": "none" if self.epsilon is None else self.epsilon,
-            "delta": self.delta,
-            "n_colluders": self.n_colluders,
-            "product_share": self.product_share,
-        }

@@ -32,20 +32,10 @@ class _ColourFound(Exception):
 def decode_images(
     sources: list[Path] | list[bytes], *, size: tuple[int, int] | None, place: Callable[[int], str]
 ) -> Pixels:
-    """Decode images of one shape.
+    """Return images of one shape as an array of shape (n, height, width), or (n, height, width, 3) if any is in colour.
 
-    Parameters
-    ----------
-    sources : list of paths, or of the contents of image files
-    size : (height, width), optional
-        The size to resize every image to.
-    place : callable
-        Returns where the image with a given index comes from, for messages.
-
-    Returns
-    -------
-    array of shape (n, height, width), or (n, height, width, 3) if any image is in colour
-        Transparency is dropped, and grey levels of 16 bits are converted to 8 bits.
+    `sources` are paths or the contents of image files, which are resized to `size` if that is given. Transparency is
+    dropped, and grey levels of 16 bits are converted to 8 bits. `place` says where an image comes from, for messages.
     """
     try:
         return _decode(sources, size=size, place=place, colour=False)

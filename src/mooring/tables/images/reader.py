@@ -298,15 +298,9 @@ def find_idx_labels(images: Path) -> Path | None:
 
 
 def read_idx(path: Path, *, n_dimensions: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes.
+    """Read an IDX file of unsigned bytes, whose array has one of these numbers of dimensions.
 
     The header is checked against the size of the file before memory is allocated.
-
-    Parameters
-    ----------
-    path : Path
-    n_dimensions : tuple of int
-        The numbers of dimensions that the array may have.
     """
     require_file(path)
     try:
