@@ -33,6 +33,14 @@ def join(
             help="Encrypt the vault with a passphrase, which is asked for or read from MOORING_PASSPHRASE.",
         ),
     ] = False,
+    revoke: Annotated[
+        bool,
+        typer.Option(
+            "--revoke",
+            help="Destroy the combining keys of your older cards, such as one that went astray; those of studies in which "
+            "you have shared stay.",
+        ),
+    ] = False,
     least_anchor_noise: Annotated[
         float | None,
         floor_option(min=0.0, help="Refuse studies whose anchor noise is below this.", show_default="0.01"),
@@ -76,7 +84,7 @@ def join(
 
     Back up the vault, and show it to nobody. Send the card to whoever keeps the study's file. An existing vault is used as
     it is, so that one vault serves all your studies. A card serves 20 studies of secure sums in which you combine: each
-    uses one of its combining keys.
+    uses one of its combining keys. When they are used up, join again: a new card has 20 further keys.
 
     Example: mooring join --name st-mary --vault st-mary/vault
     """
@@ -96,6 +104,7 @@ def join(
         least_threshold=least_threshold,
         least_colluders=least_colluders,
         accept_no_noise=accept_no_noise,
+        revoke=revoke,
         output=output,
     )
     console.show_outcome(outcome)

@@ -189,6 +189,14 @@ COMMON: Sequence[Step] = (
             ),
             _ask_floor("least_colluders", "Refuse secure sums that assume fewer colluders than"),
             Question(
+                "revoke",
+                "Revoke the combining keys of my older cards",
+                "tick",
+                "--revoke",
+                is_optional=True,
+                is_rare=True,
+            ),
+            Question(
                 "accept_no_noise",
                 "Accept methods without any noise",
                 "tick",

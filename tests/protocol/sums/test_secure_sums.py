@@ -34,7 +34,7 @@ from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.result import Release, write_delivered_model
 from mooring.protocol.messages.signed_file import read_signed_header, write_signed
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import make_member
+from mooring.protocol.participant.membership import make_member, revoke_cards
 from mooring.protocol.participant.prediction import Scoring, predict_rows
 from mooring.protocol.participant.role import Participant, check_table_fit
 from mooring.protocol.results import Consent, TrainingRecord
@@ -456,6 +456,22 @@ def test_a_combiner_whose_key_is_gone_does_not_share(folder: Path) -> None:
     assert given.share(1)  # the same bytes again
     with raising(StorageError, "the combining key"):
         given.check_boxes(1)
+
+
+def test_keys_that_were_used_revoked_or_never_there_have_errors_of_their_own(folder: Path) -> None:
+    given = make_sum_study(folder, p=3)
+    given.share(0)
+    assert [revoke_cards(vault) for vault in given.vaults[:2]] == [0, 1]  # the first has shared, and keeps its key
+    with raising(StorageError, "the combining key", reason="revoked"):
+        given.share(1)
+    stranger = replace(given.vaults[2], folder=folder / "nothing")
+    with raising(StorageError, "the combining key", reason="never held"):
+        check_boxes(stranger, given.study, given.inbox, output=folder / "r")
+    given.vaults[0].destroy_combining_key(given.study.member("p0").combining_key)
+    with raising(StorageError, "the combining key", reason="answered the closing list"):
+        given.check_boxes(0)
+    fresh = given.vaults[1].draw_combining_key()
+    assert given.vaults[1].combining_key(fresh) is not None
 
 
 def test_from_a_store_a_combiner_fetches_headers_and_its_own_boxes(folder: Path) -> None:

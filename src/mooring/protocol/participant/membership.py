@@ -63,6 +63,14 @@ def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant
     return member
 
 
+def revoke_cards(vault: Vault) -> int:
+    """Destroy the combining keys on the cards that were written so far, but those of studies in which the vault shared.
+
+    Returns their number. A study that has one of them is refused by this vault, with a reason of its own.
+    """
+    return vault.revoke_combining_keys(used=Ledger(vault.folder).list_combining_keys())
+
+
 def find_member(vault: Vault, study: Study) -> Member:
     """The entry of a vault's owner, a participant or helper, in the study's roster."""
     return study.helper_with_key(vault.signing_key.public) or find_membership(vault, study)

@@ -37,13 +37,14 @@ def join(
     least_threshold: float | None = None,
     least_colluders: float | None = None,
     accept_no_noise: bool = False,
+    revoke: bool = False,
     output: Path | None = None,
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Make or open a vault, and write a card."""
+    """Make or open a vault, and write a card; `revoke` makes the combining keys of older cards useless."""
     from mooring.protocol.messages.card import require_name
-    from mooring.protocol.participant.membership import issue_card
+    from mooring.protocol.participant.membership import issue_card, revoke_cards
     from mooring.protocol.storage.vault import Vault
 
     require_name("name", name)
@@ -59,13 +60,19 @@ def join(
     floors |= {"without_noise": True} if accept_no_noise else {}
     place.opened, is_new = Vault.open_or_create(place.vault_folder, passphrase=passphrase, floors=floors)
     card = output or place.root / f"{name}.card.toml"
+    n_revoked = revoke_cards(place.opened) if revoke else 0
     member = issue_card(place.opened, card, name=name, role=role)
     made = "Made a vault" if is_new else "The vault is there already"
-    lines = (
+    lines: tuple[str, ...] = (
         f"{made}, in the folder {place.show(place.vault_folder)}: keep it, back it up, show it to nobody.",
         f"Send the card {place.show(card)} to the designer of the study; it holds no secret.",
     )
-    record = {"name": name, "new_vault": is_new, "card": place.show(card), **member.as_dict()}
+    if revoke:
+        lines += (
+            f"Revoked {count_noun(n_revoked, 'combining key')} of older cards. A study that has one of them, and in which "
+            "you have not shared, needs the new card.",
+        )
+    record = {"name": name, "new_vault": is_new, "card": place.show(card), "revoked": n_revoked, **member.as_dict()}
     return Outcome(member, record, lines)
 
 

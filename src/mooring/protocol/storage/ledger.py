@@ -184,6 +184,13 @@ class Ledger:
             row = connection.execute("SELECT list FROM combined WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else str(row[0])
 
+    def list_combining_keys(self) -> list[str]:
+        """Return the public combining keys of the studies in which this vault shared sums."""
+        with self._connect() as connection:
+            return [
+                str(key) for (key,) in connection.execute("SELECT combining_key FROM spent WHERE combining_key != ''")
+            ]
+
     def record_answer(self, study_digest: str, list_digest: str) -> None:
         """Record which closing list a combiner answers in a study, or raise a `RefusedError` for a second one."""
         with self._connect() as connection, connection:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from mooring.atomic_io import clear_partial_files, hold_lock, make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
@@ -32,6 +32,7 @@ FORMAT = 1
 _PLAIN, _LOCKED, _COMBINING = "identity.json", "identity.age", "combining"
 _MOST_BYTES = 2**20
 _WAIT_SECONDS = 24 * 3600.0
+_Gone = Literal["combined", "revoked"]
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Vault:
         return key.public
 
     def combining_key(self, public: str) -> CombiningKey | None:
-        """Return the private half of a combining key, or None if it was destroyed."""
+        """Return the private half of a combining key, or None if this vault does not hold it (`why_gone` says more)."""
         path = self._combining_file(public)
         if not path.exists():
             return None
@@ -169,7 +170,27 @@ class Vault:
 
     def destroy_combining_key(self, public: str) -> None:
         """Remove the private half. What was sealed to it can then be opened only with a copy of the vault."""
-        self._combining_file(public).unlink(missing_ok=True)
+        self._remove(self._combining_file(public), "combined")
+
+    def revoke_combining_keys(self, *, used: Collection[str]) -> int:
+        """Remove the private halves of all combining keys but the `used` ones, and return their number."""
+        kept, n_revoked = {self._combining_file(public) for public in used}, 0
+        with self.lock():
+            for path in sorted((self.folder / _COMBINING).glob("*.age")):
+                if path not in kept:
+                    self._remove(path, "revoked")
+                    n_revoked += 1
+        return n_revoked
+
+    def why_gone(self, public: str) -> Literal["combined", "revoked", "unknown"]:
+        """Return why this vault does not hold a combining key: it answered a list, revoked the key, or never had it."""
+        file, reasons = self._combining_file(public), get_args(_Gone)
+        return next((reason for reason in reasons if file.with_suffix(f".{reason}").exists()), "unknown")
+
+    def _remove(self, path: Path, reason: _Gone) -> None:
+        if path.exists():
+            write_atomically(path.with_suffix(f".{reason}"), b"", mode=0o600, what="the vault")
+            path.unlink()
 
     def _combining_file(self, public: str) -> Path:
         return self.folder / _COMBINING / f"{hashlib.sha256(public.encode()).hexdigest()[:32]}.age"

@@ -142,13 +142,25 @@ def require_combining_key(vault: Vault, member: Member) -> CombiningKey:
     """The private half of a combiner's key in a study, or an error where the vault does not hold it."""
     key = vault.combining_key(member.combining_key)
     if key is None:
-        raise StorageError(
-            "the combining key",
-            reason="your vault does not hold the one that the roster has of you: it was destroyed, or the card was written "
-            "from another vault",
-            cure="Open the vault that you joined with, or have a new card enrolled in a new study.",
-        )
+        reason, cure = _GONE[vault.why_gone(member.combining_key)]
+        raise StorageError("the combining key", reason=reason, cure=cure)
     return key
+
+
+_GONE = {
+    "combined": (
+        "this vault destroyed it when it answered the closing list",
+        "Nothing is left to test. 'mooring combine' with that list writes the same share again.",
+    ),
+    "revoked": (
+        "the study has one that you revoked when you wrote a new card",
+        "Send the designer your new card, and have it enrolled in a new study.",
+    ),
+    "unknown": (
+        "your vault never held the one that the roster has of you, or is an old copy",
+        "Open the vault that you joined with, or have a new card enrolled in a new study.",
+    ),
+}
 
 
 def _find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
