@@ -46,7 +46,8 @@ def align(
     ] = None,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     receipts: Annotated[
-        Path | None, typer.Option(help="Folder of the combiners' *.receipt files.", rich_help_panel="Secure sums")
+        str | None,
+        typer.Option(help="Folder of the combiners' *.receipt files, or its URL.", rich_help_panel="Secure sums"),
     ] = None,
 ) -> int:
     """Take the step 'align'.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from mooring.cli import execution
+from mooring.errors import InputError
+
+watch_option = partial(typer.Option, rich_help_panel="A combiner that waits")
 
 
 @execution.command
@@ -15,11 +20,12 @@ def combine(
     console: execution.Output,
     bundles: execution.BundleFolder,
     closing_list: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--list",
-            exists=True,
-            help="The closing list that 'mooring align' wrote. Without it, your share in each bundle is only tested.",
+            help="The closing list that 'mooring align' wrote. Without it, your share in each bundle is only tested. With "
+            "--watch, the folder, or its URL, in which the list will be.",
+            show_default="with --watch, where bundles are",
         ),
     ] = None,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
@@ -28,6 +34,17 @@ def combine(
         Path | None,
         typer.Option(help="File for your answer.", show_default="YOUR-NAME.share, or YOUR-NAME.receipt"),
     ] = None,
+    watch: Annotated[
+        bool,
+        watch_option("--watch", help="Wait: test bundles as they arrive, send receipts, and answer the closing list."),
+    ] = False,
+    to: Annotated[
+        str | None,
+        watch_option(
+            help="Where receipts and your share are sent: a folder, or its URL.", show_default="where bundles are"
+        ),
+    ] = None,
+    every: Annotated[float | None, watch_option(min=1.0, help="Seconds between two looks.", show_default="60")] = None,
 ) -> int:
     """Take the step 'combine'.
 
@@ -40,7 +57,24 @@ def combine(
     Example: mooring combine --bundles inbox --study study.toml --vault st-mary/vault
 
     Afterwards: mooring combine --bundles inbox --list closing.list --study study.toml --vault st-mary/vault
+
+    All by itself: mooring combine --watch --bundles s3://ward/inbox --study study.toml --vault st-mary/vault
     """
-    options = {"bundles": bundles, "closing_list": closing_list, "output": output}
-    outcome = execution.take_step("combine", execution.make_place(study, vault), **options)
-    return console.show_outcome(outcome)
+    place = execution.make_place(study, vault)
+    misplaced: dict[str, object] = {"--output": output} if watch else {"--to": to, "--every": every}
+    if names := [name for name, given in misplaced.items() if given is not None]:
+        problem = f"{names[0]} has no meaning {'with' if watch else 'without'} --watch."
+        raise InputError(names[0], problem=problem, cure="Leave it out.")
+    if watch:
+        from mooring.protocol.sums.steps import watch as wait_and_combine
+
+        def tell(sentence: str) -> None:
+            console.say(escape(sentence))
+
+        with execution.end_on_sigterm():
+            outcome = wait_and_combine(place, bundles=bundles, lists=closing_list, to=to, seconds=every, tell=tell)
+        return console.show_outcome(outcome)
+    path = None if closing_list is None else Path(closing_list)
+    return console.show_outcome(
+        execution.take_step("combine", place, bundles=bundles, closing_list=path, output=output)
+    )

@@ -25,7 +25,7 @@ AllowHttp = Annotated[
 def send(
     console: Output,
     file: Annotated[
-        Path, typer.Argument(help="File that 'mooring share' or 'mooring deal' wrote.", show_default=False)
+        Path, typer.Argument(help="File that 'mooring share', 'deal', 'combine' or 'align' wrote.", show_default=False)
     ],
     to: Annotated[
         str,
@@ -40,7 +40,7 @@ def send(
     """Take the step 'send'.
 
     A transfer that breaks off is repeated from the start with the same bytes. A presigned address, which 'mooring invite'
-    makes, needs no credentials here. Only bundles and anchors are sent: a table or a vault given by mistake is refused.
+    makes, needs no credentials here. Only signed files are sent: a table or a vault given by mistake is refused.
 
     Example: mooring send st-mary.bundle --to @st-mary.address
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,7 +31,8 @@ def train(
         ),
     ] = None,
     shares: Annotated[
-        Path | None, typer.Option(help="Folder of the combiners' *.share files.", rich_help_panel="Secure sums")
+        str | None,
+        typer.Option(help="Folder of the combiners' *.share files, or its URL.", rich_help_panel="Secure sums"),
     ] = None,
 ) -> int:
     """Take the step 'train'.

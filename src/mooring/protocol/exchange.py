@@ -50,8 +50,8 @@ class GatherOptions:
     """Whether to align everybody for the first time, only newcomers ("late"), or everybody again after a delivery."""
     certify: bool = True
     """Whether to try to prove that no better alignment exists."""
-    receipts: Path | None = None
-    """The folder of the combiners' receipts for bundles."""
+    receipts: str | Path | None = None
+    """The folder, or its URL, of the combiners' receipts for bundles."""
     signing_key: SigningKey | None = None
     """The analyst's."""
     command: str = ""
@@ -110,8 +110,8 @@ class TrainOptions:
 
     learner: LearnerLike = "auto"
     seed: int = 0
-    shares: Path | None = None
-    """The folder of the combiners' shares of the total."""
+    shares: str | Path | None = None
+    """The folder, or its URL, of the combiners' shares of the total."""
     command: str = ""
     """How the step was asked for, for the record."""
     progress: Progress | None = None

@@ -24,7 +24,7 @@ def test_only_bundles_and_anchor_files_are_sent(tmp_path: Path, store: Store) ->
     Vault.create(tmp_path / "vault")
     (tmp_path / "table.csv").write_text("age,ill\n41,yes\n")
     for path in (tmp_path / "vault" / "identity.json", tmp_path / "table.csv"):
-        with raising(RefusedError, "the file", reason="only bundles and anchor files"):
+        with raising(RefusedError, "the file", reason="only bundles, anchor files"):
             send_file(path, store.address)
     with raising(RefusedError, "the file", cure="a vault"):
         send_file(tmp_path / "vault", store.address)

@@ -57,7 +57,7 @@ def align(
     bundles: str | Path,
     mode: AlignMode = "first",
     certify: bool = True,
-    receipts: Path | None = None,
+    receipts: str | Path | None = None,
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
@@ -96,7 +96,7 @@ def train(
     *,
     learner: str = "auto",
     seed: int = 0,
-    shares: Path | None = None,
+    shares: str | Path | None = None,
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:

@@ -32,7 +32,7 @@ from mooring.protocol.sums.scheme import sum_scheme
 RECEIPT, LIST, SHARE = "receipt", "closing list", "share"
 SUFFIXES = {RECEIPT: ".receipt", LIST: ".list", SHARE: ".share"}
 LIST_FILE = "closing.list"
-_FIELDS = {RECEIPT: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
+FIELDS = {RECEIPT: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
 _DIGEST_BYTES = 32
 _BUNDLES_A_SENDER = 4  # that a receipt may mention: whoever carries bundles may have several of one sender
 
@@ -81,7 +81,7 @@ def read_closing_list(path: Path, study: Study) -> ClosingList:
     It must be the analyst's and name members of the roster, each once and with its own bundle; no fewer than the quorum.
     """
     shape = _counted("entries", 2 * _DIGEST_BYTES, most=len(study.participants))
-    signed = read_signed(path, kind=LIST, signed_by={study.analysts_key}, fields=_FIELDS[LIST], tensors=shape)
+    signed = read_signed(path, kind=LIST, signed_by={study.analysts_key}, fields=FIELDS[LIST], tensors=shape)
     study.require_same(signed.fields, what="the closing list")
     rows = [bytes(row) for row in signed.arrays["entries"]]
     keys, digests = ([row[part].hex() for row in rows] for part in (slice(32), slice(32, None)))
@@ -155,7 +155,7 @@ def _read_answer(
 ) -> tuple[Member, int, SignedFile]:
     """What a combiner signed, who that is, and its point."""
     points = {study.member(name).signing_key: point for point, name in enumerate(sum_scheme(study).combiners, start=1)}
-    signed = read_signed(path, kind=kind, signed_by=points.keys(), fields=_FIELDS[kind], tensors=tensors)
+    signed = read_signed(path, kind=kind, signed_by=points.keys(), fields=FIELDS[kind], tensors=tensors)
     study.require_same(signed.fields, what=f"the {kind}")
     point = points[str(signed.fields["signer"])]
     if signed.fields["combiner"] != point:

@@ -41,12 +41,14 @@ from mooring.protocol.transport.inbox import NO_ROOM, download_bundles, list_fil
 from mooring.serialization import count_noun
 from mooring.typing import Progress
 
+KEY = "the combining key"
+"""What the error for a key that the vault does not hold is about."""
 _KEPT_SHARE = "combined.share"
 
 
 def check_boxes(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> StepResult:
     """Write a combiner's receipt for all bundles in a folder, or at a URL that fsspec knows."""
-    member, point = _find_combiner(vault, study)
+    member, point = find_combiner(vault, study)
     key = require_combining_key(vault, member)
     require_writable(output, what="the receipt")
     passed, failed = dict[str, bool](), list[str]()
@@ -76,7 +78,7 @@ def combine_shares(
     progress: Progress | None = None,
 ) -> StepResult:
     """Write a combiner's share of the total of a closing list: once, and for the same list the same bytes again."""
-    member, point = _find_combiner(vault, study)
+    member, point = find_combiner(vault, study)
     require_writable(output, what="the share", inputs=(closing_list,))
     closed, ledger = read_closing_list(closing_list, study), Ledger(vault.folder)
     listed = closed.digests.get(member.signing_key)
@@ -143,7 +145,7 @@ def require_combining_key(vault: Vault, member: Member) -> CombiningKey:
     key = vault.combining_key(member.combining_key)
     if key is None:
         reason, cure = _GONE[vault.why_gone(member.combining_key)]
-        raise StorageError("the combining key", reason=reason, cure=cure)
+        raise StorageError(KEY, reason=reason, cure=cure)
     return key
 
 
@@ -163,7 +165,7 @@ _GONE = {
 }
 
 
-def _find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
+def find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
     """The owner of a vault, a participant or helper, and its point; one that does not combine is refused."""
     member = find_member(vault, study)
     point = combiner_point(study, member.name)

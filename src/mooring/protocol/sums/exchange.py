@@ -20,7 +20,7 @@ from mooring.protocol.participant.membership import refuse_small_classes
 from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.protocol.sums import bundle
+from mooring.protocol.sums import answers, bundle
 from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes, verify_sum_bundle
 from mooring.protocol.sums.combination import check_boxes, combine_shares
 from mooring.protocol.sums.contribution import share_sums
@@ -43,7 +43,13 @@ class SumExchange(Exchange):
     name: ClassVar[str] = SECURE_SUM
     steps: ClassVar[tuple[Step, ...]] = STEPS
     additions: ClassVar[tuple[Addition, ...]] = ADDITIONS
-    sendable: ClassVar[tuple[SendableFile, ...]] = (SendableFile(bundle.KIND, bundle.FIELDS, SUFFIX, is_sealed=True),)
+    sendable: ClassVar[tuple[SendableFile, ...]] = (
+        SendableFile(bundle.KIND, bundle.FIELDS, SUFFIX, is_sealed=True),
+        *(
+            SendableFile(kind, answers.FIELDS[kind], suffix, is_sealed=False)
+            for kind, suffix in answers.SUFFIXES.items()
+        ),
+    )
     gathers_signed: ClassVar[bool] = True
     gather_record: ClassVar[str] = "closing"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from mooring.protocol.participant.steps import take_own_step
@@ -29,6 +30,23 @@ def combine(
         return take_own_step("combine", place, output or place.root / f"{name}.receipt", progress, bundles=bundles)
     path = output or place.root / f"{name}.share"
     return take_own_step("combine", place, path, progress, bundles=bundles, list=closing_list)
+
+
+def watch(
+    place: Place,
+    *,
+    bundles: str | Path,
+    lists: str | Path | None = None,
+    to: str | Path | None = None,
+    seconds: float | None = None,
+    tell: Callable[[str], None] = lambda words: None,
+) -> Outcome:
+    """Test bundles as they arrive, send receipts, and answer the closing list; by default all at the bundles' address."""
+    from mooring.protocol.sums.watch import SECONDS, Watch, watch_boxes
+
+    watched = Watch(bundles, lists or bundles, to or bundles, place.root, SECONDS if seconds is None else seconds)
+    result = watch_boxes(place.vault, place.study, watched, tell=tell)
+    return Outcome(result, {"output": place.show(result.output), "digest": result.digest}, result.lines)
 
 
 STEPS = (

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +36,7 @@ from mooring.protocol.sums.answers import (
     ClosingList,
     CombinedShare,
     Receipt,
+    most_answer_bytes,
     read_closing_list,
     read_combined_share,
     read_receipt,
@@ -42,6 +44,7 @@ from mooring.protocol.sums.answers import (
 )
 from mooring.protocol.sums.bundle import SumBundle, words_of
 from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.transport.inbox import fetch_files
 from mooring.serialization import Rows, count_noun
 
 CLOSING_FILE = "closing.json"
@@ -120,7 +123,7 @@ def close_list(
 ) -> Closing:
     """Write the signed list of bundles that make up the total; a study is closed once.
 
-    Bundles are one a participant, verified. A bundle that a combiner's receipt, in the folder `receipts`, reports as bad is
+    Bundles are one a participant, verified. A bundle that a combiner's receipt, in a folder or at a URL, reports as bad is
     left out.
     """
     folder, scheme = Path(folder), sum_scheme(study)
@@ -208,7 +211,7 @@ class Total:
 
 
 def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
-    """Open the total of the closing list in the analyst's work folder from a folder of combiners' shares.
+    """Open the total of the closing list in the analyst's work folder from combiners' shares in a folder or at a URL.
 
     Too few shares of this list are an `InputError`. Shares that contradict each other, where nobody can say whose are
     wrong, are refused.
@@ -260,18 +263,16 @@ def read_list(study: Study, folder: Path) -> ClosingList:
     return read_closing_list(path, study)
 
 
-def _read_all(folder: str | Path, kind: str, study: Study, read: Any) -> list[Any]:
-    """The valid files of a kind in a folder, one a combiner. A combiner that signed two different ones is passed over."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise StorageError(f"the folder of {kind}s", reason="there is no such folder", cure="Check its path.")
+def _read_all(source: str | Path, kind: str, study: Study, read: Any) -> list[Any]:
+    """The valid files of a kind in a folder or at a URL, one a combiner. One that signed two different ones is left out."""
     answers: dict[int, tuple[bytes, Any]] = {}
     twice: set[int] = set()
-    for path in sorted(place.glob(f"*{SUFFIXES[kind]}")):
-        try:
-            answer, content = read(path, study), hashlib.sha256(path.read_bytes()).digest()
-        except (MooringError, OSError):
-            continue
-        if answers.setdefault(answer.combiner, (content, answer))[0] != content:
-            twice.add(answer.combiner)
+    with TemporaryDirectory(prefix="mooring-") as folder:
+        for path in fetch_files(source, SUFFIXES[kind], Path(folder), most_bytes=most_answer_bytes(study, kind)):
+            try:
+                answer, content = read(path, study), hashlib.sha256(path.read_bytes()).digest()
+            except (MooringError, OSError):
+                continue
+            if answers.setdefault(answer.combiner, (content, answer))[0] != content:
+                twice.add(answer.combiner)
     return [answer for point, (_, answer) in sorted(answers.items()) if point not in twice]

@@ -18,7 +18,7 @@ from typing import Any
 from mooring.atomic_io import explain_os_errors, hash_file, make_folder
 from mooring.errors import MooringError, StorageError
 from mooring.protocol.messages.bundle import SUFFIX
-from mooring.protocol.transport.addresses import local_path
+from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.protocol.transport.object_stores import Part, download, explain_store_error, open_file_system
 from mooring.serialization import Record
 from mooring.typing import Progress
@@ -74,29 +74,55 @@ def download_bundles(
         progress(len(listed), len(listed))
 
 
-def list_objects(address: str) -> tuple[Any, list[dict[str, Any]]]:
-    """Return the file system at a URL, and its listing of objects that may be bundles, sorted by name."""
+def fetch_files(source: str | Path, suffix: str, folder: Path, *, most_bytes: int) -> list[Path]:
+    """Return the files with a suffix in a local folder, or downloads to `folder` of those at a URL, sorted by name.
+
+    Files at a URL that are too large, or cannot be downloaded, are left out.
+    """
+    if not is_url(source):
+        return list_files(source, suffix)
+    system, listed = list_objects(str(source), suffix)
+    paths = list[Path]()
+    for entry in listed:
+        target = folder / f"{hash_name(str(entry['name']))[:32]}{suffix}"
+        size = listed_size(entry)
+        if download(system, str(entry["name"]), target, size=size, most_bytes=most_bytes, what="the folder") is None:
+            paths.append(target)
+    return paths
+
+
+def list_versions(source: str | Path, suffix: str = SUFFIX) -> list[tuple[str, str]]:
+    """Return the names of the files with a suffix at an address, each with a word that changes when the file does."""
+    if is_url(source):
+        return [(str(entry["name"]), _hash_listing(entry)) for entry in list_objects(str(source), suffix)[1]]
+    files = list_files(source, suffix)
+    with explain_os_errors("the folder of bundles"):
+        return [(path.name, f"{(facts := path.stat()).st_size} {facts.st_mtime_ns}") for path in files]
+
+
+def list_objects(address: str, suffix: str = SUFFIX) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the file system at a URL, and its listing of objects with a suffix, sorted by name."""
     system, root = open_file_system(address)
     try:
         system.invalidate_cache()  # a long-lived client may have cached an old listing
-        listed = [entry for entry in system.ls(root, detail=True) if _is_bundle(str(entry["name"]))]
+        listed = [entry for entry in system.ls(root, detail=True) if _is_wanted(str(entry["name"]), suffix)]
     except Exception as problem:  # file systems raise errors of their own, which may quote credentials
         raise explain_store_error(problem, what="the source of bundles", address=address, doing="listed") from None
     return system, sorted(listed, key=lambda entry: str(entry["name"]))
 
 
-def list_files(folder: str | Path) -> list[Path]:
-    """Return the files in a local folder that may be bundles, sorted by name."""
+def list_files(folder: str | Path, suffix: str = SUFFIX) -> list[Path]:
+    """Return the files in a local folder with a suffix, by default that of bundles, sorted by name."""
     place, what = local_path(folder), "the folder of bundles"
     with explain_os_errors(what):
         if not place.is_dir():
             raise StorageError(what, reason="it does not exist", cure="Check the path.")
-        return sorted(path for path in place.iterdir() if _is_bundle(path.name))
+        return sorted(path for path in place.iterdir() if _is_wanted(path.name, suffix))
 
 
-def _is_bundle(name: str) -> bool:
-    """Return whether a file may be a bundle. Operating systems leave hidden files beside copies; these are skipped."""
-    return name.endswith(SUFFIX) and not name.rpartition("/")[2].startswith(".")
+def _is_wanted(name: str, suffix: str) -> bool:
+    """Return whether a file has a suffix. Operating systems leave hidden files beside copies; these are skipped."""
+    return name.endswith(suffix) and not name.rpartition("/")[2].startswith(".")
 
 
 def hash_name(path: str) -> str:

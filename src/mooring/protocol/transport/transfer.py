@@ -1,6 +1,6 @@
-"""Sending one bundle or anchor file to a folder, a store or a presigned address (`mooring send`).
+"""Sending one signed file, such as a bundle, to a folder, a store or a presigned address (`mooring send`).
 
-Only bundles and anchor files are sent, so that a vault or a table given by mistake does not leave. Every attempt sends the
+Only signed files of mooring are sent, so that a vault or a table given by mistake does not leave. Every attempt sends the
 whole file, so that the same bytes arrive however often the connection breaks. The file is opened once: the bytes that were
 checked are the bytes that are sent, even if the file is replaced meanwhile. Existing files of others are not overwritten.
 """
@@ -98,7 +98,7 @@ class SendResult(Record):
 
 
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
-    """Return a file that may be sent, or raise a `RefusedError` unless it is an intact bundle or anchor file."""
+    """Return a file that may be sent, or raise a `RefusedError` unless it is an intact file of a kind that may leave."""
     what, parcel_form = "the file", None
     for form in list_sendable_files():
         file.seek(0)
@@ -126,8 +126,8 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
 def _refuse_other_files() -> RefusedError:
     return RefusedError(
         "the file",
-        reason="only bundles and anchor files are sent, and it is neither",
-        cure="Send the file that 'mooring share' or 'mooring deal' wrote. Never send a table or a vault.",
+        reason="only bundles, anchor files, receipts, closing lists and shares of a total are sent, and it is none of these",
+        cure="Send the file that 'mooring share', 'deal', 'combine' or 'align' wrote. Never send a table or a vault.",
     )
 
 
@@ -137,13 +137,15 @@ def send_file(
     *,
     allow_http: bool = False,
     digest: str | None = None,
+    overwrite: bool = False,
     waits: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> SendResult:
-    """Send a bundle or an anchor file.
+    """Send a signed file.
 
     `to` is a folder, a file's path, an fsspec URL or a presigned address. Paths and URLs without the suffix of the
-    file's kind are folders. If `digest` is given, only a file with that SHA-256 digest is sent.
+    file's kind are folders. If `digest` is given, only a file with that SHA-256 digest is sent. With `overwrite`, a
+    different file of this name is replaced.
     """
     from fsspec.implementations.local import LocalFileSystem
 
@@ -159,11 +161,11 @@ def send_file(
         if is_presigned(to):
             return _put(parcel, str(to), allow_http, waits, progress)
         if not is_url(to):
-            return _copy(parcel, local_path(to), str(to).endswith("/"), progress)
+            return _copy(parcel, local_path(to), str(to).endswith("/"), overwrite, progress)
         system, root = open_store(str(to), allow_http=allow_http)
         if isinstance(system, LocalFileSystem):  # as local:// does
-            return _copy(parcel, Path(root or "/"), str(to).endswith("/"), progress)
-        return _upload(parcel, str(to), system, root, waits, progress)
+            return _copy(parcel, Path(root or "/"), str(to).endswith("/"), overwrite, progress)
+        return _upload(parcel, str(to), system, root, overwrite, waits, progress)
 
 
 def require_address(to: str | Path, *, allow_http: bool = False) -> None:
@@ -200,7 +202,13 @@ def _put(
 
 
 def _upload(
-    parcel: Parcel, address: str, system: Any, root: str, waits: Sequence[float] | None, progress: Progress | None
+    parcel: Parcel,
+    address: str,
+    system: Any,
+    root: str,
+    overwrite: bool,
+    waits: Sequence[float] | None,
+    progress: Progress | None,
 ) -> SendResult:
     try:
         is_folder = not parcel.is_named_by(address) or bool(system.isdir(root))
@@ -208,7 +216,7 @@ def _upload(
         is_folder = False
     if is_folder:
         root, address = f"{root}/{parcel.name}", f"{address.rstrip('/')}/{parcel.name}"
-    if _is_stored(system, root, parcel):
+    if not overwrite and _is_stored(system, root, parcel):
         return SendResult(redact_address(address), *parcel.description, 0, True, there_before=True)
     again = Path(f"/proc/self/fd/{parcel.file.fileno()}")  # the open file itself, on systems that have a path for it
     source = again if again.exists() else parcel.path
@@ -224,13 +232,15 @@ def _upload(
     return SendResult(redact_address(address), *parcel.description, tries, confirmed)
 
 
-def _copy(parcel: Parcel, target: Path, is_folder: bool, progress: Progress | None) -> SendResult:
+def _copy(parcel: Parcel, target: Path, is_folder: bool, overwrite: bool, progress: Progress | None) -> SendResult:
     with explain_os_errors("the place to send to"):
         if is_folder or not parcel.is_named_by(str(target)) or target.is_dir():
             target = target / parcel.name
         there = target.exists()
     if there and hash_file(target, what="the place to send to") != parcel.digest:
-        raise _refuse_overwrite()
+        if not overwrite:
+            raise _refuse_overwrite()
+        there = False
     if not there:
         parcel.file.seek(0)
         with open_atomically(target, what="the place to send to") as file:
