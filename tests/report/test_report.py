@@ -182,7 +182,7 @@ def test_the_participants_report_decides_by_the_strongest_attack(study: Study, a
     assert (first.kind, first.answer) == ("new rows", "cannot tell")
     assert made.summary.decision.answer == "do not share"
     (attacked,) = made.audits
-    attack, figure = attacked.own.worst()
+    attack, figure = attacked.study_point.worst()
     assert attack == "moments"
     rebuilt = " ".join(made.summary.leakage)
     assert all(words in rebuilt for words in (f"'{attack}'", f"{figure.value:.2f} [", f"{figure.control:.2f}"))
@@ -207,8 +207,8 @@ def test_a_report_of_sums_leads_with_the_guarantee_and_finds_what_combiners_did(
 @pytest.mark.parametrize("totals", [False, True])
 def test_a_report_of_sums_takes_the_audited_point_with_its_own_epsilon(sum_study: Study, totals: bool) -> None:
     attacked = summarise(sum_study, StudyRecords(), example_audit(totals=totals)).audits[0]
-    assert (attacked.own is not None) == totals
-    assert not totals or attacked.own.point.promise == (1.0, 1e-5)
+    assert (attacked.study_point is not None) == totals
+    assert not totals or attacked.study_point.point.promise == (1.0, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["intake", "gathered", "training", "delivery", "check", "share", "predict"])
@@ -373,7 +373,7 @@ def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: Au
 
 def test_figures_of_other_settings_do_not_decide(study: Study) -> None:
     own, other = (summarise(study, StudyRecords(), example_audit(scale=scale)) for scale in (0.2, 0.3))
-    assert [made.audits[0].own is None for made in (own, other)] == [False, True]
+    assert [made.audits[0].study_point is None for made in (own, other)] == [False, True]
     assert (own.summary.decision.answer, other.summary.decision.answer) == ("do not share", "cannot tell")
     assert len(other.summary.leakage) == len(own.summary.leakage) + 1
 

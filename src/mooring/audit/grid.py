@@ -14,29 +14,29 @@ from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
 
 @dataclass(frozen=True)
 class PointGrid:
-    """Every method with every noise it has, and secure sums at every ε asked for.
+    """Every method with every noise that it has, and secure sums with every ε.
 
-    A method without noise gives one point, one with both noises their product.
+    A method without noise gives one point, and a method with both noises gives one point per pair of noise levels.
     """
 
     methods: Sequence[str | Method] = tuple(METHODS)
-    """All of mooring's own by default."""
+    """Names of methods, or methods; by default, all methods in `METHODS`."""
     n_components: int | None = None
-    """h. By default as many as there are features, up to 30."""
+    """h; by default, the number of features, up to 30."""
     n_anchor_rows: int | None = None
-    """r. Four times h by default."""
+    """r; by default, four times h."""
     anchor_noise_scales: Sequence[float] = (0.05, 0.1, 0.2)
     data_noise_levels: Sequence[float] = (0.3, 0.5, 0.8)
-    """v, and λ as for `RotationPoint`."""
+    """v, and λ as in `RotationPoint`."""
     data_noise_scales: Sequence[float] = ()
-    """σ itself; if given, takes the place of λ."""
+    """σ, which replaces λ if it is given."""
     epsilons: Sequence[float | None] = ()
     """ε of secure sums; None for sums without noise."""
 
     def points(self, n_components: int, rms: Callable[[int], float] | None = None) -> tuple[OperatingPoint, ...]:
-        """The points, with so many components where the grid does not say how many.
+        """Return the points; `n_components` is used if the grid does not state a number of components.
 
-        `rms` gives s, the root mean square of rows projected onto so many components; needed where σ itself is given.
+        `rms` returns s, the root mean square of rows projected onto a number of components. It is needed if σ is given.
         """
         h = self.n_components or n_components
         r = self.n_anchor_rows or 4 * h
@@ -45,7 +45,10 @@ class PointGrid:
             unit = 0.0 if rms is None else rms(h)
             if not unit > 0:
                 raise InputError(
-                    "data_noise_scales", expected="rows that vary", got="rows of zeros, or none", cure="Check the rows."
+                    "data_noise_scales",
+                    expected="used with rows that vary",
+                    got="rows of zeros",
+                    cure="Check the rows.",
                 )
             levels = [scale / unit for scale in self.data_noise_scales]
         points: list[OperatingPoint] = []

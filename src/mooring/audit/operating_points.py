@@ -26,7 +26,7 @@ class OperatingPoint(OpenRecord):
     mechanism: ClassVar[str] = ""
     """The mechanism's name, by which a result that was written to a file is read back."""
     shares_rows: ClassVar[bool] = True
-    """Whether rows leave, which attackers try to rebuild, rather than sums over them."""
+    """Whether participants upload rows, which attackers try to rebuild, rather than sums over rows."""
 
     @property
     def promise(self) -> tuple[float, float] | None:
@@ -34,54 +34,54 @@ class OperatingPoint(OpenRecord):
         return None
 
     def state_guarantee(self) -> str:
-        """What the mechanism guarantees, in sentences; empty for one that never guarantees anything."""
+        """Return sentences on the guarantee; empty for a mechanism that never gives one."""
         return ""
 
     @property
     def family(self) -> str:
-        """What points of one colour in a chart have in common."""
+        """The group of points that have the same colour in a chart."""
         return self.mechanism
 
     @property
     def alignment(self) -> str:
-        """How uploads are aligned, as `Method.alignment` names it; "none" where they are not."""
+        """How uploads are aligned, as in `Method.alignment`; "none" if they are not."""
         return "none"
 
     def state_scope(self) -> str:
-        """Against whom a guarantee holds, in a sentence; empty without one."""
+        """Return a sentence on whom a guarantee protects against; empty without a guarantee."""
         return ""
 
     def title_with(self, data_noise_scale: float = 0.0) -> str:
-        """The mechanism and its settings, in a few words.
+        """Return the mechanism and its settings in a few words.
 
-        `data_noise_scale` is σ on the rows at hand, for mechanisms whose noise is relative to them.
+        `data_noise_scale` is σ for the audited rows, for mechanisms whose noise is relative to the size of the rows.
         """
         settings = [f"{setting.name} = {getattr(self, setting.name)}" for setting in fields(self)]
         return ", ".join([self.mechanism, *settings])
 
     def short_title(self, data_noise_scale: float = 0.0, *, with_components: bool = False) -> str:
-        """As `title_with`, for a table."""
+        """Return a shorter title, for a table."""
         return self.title_with(data_noise_scale)
 
     def title_on(self, deployment: Deployment) -> str:
-        """As `title_with`, for the rows of a deployment."""
+        """Return the title with σ for the rows of a deployment."""
         return self.title_with()
 
     def settled_for(self, deployment: Deployment) -> OperatingPoint:
-        """The same point with those settings filled in that follow from who takes part."""
+        """Return the point with the settings filled in that follow from the number of participants and colluders."""
         return self
 
     def simulate(self, deployment: Deployment) -> Simulation:
-        """Play every participant and the analyst with these settings on the rows of a deployment."""
+        """Return a simulation of the mechanism with these settings on the rows of a deployment."""
         raise NotImplementedError
 
     def is_usable_with(self, simulation: Any) -> bool:
-        """Return whether a study between organisations may have these settings with the rows of a simulation."""
+        """Return whether a study between organisations may use these settings for the rows of a simulation."""
         return False
 
     @classmethod
     def read_unknown(cls, name: str, fields: Mapping[str, Any]) -> OperatingPoint:
-        """Keep the settings of a mechanism that is not loaded here as they are."""
+        """Return a point of a mechanism that is not loaded, with its settings unchanged."""
         return UnknownPoint(name, dict(fields))
 
 
@@ -93,9 +93,9 @@ class UnknownPoint(OperatingPoint):
     settings: dict[str, Any]
 
     def title_with(self, data_noise_scale: float = 0.0) -> str:
-        """The mechanism's name and its settings."""
+        """Return the mechanism's name and its settings."""
         return ", ".join([self.name, *(f"{name} = {value}" for name, value in self.settings.items())])
 
     def as_dict(self) -> dict[str, Any]:
-        """What was read."""
+        """Return the mechanism and its settings as they were read."""
         return {"mechanism": self.name, **self.settings}

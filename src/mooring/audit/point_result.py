@@ -27,14 +27,14 @@ class AttackOutcome(Record):
     """One attack's figures, or why it has none."""
 
     attack: str
-    """Its name; where its rows were denoised, followed by the denoiser's: "moments + kernel"."""
+    """The name of the attack, and of the denoiser if there is one, such as "moments + kernel"."""
     figures: dict[str, Figure] = field(default_factory=dict)
-    """By measure; empty where the attack does not apply."""
+    """Figures by measure; empty if the attack does not apply."""
     reason: str | None = None
-    """Why it does not apply."""
+    """The reason why the attack does not apply."""
     notes: tuple[str, ...] = ()
     curve: tuple[tuple[float, float], ...] = ()
-    """Membership's ROC: false-positive and true-positive rates; empty where it was not measured."""
+    """The ROC curve of membership, as false and true positive rates; empty if it was not measured."""
 
     @property
     def applies(self) -> bool:
@@ -42,29 +42,29 @@ class AttackOutcome(Record):
         return bool(self.figures)
 
     def with_figures(self, figures: Mapping[str, Figure]) -> AttackOutcome:
-        """The same outcome with further figures."""
+        """Return the outcome with further figures."""
         return replace(self, figures={**self.figures, **figures})
 
 
 @dataclass(frozen=True)
 class Examples(Record):
-    """A few rows, original beside rebuilt, as numbers and, of a table, in words."""
+    """A few rows, original beside rebuilt, as numbers and, for a table, in words."""
 
     attack: str
-    """What rebuilt them."""
+    """The attack that rebuilt the rows."""
     rows: dict[str, tuple[tuple[float, ...], ...]]
-    """By what they are: "original", "projection only", "rebuilt" and, where there is a guess, "guessed without the
+    """The rows by version: "original", "projection only", "rebuilt" and, if there is a guess, "guessed without the
     upload"."""
     image_shape: tuple[Count, ...] | None = None
-    """None for tables."""
+    """The shape of an image; None for tables."""
     feature_names: tuple[str, ...] = ()
     indices: tuple[Count, ...] = ()
-    """Places of the rows in the target's table."""
+    """Indices of the rows in the target's table."""
     columns: tuple[str, ...] = ()
     words: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
-    """The columns, and each row's cells in words, by what they are; empty where columns are not known."""
+    """The columns of the table, and the cells of the rows in words, by version; empty if the columns are not known."""
     row_numbers: tuple[Count, ...] | None = None
-    """Rows of the file, from 1; None where they are not known."""
+    """Numbers of the rows in the file, from 1; None if they are not known."""
 
     def __post_init__(self) -> None:
         n, width = len(self.rows.get("original", ())), len(next(iter(self.rows.get("original", ())), ()))
@@ -87,7 +87,7 @@ class Examples(Record):
 
 
 def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -> AttackOutcome | None:
-    """The outcome that leaks most by this measure; None if no attack has it."""
+    """Return the outcome of the strongest attack by a measure; None if no attack has a figure for it."""
     having = [outcome for outcome in outcomes if measure in outcome.figures]
     if not having:
         return None
@@ -97,7 +97,7 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
 
 
 def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
-    """The three attacks with the least error, and the one that links most."""
+    """Return the outcomes of the three attacks with the least error, and of the one that links most."""
     having = [outcome for outcome in outcomes if HEADLINE in outcome.figures]
     chosen = sorted(having, key=lambda outcome: outcome.figures[HEADLINE].value)[:_N_TELLING]
     linking = find_strongest(outcomes, "linkage")
@@ -144,7 +144,7 @@ class PointResult(Leakage, Utility):
         return HEADLINE if self.point.shares_rows else MEMBERSHIP
 
     def worst(self, measure: str | None = None) -> tuple[str, Figure] | None:
-        """The strongest attack's name and figure by a measure, by default `headline`; None if no attack could be run."""
+        """Return the strongest attack's name and figure by a measure, by default `headline`; None if there is none."""
         measure = measure or self.headline
         outcome = find_strongest(self.outcomes, measure)
         return None if outcome is None else (outcome.attack, outcome.figures[measure])

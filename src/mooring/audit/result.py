@@ -23,14 +23,14 @@ _LEADING = ("centred_error", "exposed_tenth", "linkage")
 
 @dataclass(frozen=True)
 class AuditDescription(Record):
-    """What was audited, by whom it was attacked, and where that ran."""
+    """The data, the attackers, the settings and the machine of an audit."""
 
     mooring: str = ""
     """The version."""
     n_participants: Count = 0
     n_rows: Count = 0
     rows_each: tuple[Count, Count] = (0, 0)
-    """The fewest and the most rows of a participant."""
+    """The smallest and the largest number of rows of a participant."""
     n_features: Count = 0
     n_test_rows: Count = 0
     labels: str | None = None
@@ -38,7 +38,7 @@ class AuditDescription(Record):
     colluders: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     attacks: tuple[str, ...] | None = None
-    """Names of the attacks that were asked for; None for all."""
+    """Names of the attacks that were requested; None for all."""
     n_known_rows: Count = 0
     n_repeated_uploads: Count = 0
     attribute: str | None = None
@@ -48,27 +48,27 @@ class AuditDescription(Record):
     device: str = "cpu"
     machine: str = ""
     n_sum_features: Count | None = None
-    """Features of which totals were made; None where no totals were audited."""
+    """Number of features of the totals; None if no totals were audited."""
     limits: tuple[str, ...] = ()
-    """Limits of the study whose rows these are."""
+    """Limits of the study that the rows belong to."""
     safest: bool = False
-    """Whether the reported point is the safest that was tried, since none keeps to the limit."""
+    """Whether the reported point is the safest one that was tried, because none keeps to the limit."""
 
 
 @dataclass(frozen=True)
 class AuditResult(Record):
-    """Everything an audit found."""
+    """The result of an audit."""
 
     computed: ClassVar[tuple[str, ...]] = ("decision", "headline", "joining", "trustworthy", "titles")
 
     description: AuditDescription
     references: References
-    """Local only and pooled raw."""
+    """The scores of training alone and of pooled raw rows."""
     points: tuple[PointResult, ...]
     warnings: tuple[str, ...] = ()
-    """What makes this data easy to break, and what this audit could not do."""
+    """Properties of the data that help attackers, and limitations of this audit."""
     chosen: int | None = None
-    """The place among the points of the one that a study has, or is to have."""
+    """Index of the point that a study uses or will use."""
 
     def __post_init__(self) -> None:
         if self.chosen is not None and not 0 <= self.chosen < len(self.points):
@@ -77,30 +77,27 @@ class AuditResult(Record):
 
     @property
     def noise_unit(self) -> NoiseUnit:
-        """What σ is measured in."""
+        """The unit of σ."""
         return self.description.noise_unit
 
     @property
     def usable_points(self) -> Sequence[PointResult]:
-        """The points among which a reader chooses: those that share rows and that a study can use.
+        """The points at which rows are shared and that a study can use.
 
-        Where a study could use none of them, all that share rows; without any, the totals.
+        If a study can use none of them, these are all points at which rows are shared; if there are none, the totals.
         """
         return [result for result in self.row_points if result.usable] or self.row_points or self.totals
 
     @property
     def headline_point(self) -> PointResult | None:
-        """The point that every sentence is about: the chosen one, else the worst of those that a study can use.
-
-        None without points; where no study could use any, the worst of them.
-        """
+        """The point that the sentences describe: the chosen one, else the worst of `usable_points`; None without points."""
         if self.chosen is not None:
             return self.points[self.chosen]
         return min(self.usable_points, key=_value, default=None)
 
     @property
     def totals(self) -> tuple[PointResult, ...]:
-        """The points at which no rows are shared but totals over them."""
+        """The points at which totals over rows are shared instead of rows."""
         return tuple(result for result in self.points if not result.point.shares_rows)
 
     @property
@@ -110,17 +107,17 @@ class AuditResult(Record):
 
     @property
     def release(self) -> ReleaseRisk | None:
-        """What the joint model discloses at that point; None where it was not measured."""
+        """What the joint model discloses at the headline's point; None if it was not measured."""
         return None if self.headline_point is None else self.headline_point.release
 
     @property
     def trustworthy(self) -> bool:
-        """Whether at least one attack could be run at every point. If not, nothing here may be read as safety."""
+        """Whether at least one attack could be run at every point; if not, the result is no evidence of safety."""
         return bool(self.points) and all(result.worst() is not None for result in self.points)
 
     @property
     def headline(self) -> str:
-        """The sentences to read first: what the strongest attacks recover at the point that the result is about."""
+        """The sentences to read first: what the strongest attacks recover at the headline's point."""
         result = self.headline_point
         if result is None or not self.trustworthy:
             return (
@@ -139,7 +136,7 @@ class AuditResult(Record):
 
     @property
     def sentences(self) -> list[str]:
-        """What a reader must know of the leakage at the headline's point, in a few sentences."""
+        """A few sentences on the leakage at the headline's point."""
         point = self.headline_point
         if point is None or not self.trustworthy:
             return [self.headline, *self.warnings]
@@ -222,9 +219,9 @@ class AuditResult(Record):
         return f"{words} {result.gain.sentence()}"
 
     def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
-        """A table with a line for each point: the strongest attack, what it recovers, the joint model's score.
+        """Return a table with a line for each point: the strongest attack, what it recovers, and the joint model's score.
 
-        Training without joining comes last. Columns that have nothing in them are left out.
+        The scores without joining come last. Empty columns are left out.
         """
         shown = self.points if only is None else only
         several = len({getattr(result.point, "n_components", 0) for result in shown if result.point.shares_rows}) > 1
@@ -258,7 +255,7 @@ _HEADINGS = (
 
 
 def _list_point(result: PointResult, *, with_components: bool) -> tuple[str, ...]:
-    """The cells of one line under `_HEADINGS`."""
+    """Return the cells of a line below `_HEADINGS`."""
     worst, linked, at_1 = result.worst(), result.worst("linkage"), result.worst("membership_at_1_percent")
     title = result.point.short_title(result.data_noise_scale, with_components=with_components)
     if result.point.shares_rows:
@@ -286,7 +283,7 @@ def _list_point(result: PointResult, *, with_components: bool) -> tuple[str, ...
 
 
 def _value(result: PointResult) -> float:
-    """A number that is lower where the strongest attack recovers more."""
+    """Return a number that is lower if the strongest attack recovers more."""
     worst = result.worst()
     if worst is None:
         return float("inf")

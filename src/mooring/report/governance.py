@@ -44,7 +44,7 @@ def render_drafts(report: Report) -> dict[str, str]:
     if study is None or description is None:
         raise InputError("study", expected="given", got="none", cure="Name the study's file with --study.")
     study.require_roster()
-    attacked = [(audit.title, audit.own) for audit in report.audits if audit.own is not None]
+    attacked = [(audit.title, audit.study_point) for audit in report.audits if audit.study_point is not None]
     values = {
         "study": study,
         "columns": study.columns[:_MOST_COLUMNS],
@@ -75,7 +75,7 @@ def _tidied(text: str) -> str:
 
 
 def _list_sources(report: Report) -> list[str]:
-    """What a draft is made from."""
+    """Return the sources of a draft, in words."""
     sources = [f"the records of one role (seen by: {report.summary.role})"] if report.summary.commands else []
     sources += ["an audit"] if any(_is_audit(attacked) for attacked in report.audits) else []
     return ["the study's file", *sources] if sources else ["the study's file alone"]
@@ -86,7 +86,7 @@ def _is_audit(attacked: AttackedStudy) -> bool:
 
 
 def _list_figures(source: str, point: PointResult) -> Iterator[MeasuredLine]:
-    """The strongest attack by each measure that was taken."""
+    """Yield the strongest attack by each measure that was computed."""
     for measure in _SHOWN:
         worst = point.worst(measure)
         if worst is not None and worst[1].describe().value != "–":
@@ -94,7 +94,7 @@ def _list_figures(source: str, point: PointResult) -> Iterator[MeasuredLine]:
 
 
 def _to_markdown(value: Any) -> Any:
-    """Text as Markdown that shows it: others may have written it, and it is no markup."""
+    """Return Markdown that shows a text literally, because others may have written it."""
     if hasattr(value, "__html__") or not isinstance(value, str):
         return value
     text = " ".join(value.splitlines())
@@ -102,7 +102,7 @@ def _to_markdown(value: Any) -> Any:
 
 
 def _to_code_span(text: str) -> Markup:
-    """Text as a code span, in which Markdown decodes nothing; its fence is longer than every run of backticks in it."""
+    """Return a code span, in which Markdown decodes nothing; its fence is longer than every run of backticks in it."""
     text = " ".join(text.splitlines())
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     text = f" {text} " if len(fence) > 1 else text

@@ -53,13 +53,13 @@ class NamedScore(Record):
 
     @property
     def title(self) -> str:
-        """The name with the group, unless the name tells it."""
+        """The name, preceded by the group unless the name contains it."""
         return self.name if self.group in self.name else f"{self.group}: {self.name}"
 
 
 @dataclass(frozen=True)
 class JoiningFact(Record):
-    """Something known about what joining gives."""
+    """A fact about the benefit of joining."""
 
     kind: Literal["uploads", "new rows", "own rows", "simulation", "pooled raw not known", "not measured"]
     words: str
@@ -81,14 +81,14 @@ class Participant(Record):
     contribution: Contribution
     role: str = ""
     delivered: bool | None = None
-    """Whether it was delivered a result; None where that is not known."""
+    """Whether a result was delivered to it; None if this is not known."""
     digest: str = ""
-    """SHA-256 of its upload; empty where not known."""
+    """SHA-256 of its upload; empty if it is not known."""
 
 
 @dataclass(frozen=True)
 class StudyIdentity(Record):
-    """How people and files name a study."""
+    """The name of a study, its fingerprint for people and its digest for files."""
 
     name: str
     fingerprint: str
@@ -97,12 +97,12 @@ class StudyIdentity(Record):
 
 @dataclass(frozen=True)
 class Summary(Record):
-    """What a report says first, and where it comes from."""
+    """What a report states first, and the sources of these statements."""
 
     role: str
     made: str
     study: StudyIdentity | None
-    """None where the study is not at hand."""
+    """None if the study is not available."""
     decision: Decision
     joining: tuple[JoiningFact, ...]
     leakage: tuple[str, ...]
@@ -121,16 +121,16 @@ class AttackedStudy:
 
     title: str
     result: AuditResult
-    """Where one of its points has the study's settings, that is the chosen one."""
+    """The audit, in which a point with the study's settings is the chosen one."""
     is_self_attack: bool
-    own: PointResult | None = None
+    study_point: PointResult | None = None
     """The point that has the study's own settings."""
     plan: Plan | None = None
 
     @property
-    def own_result(self) -> AuditResult:
-        """The result at the study's own point alone, where there is one: attacks at other points say nothing of it."""
-        return self.result if self.own is None else replace(self.result, points=(self.own,), chosen=0)
+    def study_result(self) -> AuditResult:
+        """The result at the point with the study's settings only, if there is one."""
+        return self.result if self.study_point is None else replace(self.result, points=(self.study_point,), chosen=0)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Report:
 
     study: Study | None
     description: Description | None
-    """How the study's mechanism describes itself; None where the study is not at hand."""
+    """The description of the study's mechanism; None if the study is not available."""
     records: StudyRecords
     audits: tuple[AttackedStudy, ...]
     summary: Summary
@@ -149,14 +149,14 @@ class Report:
 
     @cached_property
     def hazards(self) -> tuple[str, ...]:
-        """What makes the rows easy to break, and what was not done, each once."""
+        """Properties of the rows that help attackers, and limitations of the audits, each once."""
         check = self.records.check
         of_rows = () if check is None else (*check.hazards, *check.warnings)
         return tuple(dict.fromkeys([*of_rows, *(words for audit in self.audits for words in audit.result.warnings)]))
 
     @property
     def check_verdict(self) -> str:
-        """What the check concluded, without what the page says already."""
+        """The conclusion of the check, without sentences that the page already has."""
         words = "" if self.records.check is None else self.records.check.verdict
         for sentence in self.summary.leakage:
             words = words.replace(sentence, "").strip()
@@ -199,15 +199,15 @@ def _list_audits(study: Study | None, records: StudyRecords, audit: AuditResult 
     attacked = []
     self_attack = None if records.check is None else records.check.self_attack
     if self_attack is not None:
-        own = self_attack.points[0] if self_attack.points else None
-        chosen = self_attack if own is None else replace(self_attack, chosen=0)
-        attacked.append(AttackedStudy("the self-attack", chosen, is_self_attack=True, own=own))
+        study_point = self_attack.points[0] if self_attack.points else None
+        chosen = self_attack if study_point is None else replace(self_attack, chosen=0)
+        attacked.append(AttackedStudy("the self-attack", chosen, is_self_attack=True, study_point=study_point))
     if audit is not None:
         plan = audit if isinstance(audit, Plan) else None
         result = audit.audit if isinstance(audit, Plan) else audit
-        own = None if study is None else exchange_of(study).find_point(study, result)
-        result = result if own is None else replace(result, chosen=result.points.index(own))
-        attacked.append(AttackedStudy("the audit", result, is_self_attack=False, own=own, plan=plan))
+        study_point = None if study is None else exchange_of(study).find_point(study, result)
+        result = result if study_point is None else replace(result, chosen=result.points.index(study_point))
+        attacked.append(AttackedStudy("the audit", result, is_self_attack=False, study_point=study_point, plan=plan))
     return attacked
 
 
@@ -216,19 +216,21 @@ def _weigh(study: Study | None, description: Description | None, audits: Sequenc
     if description is not None and not description.shares_rows:
         # With a guarantee, figures from one's own rows are shown and do not decide, which would disclose them.
         deciding = [attacked for attacked in audits if description.promise is None or not attacked.is_self_attack]
-        points: list[PointResult | None] = [attacked.own for attacked in deciding if attacked.own is not None]
+        points: list[PointResult | None] = [
+            attacked.study_point for attacked in deciding if attacked.study_point is not None
+        ]
         return [reason for point in points or [None] for reason in weigh_total(point, description.promise, limits)]
-    own = [attacked for attacked in audits if attacked.own is not None or attacked.is_self_attack]
-    if audits and not own:
+    relevant = [attacked for attacked in audits if attacked.study_point is not None or attacked.is_self_attack]
+    if audits and not relevant:
         return [Remark("cannot tell", "The audit is of other settings than the study's")]
-    return [reason for attacked in own for reason in attacked.own_result.weigh(limits)]
+    return [reason for attacked in relevant for reason in attacked.study_result.weigh(limits)]
 
 
 def _state_leakage(attacked: AttackedStudy) -> list[str]:
-    sentences = attacked.own_result.sentences
+    sentences = attacked.study_result.sentences
     if not attacked.is_self_attack:
         sentences = [f"The audit: {sentences[0]}", *sentences[1:]]
-        if attacked.own is None and attacked.result.trustworthy:
+        if attacked.study_point is None and attacked.result.trustworthy:
             sentences.append(_OTHER_SETTINGS)
     return sentences if attacked.plan is None else [*sentences, attacked.plan.verdict]
 
@@ -253,10 +255,10 @@ def _list_joining(
     elif records.check is not None and records.check.local_only is not None:
         facts.append(JoiningFact("own rows", state_alone(records.check.local_only)))
     for attacked in audits:
-        result = attacked.own_result
+        result = attacked.study_result
         point = result.headline_point
         if not attacked.is_self_attack and result.references.local_only is not None and point is not None:
-            gain = None if attacked.own is None else point.gain
+            gain = None if attacked.study_point is None else point.gain
             facts.append(JoiningFact("simulation", f"In the audit's simulation: {result.joining}", gain))
     if not facts or all(fact.kind == "simulation" for fact in facts):
         facts.append(JoiningFact("not measured", _NOT_SCORED if description is None else description.scoring))
@@ -315,7 +317,7 @@ def _state_new_rows(records: StudyRecords) -> JoiningFact:
 
 
 def _list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_noisy: bool) -> list[NamedScore]:
-    """Every score that this role knows, each with its source."""
+    """Return every score that this role knows, each with its source."""
     training, predict, check = records.training, records.predict, records.check
     scores: list[NamedScore] = []
 
@@ -339,8 +341,8 @@ def _list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_n
         add("local only", "my rows alone, held out", "mooring check: my rows, held out in turn", check.local_only)
     for attacked in audits:
         about, how = f"{attacked.title}, a simulation", "self-attack" if attacked.is_self_attack else "simulated"
-        if attacked.own is not None:
-            add("joint", f"joint model, {how}", f"{about}: {attacked.own.title}", attacked.own.deployed)
+        if attacked.study_point is not None:
+            add("joint", f"joint model, {how}", f"{about}: {attacked.study_point.title}", attacked.study_point.deployed)
         add("local only", f"local only, {how}", about, attacked.result.references.local_only)
         add("pooled raw", f"pooled raw, {how}", about, attacked.result.references.pooled_raw)
     return scores
@@ -349,7 +351,7 @@ def _list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_n
 def _list_participants(
     study: Study | None, description: Description | None, records: StudyRecords
 ) -> list[Participant]:
-    """Everybody on the roster and everybody whose upload came; nobody where this role has no record of uploads."""
+    """Return all participants on the roster or with an upload; none if this role has no record of uploads."""
     intake, gathered, delivery = records.intake, records.gathered, records.delivery
     if intake is None and gathered is None:
         return []
@@ -381,7 +383,7 @@ def _list_left_out(records: StudyRecords) -> set[str]:
 
 
 def _list_attention(records: StudyRecords) -> list[Finding]:
-    """What a signer must not overlook, whatever the scores."""
+    """Return the findings that a signer must not overlook, whatever the scores are."""
     findings: list[Finding] = []
     if (intake := records.intake) is not None:
         if n := len(intake.set_aside):
@@ -397,7 +399,7 @@ def _list_attention(records: StudyRecords) -> list[Finding]:
 
 
 def _list_limits(records: StudyRecords) -> list[Finding]:
-    """Limits that rows do not keep, who shared all the same, and what may be recognised behind a model."""
+    """Return findings on limits that are not kept, on overrides, and on rows that a model may disclose."""
     check, share, findings = records.check, records.share, []
     limits = tuple(dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded))
     if limits:

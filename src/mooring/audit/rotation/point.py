@@ -32,11 +32,11 @@ class RotationPoint(OperatingPoint):
     mechanism: ClassVar[str] = "rotation"
 
     method: str | Method
-    """A name in `mooring.METHODS`, or a method of one's own."""
+    """A name in `mooring.METHODS`, or a method."""
     n_components: int
     """h."""
     n_anchor_rows: int
-    """r; of no consequence to methods without an anchor."""
+    """r; methods without an anchor ignore it."""
     anchor_noise_scale: float = 0.0
     """v."""
     data_noise_level: float = 0.0
@@ -50,32 +50,32 @@ class RotationPoint(OperatingPoint):
 
     @property
     def described(self) -> Method:
-        """The method as data."""
+        """The description of the method."""
         return get_method(self.method)
 
     @property
     def family(self) -> str:
-        """The method."""
+        """The title of the method."""
         return self.described.title
 
     @property
     def alignment(self) -> str:
-        """How the method aligns uploads."""
+        """How uploads are aligned."""
         return self.described.alignment
 
     def is_usable_with(self, simulation: Any) -> bool:
-        """Return whether a study may have this method: one of mooring's own that aligns by an anchor."""
+        """Return whether a study may use this method: it must be in `METHODS` and align uploads by an anchor."""
         return self.described.uses_anchor and METHODS.get(self.described.name) == self.described
 
     def title_with(self, data_noise_scale: float = 0.0) -> str:
-        """The method and its noise, in a few words; σ is what λ is on the rows at hand."""
+        """Return the method and its noise in a few words; σ is given for the audited rows."""
         method = self.described
         noises = [f"σ = {data_noise_scale:.3g}"] if method.data_noise else []
         noises += [f"v = {self.anchor_noise_scale:.3g}"] if method.anchor_noise else []
         return ", ".join([method.title, *noises])
 
     def short_title(self, data_noise_scale: float = 0.0, *, with_components: bool = False) -> str:
-        """As `title_with`, for a table; the anchor's rows where they are not four times the components."""
+        """Return a shorter title, for a table, with the number of anchor rows if it is not four times h."""
         method, h = self.described, self.n_components
         parts = [_SHORT.get(method.name, method.name)]
         parts += [f"σ={data_noise_scale:.3g}"] if method.data_noise else []
@@ -84,11 +84,11 @@ class RotationPoint(OperatingPoint):
         return " ".join([*parts, f"h={h}"] if with_components else parts)
 
     def title_on(self, deployment: Deployment) -> str:
-        """The method and its noise, with σ itself."""
+        """Return the method and its noise, with σ for the rows of a deployment."""
         return self.title_with(deployment.rms(self.n_components) * self.data_noise_level)
 
     def simulate(self, deployment: Deployment) -> RowSimulation:
-        """Map everybody's rows and align them; the draws are the same at every point, so differences are the point's."""
+        """Return a simulation; random draws are the same at every point, so that differences come from the settings."""
         projection = deployment.projection_onto(self.n_components)
         return simulate(
             deployment.rows,
@@ -106,7 +106,7 @@ class RotationPoint(OperatingPoint):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The mechanism and its settings, in plain values; a method by its name."""
+        """Return the mechanism and its settings as plain values, with the name of the method."""
         return super().as_dict() | {"method": self.described.name}
 
 

@@ -28,14 +28,14 @@ class SumPoint(OperatingPoint):
     """For adding or removing one row; None for sums without noise, which carry no guarantee."""
     delta: float = 1e-5
     quorum: int | None = None
-    """The least number of contributions in a total; None for nine tenths of the participants, rounded up."""
+    """Minimum number of contributions in a total; None for nine tenths of the participants, rounded up."""
     n_colluders: int | None = None
-    """How many colluders the noise allows for; None for as many as collude in the audit."""
+    """Number of colluders that the noise allows for; None for the number of colluders in the audit."""
     product_share: float = PRODUCT_SHARE
-    """How much of the budget the products of features get."""
+    """Share of the privacy budget for the products of features."""
 
     def settled_for(self, deployment: Deployment) -> SumPoint:
-        """The same point with its quorum and number of colluders filled in."""
+        """Return the point with its quorum and number of colluders filled in."""
         p, c = deployment.partition.n_participants, self.n_colluders
         c = len(deployment.settings.colluders) if c is None else c
         return replace(self, quorum=self.quorum or max(c + 1, p - p // 10), n_colluders=c)
@@ -55,17 +55,17 @@ class SumPoint(OperatingPoint):
         return SumPrivacy(self.epsilon, self.delta, self.quorum, self.n_colluders, product_share=self.product_share)
 
     def title_with(self, data_noise_scale: float = 0.0) -> str:
-        """The mechanism and its ε, in a few words."""
+        """Return the mechanism and its ε in a few words."""
         return "Sums without noise, no guarantee" if self.epsilon is None else f"Sums, ε = {self.epsilon:g}"
 
     def state_guarantee(self) -> str:
-        """Who is protected against whom, and what ε means, in sentences."""
+        """Return sentences on what ε means, and on whom the guarantee protects against."""
         if self.epsilon is None:
             return "No guarantee: the sums carry no noise."
         return f"ε = {self.epsilon:g}, δ = {self.delta:g}. {state_odds(self.epsilon, self.delta)} {self.state_scope()}"
 
     def state_scope(self) -> str:
-        """Against whom the guarantee holds, in a sentence."""
+        """Return a sentence on whom the guarantee protects against."""
         colluding = count_noun(self.n_colluders or 0, "participant")
         return (
             f"The guarantee is about adding or removing one row, against the analyst and {colluding} colluding with it, "
@@ -73,7 +73,7 @@ class SumPoint(OperatingPoint):
         )
 
     def simulate(self, deployment: Deployment) -> SumSimulation:
-        """Add everybody's rows up, with noise; the draws are the same at every point."""
+        """Return a simulation of the total; random draws are the same at every point."""
         return simulate_sums(
             deployment.partition.train,
             deployment.require_labels(),
