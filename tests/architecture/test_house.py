@@ -121,11 +121,13 @@ def test_packages_are_loaded_by_those_who_use_them() -> None:
     code = (
         "import sys, mooring; from mooring.cli.app import app; "
         f"print(sorted(({FOR_THE_PROTOCOL!r} | {{'mooring.protocol.crypto'}}) & set(sys.modules))); "
+        "from mooring.protocol.registry import list_exchanges; list_exchanges(); "
+        "print(sorted({'mooring.attacks', 'mooring.audit'} & set(sys.modules))); "
         "import mooring.protocol.analyst.delivery, mooring.protocol.participant.prediction, mooring.report.study_page; "
         "print(sorted({'onnx', 'pandas', 'scipy.stats', 'sklearn'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["[]", "[]"]
+    assert found.stdout.split() == ["[]", "[]", "[]"]
 
 
 def test_every_generator_has_a_seed() -> None:

@@ -190,7 +190,7 @@ def test_every_decision_follows_from_what_its_sentences_show(result: PointResult
 def test_a_limit_is_kept_on_the_page_where_share_takes_it_for_kept(result: PointResult, words: str) -> None:
     reason = compare_with_limit(result, words, "the study's limit")
     if isinstance(reason, Finding):
-        assert reason.is_kept == LeakageLimit.parse(words).met_at(result)
+        assert reason.is_kept == result.keeps_to(LeakageLimit.parse(words))
 
 
 @given(gains())

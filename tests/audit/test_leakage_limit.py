@@ -104,15 +104,15 @@ def test_the_worse_end_of_the_interval_must_keep_to_the_limit(words: str, found:
 def test_the_strongest_attack_decides() -> None:
     limit = LeakageLimit.parse("mean error at least 0.5")
     safe, broken = figure(0.9, 0.8, 1.0), figure(0.2, 0.1, 0.3)
-    assert limit.met_at(point_result(safe))
-    assert not limit.met_at(point_result(safe, broken))
-    assert not limit.met_at(point_result(broken, safe))
-    assert [limit.met_at(point_result(safe), room=room) for room in (3.9, 4.1)] == [True, False]
+    assert point_result(safe).keeps_to(limit)
+    assert not point_result(safe, broken).keeps_to(limit)
+    assert not point_result(broken, safe).keeps_to(limit)
+    assert [point_result(safe).keeps_to(limit, room=room) for room in (3.9, 4.1)] == [True, False]
 
 
 def test_where_no_attack_could_be_run_no_limit_is_met() -> None:
     for words in ("mean error at least 0", "linkage at most 100 %"):
-        assert not LeakageLimit.parse(words).met_at(point_result())
+        assert not point_result().keeps_to(LeakageLimit.parse(words))
     undefined = Figure("centred_error", math.nan, Interval.unknown(), None, None, None, 1, False)
-    assert not LeakageLimit.parse("mean error at least 0").met_at(point_result(undefined))
-    assert not LeakageLimit.parse("linkage at most 100 %").met_at(point_result(figure(0.9, 0.8, 1.0)))
+    assert not point_result(undefined).keeps_to(LeakageLimit.parse("mean error at least 0"))
+    assert not point_result(figure(0.9, 0.8, 1.0)).keeps_to(LeakageLimit.parse("linkage at most 100 %"))

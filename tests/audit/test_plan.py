@@ -115,7 +115,7 @@ def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attac
 def test_no_point_that_keeps_to_the_target_scores_better(plan: Found) -> None:
     found = plan[0]
     tried = found.tried.points
-    keeping = [one for one in tried if found.limit.met_at(one, room=2.0) and one.point.data_noise_level > 0]
+    keeping = [one for one in tried if one.keeps_to(found.limit, room=2.0) and one.point.data_noise_level > 0]
     best = max(keeping, key=lambda one: one.deployed.value)
     assert best.title == found.recommended.title
     assert best.data_noise_scale == pytest.approx(found.recommended.data_noise_scale)
@@ -244,7 +244,7 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
     found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
     assert found.recommended is found.answer is found.mechanism is found.mechanism_lines() is None
     assert lost.sentence() in found.verdict
-    assert found.limit.met_at(found.audit.headline_point)
+    assert found.audit.headline_point.keeps_to(found.limit)
     assert "recommended" not in dict(draw_audit(found)["frontier"].legend)
     assert Plan.from_json(found.to_json()).recommended is None
 
@@ -269,14 +269,14 @@ def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(few_l
     """With no attack but a weak one every point looks safe; the noiseless ones are named, and not recommended."""
     options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["independent-components"]}
     found = planned(few_large, limit="mean error at least 0.1", n_components=3, **options)
-    bare = [one for one in found.tried.points if one.point.data_noise_level == 0 and found.limit.met_at(one)]
+    bare = [one for one in found.tried.points if one.point.data_noise_level == 0 and one.keeps_to(found.limit)]
     assert bare
     assert found.recommended is None or found.recommended.point.data_noise_level > 0
 
 
 def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
     found = planned(list(few_large.train), limit="mean error at least 0.3", **BY_ONE_ATTACK)
-    assert found.limit.met_at(found.recommended)
+    assert found.recommended.keeps_to(found.limit)
     assert found.frontier == ()
 
 

@@ -234,13 +234,14 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
 def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
     limit = LeakageLimit.parse("epsilon at most 2")
     assert (limit, str(limit)) == (LeakageLimit("epsilon", 2.0, False), "epsilon at most 2")
-    met = {one.point.epsilon: limit.met_at(one) for one in plan.audit.totals}
+    met = {one.point.epsilon: one.keeps_to(limit) for one in plan.audit.totals}
     assert met == {None: False, 1.0: True, 2.0: True}
-    assert not limit.met_at(PointResult(POINT, 0.5))
-    assert not LeakageLimit.parse("error at least 0.5").met_at(plan.recommended)
+    assert not PointResult(POINT, 0.5).keeps_to(limit)
+    assert not plan.recommended.keeps_to(LeakageLimit.parse("error at least 0.5"))
     told = plan.recommended.worst("membership_at_1_percent")[1].interval.high
     met = [
-        LeakageLimit("membership_at_1_percent", told + more, False).met_at(plan.recommended) for more in (-0.001, 0.001)
+        plan.recommended.keeps_to(LeakageLimit("membership_at_1_percent", told + more, False))
+        for more in (-0.001, 0.001)
     ]
     assert met == [False, True]
 

@@ -494,15 +494,19 @@ def test_exit_codes_are_documented() -> None:
         assert f"\n| {code} | " in page
 
 
-def test_a_process_of_its_own_exits_with_the_code_and_prints_json(again: Walk) -> None:
+def test_sharing_in_a_process_loads_no_attacks_exits_with_the_code_and_prints_json(again: Walk) -> None:
+    """`-X importtime` lists every module that is loaded on standard error."""
     again_share = [*again.data("share", "patients.csv"), "--labels", "--format", "json", "--output", "process.bundle"]
     calm = {name: value for name, value in os.environ.items() if not name.startswith("MOORING_")}
 
-    def process(*words: str) -> subprocess.CompletedProcess[str]:
-        command, place = [sys.executable, "-m", "mooring", *again_share, *words], again.place / "west"
+    def process(*words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        command, place = [sys.executable, *options, "-m", "mooring", *again_share, *words], again.place / "west"
         return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, env=calm)
 
-    found = process()
+    found = process(options=("-X", "importtime"))
+    assert "mooring.protocol.rotation.upload" in found.stderr
+    assert "mooring.audit" not in found.stderr
+    assert "mooring.attacks" not in found.stderr
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["reissued"] is True
     assert "Traceback" not in found.stderr

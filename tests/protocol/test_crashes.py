@@ -20,8 +20,7 @@ import pytest
 
 from mooring.atomic_io import copy_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.inspection import Inspection
-from mooring.protocol.results import Consent
+from mooring.protocol.results import CheckSummary, Consent
 from mooring.protocol.rotation.anchor import deal_anchor, open_anchor
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -128,9 +127,9 @@ def share_in(small_study: Any, place: Path, data: Path, **rest: Any) -> Callable
 def test_a_share_killed_at_every_write_keeps_who_overrode_a_limit_and_why(small_study, whole):
     place, limit, why = small_study.folder / "killed", "error at least 0.5", "Dr. Ash: agreed"
     (entry,) = Ledger(small_study.folder / "reference").entries()
-    checked = Inspection(1, None, (), (), None, "", (limit,), rows_digest=entry.rows_digest)
+    checked = CheckSummary(entry.rows_digest, {entry.rows_digest: (limit,)}, "Do not share.", True, "")
     one, given = small_study.another(upload_limits=(limit,)), {"consent": Consent(True, why, "mooring share")}
-    one.vaults[1].write(one.study.folder_name, "check.json", checked.to_json().encode())
+    one.vaults[1].write(one.study.folder_name, "checked.json", checked.to_json().encode())
     for _ in every_kill(place, share_in(one, place, one.table(1), **given), least=60):
         vault, output = Vault.open(place / "vault"), place / "out.bundle"
         record = vault.study_path(one.study.folder_name) / "share.json"

@@ -29,6 +29,7 @@ from mooring.protocol import registry
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, read_training
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.exchange import (
+    Assessment,
     AuditMaps,
     AuditRequest,
     Deliverable,
@@ -166,13 +167,17 @@ class TotalsExchange(Exchange):
             "totals", ("Plain totals.",), "Locally.", "that totals protect nobody", terms, shares_rows=False
         )
 
+    @property
+    def assessment(self) -> Assessment:
+        return self
+
     def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
         return next(iter(result.points), None)
 
-    def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+    def list_audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
         return (SumPoint(None, quorum=2), *(SumPoint(epsilon) for epsilon in asked.epsilons))
 
-    def audit_maps(self, study: Study) -> AuditMaps:
+    def make_audit_maps(self, study: Study) -> AuditMaps:
         return AuditMaps(drafted_projection(study), drafted_features(study))
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:

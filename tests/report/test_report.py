@@ -284,7 +284,6 @@ OPEN = (
     "remembered",
     "copies",
     "left_out",
-    "exceeded_by_rows",
     "figures",
     "rows",
     "words",

@@ -4,7 +4,6 @@ from mooring.audit.auditor import run_audit
 from mooring.audit.deployment import Deployment, root_mean_square
 from mooring.audit.effort import AuditEffort
 from mooring.audit.grid import PointGrid
-from mooring.audit.limits import LeakageLimit
 from mooring.audit.measurement import measure_leakage
 from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.planning import Plan, plan_study
@@ -21,6 +20,7 @@ from mooring.audit.sums.leakage import attack_total
 from mooring.audit.sums.point import SumPoint
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.audit.utility import References
+from mooring.metrics.limits import LeakageLimit
 
 __all__ = [
     "HEADLINE",

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import ClassVar, Literal, Protocol
 
-from mooring.audit.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.audit.point_result import PointResult
 from mooring.errors import InputError
 from mooring.learners import Answer, Gain
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import Figure, Interval
 from mooring.metrics.intervals import round_number
+from mooring.metrics.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.metrics.measures import MEASURES, state_figure
 from mooring.serialization import FloatOrNaN, Record
 

@@ -13,6 +13,7 @@ from mooring.audit.release import ReleaseRisk
 from mooring.audit.utility import Utility
 from mooring.errors import InputError
 from mooring.metrics import EpsilonAudit, Figure, strongest_value
+from mooring.metrics.limits import LeakageLimit
 from mooring.serialization import Count, Record
 
 HEADLINE = "centred_error"
@@ -148,3 +149,13 @@ class PointResult(Leakage, Utility):
         measure = measure or self.headline
         outcome = find_strongest(self.outcomes, measure)
         return None if outcome is None else (outcome.attack, outcome.figures[measure])
+
+    def keeps_to(self, limit: LeakageLimit, *, room: float = 1.0) -> bool:
+        """Whether a limit is met: one on ε by the guarantee of the point, any other by the strongest attack.
+
+        A point on which no attack could be run meets none. `room` is as for `LeakageLimit.met_by`.
+        """
+        if limit.measure == "epsilon":
+            return self.point.promise is not None and self.point.promise[0] <= limit.bound
+        worst = self.worst(limit.measure)
+        return worst is not None and not math.isnan(worst[1].value) and limit.met_by(worst[1], room=room)

@@ -57,7 +57,7 @@ def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Pr
         label_names=study.label.classes if encoded.labels is not None else (),
         image_shape=study.image_shape or None,
     )
-    projection = exchange_of(study).audit_maps(study).projection
+    projection = exchange_of(study).assessment.make_audit_maps(study).projection
     return study, records, projection, evaluation_of(study, n_examples=6 if options.examples else 0)
 
 
@@ -99,7 +99,7 @@ def points_of(
     asked = AuditRequest(methods, anchor_noise_scales, data_noise_scales, epsilons)
     if not any(part.any() for part in given.parts.train):
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
-    return exchange_of(given.study).audit_points(given.study, given.parts, asked)
+    return exchange_of(given.study).assessment.list_audit_points(given.study, given.parts, asked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ class AuditInputs:
             return None
         from mooring.protocol.registry import exchange_of
 
-        return exchange_of(self.study).audit_maps(self.study).features
+        return exchange_of(self.study).assessment.make_audit_maps(self.study).features
 
     def sum_points(self, epsilons: Sequence[float | None]) -> tuple[SumPoint, ...]:
         """Return points of secure sums at each ε for a plan, the study's own first."""

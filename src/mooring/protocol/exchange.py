@@ -1,9 +1,10 @@
-"""What the protocol asks of a mechanism: an `Exchange`, in four parts that people use for different things.
+"""What the protocol asks of a mechanism: an `Exchange`, in parts that people use for different things.
 
 Designers draft a study (`Drafting`), participants check and share rows and use results (`Participation`), the analyst
-gathers contributions and trains (`Analysis`), and pages describe and audit the study (`Presentation`). Members with a body
-are defaults: a mechanism implements only what differs, and a member may be a function that exists already
-(`share = staticmethod(share_rows)`). `mooring.protocol.registry` knows which exchange belongs to a study.
+gathers contributions and trains (`Analysis`), and pages describe the study (`Presentation`). Attacks on the participants'
+rows are apart (`Assessment`), because loading them takes a second. Members with a body are defaults: a mechanism implements
+only what differs, and a member may be a function that exists already (`share = staticmethod(share_rows)`).
+`mooring.protocol.registry` knows which exchange belongs to a study.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Matrix, Progress, TableSource
 
-if TYPE_CHECKING:  # attacks take a second to load, which sharing need not wait for
+if TYPE_CHECKING:  # attacks take a second to load, and only an assessment needs them
     from mooring.audit import AuditResult, OperatingPoint, PointResult
     from mooring.learners.models import FeatureMap
     from mooring.mechanisms.rotation.projection import Projection
@@ -219,23 +220,6 @@ class Participation(Protocol):
         return []
 
     @abstractmethod
-    def inspect(
-        self,
-        study: Study,
-        encoded: EncodedRows,
-        *,
-        n_rows: int,
-        class_counts: dict[str, int] | None,
-        seed: int,
-        progress: Progress | None,
-    ) -> Inspection:
-        """Attack a participant's own rows before anything leaves; `n_rows` and `class_counts` are of the whole table."""
-
-    @abstractmethod
-    def conclude(self, study: Study, inspection: Inspection) -> Inspection:
-        """The same inspection with its decision."""
-
-    @abstractmethod
     def share(
         self,
         vault: Vault,
@@ -342,7 +326,7 @@ class Analysis(Protocol):
 
 
 class Presentation(Protocol):
-    """What pages need of a mechanism: words for a study, and operating points for its audit."""
+    """What pages need of a mechanism: its steps, and words for a study."""
 
     steps: ClassVar[tuple[Step, ...]] = ()
     """Steps that only this mechanism has."""
@@ -361,18 +345,42 @@ class Presentation(Protocol):
         """What members of a complete roster should know before they begin."""
         return []
 
-    @abstractmethod
-    def audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+
+class Assessment(Protocol):
+    """What attacks need of a mechanism: how to try them on a participant's own rows, and what an audit compares.
+
+    It loads all attacks. An exchange therefore loads it when it is asked for; a module with these functions is one.
+    """
+
+    def inspect(
+        self,
+        study: Study,
+        encoded: EncodedRows,
+        *,
+        n_rows: int,
+        class_counts: dict[str, int] | None,
+        seed: int,
+        progress: Progress | None,
+    ) -> Inspection:
+        """Attack a participant's own rows before anything leaves; `n_rows` and `class_counts` describe the whole table."""
+
+    def conclude(self, study: Study, inspection: Inspection) -> Inspection:
+        """Return the same inspection with its decision."""
+
+    def list_audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
         """Return the operating points of an audit: the study's own first, then those requested for comparison."""
 
-    @abstractmethod
-    def audit_maps(self, study: Study) -> AuditMaps:
+    def make_audit_maps(self, study: Study) -> AuditMaps:
         """Return what rows go through at the operating points of an audit."""
 
-    @abstractmethod
     def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
-        """The audited point that has the study's own settings, if there is one."""
+        """Return the audited point that has the study's own settings, if there is one."""
 
 
 class Exchange(Drafting, Participation, Analysis, Presentation, Protocol):
     """How one mechanism's contributions are drafted, made, gathered, trained on, handed back and described."""
+
+    @property
+    @abstractmethod
+    def assessment(self) -> Assessment:
+        """Its attacks and audits, which are loaded here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mooring.audit import AuditResult
 from mooring.audit.decision import Decision
@@ -26,7 +26,7 @@ class Inspection(Record):
     """A model of one's own, on the rows as they are, cross-validated: what joining has to beat."""
     verdict: str
     exceeded: tuple[str, ...] = ()
-    """Limits of the study that these rows do not keep."""
+    """Limits of the study that this or an earlier check of these rows did not show to be kept."""
     data_noise_scale: float = 0.0
     anchor_noise_scale: float = 0.0
     """σ and v of the study."""
@@ -41,8 +41,6 @@ class Inspection(Record):
     """Why `share` takes no such rows, whatever attackers make of them; what helps is among the hazards."""
     decision: Decision | None = None
     """Whether to share these rows; None until everything is known that decides."""
-    exceeded_by_rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Limits exceeded in this and earlier checks, by the digest of the rows: another seed does not undo them."""
     command: str = ""
     """How the step was asked for."""
 

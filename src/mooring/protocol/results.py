@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mooring.errors import InputError
 from mooring.protocol.storage.ledger import Entry
 from mooring.serialization import Count, OpenRecord, Record, Rows
 
@@ -131,6 +132,32 @@ class Consent:
     """'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept."""
     command: str = ""
     """How the step was asked for, for the record."""
+
+
+@dataclass(frozen=True)
+class CheckSummary(Record):
+    """What sharing needs of a check. It is kept apart, because reading the whole inspection loads the attacks."""
+
+    rows_digest: str
+    """Keyed: by it `share` recognises the rows that were checked."""
+    exceeded_by_rows: dict[str, tuple[str, ...]]
+    """Limits exceeded in this and earlier checks, by the digest of the rows: another seed does not undo them."""
+    advice: str
+    """The decision in words."""
+    is_warning: bool
+    """Whether the advice is not to share these rows."""
+    command: str
+    """How the check was asked for."""
+
+    def __post_init__(self) -> None:
+        if self.rows_digest not in self.exceeded_by_rows:
+            problem = "The summary of a check does not say which limits its rows exceed."
+            raise InputError("exceeded_by_rows", problem=problem, cure="Run 'mooring check' again.")
+
+    @property
+    def exceeded(self) -> tuple[str, ...]:
+        """Limits of the study that a check did not show these rows to keep."""
+        return self.exceeded_by_rows[self.rows_digest]
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,7 @@ def _list_audits(study: Study | None, records: StudyRecords, audit: AuditResult 
     if audit is not None:
         plan = audit if isinstance(audit, Plan) else None
         result = audit.audit if isinstance(audit, Plan) else audit
-        study_point = None if study is None else exchange_of(study).find_point(study, result)
+        study_point = None if study is None else exchange_of(study).assessment.find_point(study, result)
         result = result if study_point is None else replace(result, chosen=result.points.index(study_point))
         attacked.append(AttackedStudy("the audit", result, is_self_attack=False, study_point=study_point, plan=plan))
     return attacked

@@ -20,12 +20,13 @@ from mooring.learners import Gain, Score
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import Release
-from mooring.protocol.participant.membership import make_member
+from mooring.protocol.participant.membership import make_member, read_check
 from mooring.protocol.participant.prediction import PredictionRecord, Predictions, predict_rows
 from mooring.protocol.participant.steps import advise_sharing, share
 from mooring.protocol.place import Place
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import ShareResult
+from mooring.protocol.sums import inspection
 from mooring.protocol.sums.table_sums import scale_labels
 from mooring.report.records import StudyRecords, collect_records
 from mooring.report.step_pages import StepPages
@@ -111,21 +112,23 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
 
 def test_a_check_decides_while_it_holds_the_lock_of_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = make_sum_study(tmp_path, p=3, epsilon=None, least_rows=50, upload_limits=("epsilon at most 1",))
-    exchange, is_held = exchange_of(given.study), []
-    conclude = exchange.conclude
+    is_held: list[bool] = []
+    conclude = inspection.conclude
 
-    def watch(study: Study, inspection: Inspection) -> Inspection:
+    def watch(study: Study, kept: Inspection) -> Inspection:
         try:
             with hold_lock(given.vaults[0].folder / "lock", what="the vault"):
                 is_held.append(False)
         except LockHeldError:
             is_held.append(True)
-        return conclude(study, inspection)
+        return conclude(study, kept)
 
-    monkeypatch.setattr(type(exchange), "conclude", staticmethod(watch))
+    monkeypatch.setattr(inspection, "conclude", watch)
     kept = Participant(given.study, given.vaults[0]).check(given.table(0, 60))
     assert is_held == [True]
-    assert kept.exceeded_by_rows == {kept.rows_digest: kept.exceeded}
+    summary = read_check(given.vaults[0], given.study)
+    assert summary is not None
+    assert summary.exceeded_by_rows == {kept.rows_digest: kept.exceeded}
 
 
 def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_only(
@@ -169,7 +172,7 @@ def test_neither_another_seed_nor_another_table_undoes_a_check(
     one, output = Participant(given.study, given.vaults[0]), folder / "p0.bundle"
     for seed, i in enumerate(tables):
         found = one.check(table := given.table(i, 60), seed=seed)
-        monkeypatch.setattr("mooring.protocol.sums.inspection._is_kept", lambda *_: True)
+        monkeypatch.setattr(inspection, "list_exceeded", lambda *_: ())
     if tables[0]:  # other rows: their check is not held against these, which need no override
         assert one.share(table, output=output, override="Dr. Ash: to be safe").override == ""
         return
@@ -199,8 +202,8 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
 
 
 DAMAGE: list[Any] = [
-    *({"exceeded": wrong} for wrong in (None, 0, "", {}, [1])),
-    *({"verdict": None}, {"decision": 1}, {"command": None}, {"exceeded_by_rows": {"a": 1}}),
+    *({"exceeded_by_rows": wrong} for wrong in (None, 0, "", {}, [1], {"a": 1}, {"a": []})),
+    *({"advice": None}, {"is_warning": 1}, {"command": None}, {"rows_digest": ""}),
     *(b"{}", b"[1]", b"[" * 100_000, b"\xff\xfe"),
 ]
 
@@ -212,7 +215,7 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
     place = replace(Place.at(folder, StepPages()), opened=one.vault)
     one.check(table)
     assert advise_sharing(place) is not None
-    record = one.vault.study_path(given.study.folder_name) / "check.json"
+    record = one.vault.study_path(given.study.folder_name) / "checked.json"
     whole = json.loads(record.read_bytes())
     for damage in DAMAGE:
         record.write_bytes(damage if isinstance(damage, bytes) else json.dumps(whole | damage).encode())

@@ -14,7 +14,6 @@ import pyarrow.parquet
 import pytest
 
 from mooring.atomic_io import hash_file
-from mooring.audit import LeakageLimit
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
@@ -31,8 +30,8 @@ from mooring.protocol.storage.vault import Floors
 from mooring.protocol.sums import combination, contribution, inspection
 from mooring.protocol.sums.bundle import write_sum_bundle
 from mooring.protocol.sums.contribution import share_sums
-from mooring.protocol.sums.inspection import _is_kept, _verdict
-from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.sums.inspection import _verdict
+from mooring.protocol.sums.scheme import list_exceeded, sum_scheme
 from mooring.protocol.sums.table_sums import draw_kept
 from mooring.protocol.sums.total import open_total
 from mooring.tables import encoded_batches
@@ -263,9 +262,10 @@ def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "kept"), [(1.0, True), (2.0, True), (2.1, False), (None, False)])
-def test_a_limit_of_epsilon_is_kept_by_the_studys_noise_alone(epsilon: float | None, kept: bool) -> None:
-    assert _is_kept(LeakageLimit.parse("epsilon at most 2"), epsilon, None) is kept
-    assert not _is_kept(LeakageLimit.parse("membership at most 5 %"), epsilon, None)
+def test_a_limit_of_epsilon_is_kept_by_the_studys_noise_alone(epsilon: float | None, kept: bool, folder: Path) -> None:
+    limits = ("epsilon at most 2",) if epsilon else ("epsilon at most 2", "membership at most 5 %")
+    study = make_sum_study(folder, 2, epsilon=epsilon, least_rows=80, upload_limits=limits).study
+    assert list_exceeded(study, None) == (() if kept else limits)
 
 
 def test_check_attacks_ones_own_sums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
-from mooring.audit.limits import LeakageLimit
 from mooring.audit.point_result import PointResult
 from mooring.audit.result import QUESTION, AuditResult
 from mooring.learners import Answer
+from mooring.metrics.limits import LeakageLimit
 from mooring.serialization import Count, Record, render_html
 
 

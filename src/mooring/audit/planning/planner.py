@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mooring.audit.auditor import Auditor
-from mooring.audit.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.audit.planning.plan import Plan, RecommendedRotation, RecommendedSums
 from mooring.audit.planning.search import HALVES, PointSearch
 from mooring.audit.point_result import PointResult
@@ -20,6 +19,7 @@ from mooring.audit.statements import state_total
 from mooring.audit.sums.point import SumPoint
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
+from mooring.metrics.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 

@@ -9,13 +9,13 @@ from functools import partial
 
 from mooring.audit.auditor import Auditor
 from mooring.audit.effort import AuditEffort
-from mooring.audit.limits import LeakageLimit
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.point_result import PointResult
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.statements import LOWER_BOUND, state_strongest
 from mooring.errors import InputError
 from mooring.learners import Score
+from mooring.metrics.limits import LeakageLimit
 from mooring.typing import Progress
 
 _MOST_NOISE = 5.0
@@ -141,7 +141,7 @@ class PointSearch:
 
     def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
         held, leakage = _describe_point(best), self._describe_leakage(best)
-        if not self.limit.met_at(best):
+        if not best.keeps_to(self.limit):
             return None, (
                 f"Nothing is recommended. {held} kept to the limit ({self.limit}) on the rows that were searched, but not "
                 f"on others: {leakage}. More rows make figures more certain; a stricter limit leaves a margin."
@@ -168,7 +168,7 @@ class PointSearch:
         return next(point for point, audited in self.tried.items() if audited is result)
 
     def _keeps(self, result: PointResult) -> bool:
-        return self.limit.met_at(result, room=_ROOM)
+        return result.keeps_to(self.limit, room=_ROOM)
 
     def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
         """Return the points that keep to the limit, by score and then by safety; without scores, by least noise."""

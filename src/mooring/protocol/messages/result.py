@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mooring.errors import RefusedError
 from mooring.learners.models import Model, ModelSpec
+from mooring.metrics.limits import LeakageLimit
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MODEL_FILE, SignedModel, read_signed_model, sign_model
 from mooring.protocol.messages.reason import is_reasoned
 from mooring.protocol.messages.study import Study
 from mooring.serialization import Record
-
-if TYPE_CHECKING:
-    from mooring.audit import LeakageLimit
 
 _MODEL_FIELDS, _RELEASE_FIELDS = ("study", "source"), ("risk", "override")
 _ASK_AGAIN = "Ask the analyst for your result again."
@@ -24,8 +22,6 @@ _ASK_AGAIN = "Ask the analyst for your result again."
 
 def find_model_limit(study: Study) -> LeakageLimit:
     """Return the study's limit on what an attacker may learn about the rows behind its model."""
-    from mooring.audit import LeakageLimit  # loads the audit, which a study without limits does not need
-
     return LeakageLimit.parse(study.model_limit)
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, StorageError
 from mooring.mechanisms.settings import MechanismSettings
+from mooring.metrics.limits import LeakageLimit
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.reason import require_reasoned
 from mooring.serialization import Count, Record, read_entries
@@ -322,10 +323,6 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_limits(limits: _Limits) -> None:
-    if not (limits.uploads or limits.model):
-        return
-    from mooring.audit import LeakageLimit  # which a study without limits does not load
-
     for words in limits.uploads:
         LeakageLimit.parse(words)
     if limits.model and not LeakageLimit.parse(limits.model).measure.startswith("membership_at"):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mooring.audit import OperatingPoint, PointGrid, SumPoint, point_with_noise, root_mean_square
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
 from mooring.mechanisms.sums.settings import SumSettings, make_features
 from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.messages.study import Study
 from mooring.tables import Partition
+
+if TYPE_CHECKING:  # attacks take a second to load, and a draft does not need them
+    from mooring.audit import OperatingPoint, SumPoint
 
 WIDEST_WITHOUT_PROJECTION = 30
 """Encoded rows that are wider are projected, unless a draft says otherwise."""
@@ -38,6 +41,8 @@ def list_contrast(
     parts: Partition, projection: Projection, asked: AuditRequest, *, noises: tuple[float, float], n_anchor_rows: int
 ) -> Sequence[OperatingPoint]:
     """Uploads of rows by the methods that were asked for, at their noise or at `noises` (v and σ)."""
+    from mooring.audit import PointGrid, root_mean_square
+
     if not asked.methods:
         return ()
     h, rms = projection.n_components, root_mean_square(parts.train, projection)
@@ -52,6 +57,8 @@ def list_contrast(
 
 def contrast_to_sums(parts: Partition, projection: Projection, asked: AuditRequest) -> Sequence[OperatingPoint]:
     """Uploads of rows beside a mechanism that shares none: the methods that were asked for, or one with noise."""
+    from mooring.audit import point_with_noise
+
     h = projection.n_components
     if not asked.methods:
         return (point_with_noise(0.0, DATA_NOISE, n_components=h, n_anchor_rows=4 * h),)
@@ -60,4 +67,6 @@ def contrast_to_sums(parts: Partition, projection: Projection, asked: AuditReque
 
 def list_sums(asked: AuditRequest) -> tuple[SumPoint, ...]:
     """Secure sums of the same columns, at each ε that was asked for."""
+    from mooring.audit import SumPoint
+
     return tuple(SumPoint(epsilon) for epsilon in dict.fromkeys(asked.epsilons))

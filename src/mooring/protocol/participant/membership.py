@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mooring.atomic_io import clear_partial_copies, copy_atomically, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.card import Member, Role, combining_text, require_name, write_card
 from mooring.protocol.messages.study import Study
-from mooring.protocol.results import ShareResult
+from mooring.protocol.results import CheckSummary, ShareResult
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.serialization import read_record
 
-if TYPE_CHECKING:
-    from mooring.protocol.inspection import Inspection
-
-CHECK_FILE, SHARE_FILE = "check.json", "share.json"
+CHECK_FILE, SUMMARY_FILE, SHARE_FILE = "check.json", "checked.json", "share.json"
 N_STUDIES = 20
 """Combining keys on a card; each study of secure sums in which its owner combines uses one."""
 
@@ -102,13 +98,11 @@ def refuse_small_classes(
             yield RefusedError("the upload", reason=reason, cure=cure)
 
 
-def read_check(vault: Vault, study: Study) -> Inspection | None:
-    """What the last check kept in this study; None where nothing was, or what was kept is damaged."""
-    from mooring.protocol.inspection import Inspection  # attacks and learners take a second to load
-
-    path = vault.study_path(study.folder_name) / CHECK_FILE
+def read_check(vault: Vault, study: Study) -> CheckSummary | None:
+    """Return what sharing needs of the last check in this study; None if there was none, or its record is damaged."""
+    path = vault.study_path(study.folder_name) / SUMMARY_FILE
     try:
-        return read_record(Inspection, path, what="the record of the check", cure="Run 'mooring check' again.")
+        return read_record(CheckSummary, path, what="the record of the check", cure="Run 'mooring check' again.")
     except (InputError, StorageError):
         return None  # the report tells what is damaged
 

@@ -12,9 +12,9 @@ from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.reason import require_reasoned
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.membership import CHECK_FILE, find_membership, read_check
+from mooring.protocol.participant.membership import CHECK_FILE, SUMMARY_FILE, find_membership, read_check
 from mooring.protocol.registry import exchange_of
-from mooring.protocol.results import Consent, ShareResult, StepResult
+from mooring.protocol.results import CheckSummary, Consent, ShareResult, StepResult
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
@@ -112,7 +112,7 @@ class Participant:
         unfit: UnfitUse = "adapt" if adapts else "refuse"
         sample = sample_rows(self.study.schema, data, **options, unfit=unfit, seed=seed, each=collector.add)
         counts: dict[str, Any] = {"n_rows": sample.n_rows, "class_counts": sample.class_counts}
-        inspection = exchange.inspect(self.study, sample.encoded, **counts, seed=seed, progress=progress)
+        inspection = exchange.assessment.inspect(self.study, sample.encoded, **counts, seed=seed, progress=progress)
         refusals = exchange.list_refusals(self.study, **counts)
         adapted = _describe_adapted(check_fit(self.study.schema, data, **options)) if adapts else []
         remarks = (*adapted, *exchange.describe_persons(self.study, collector.persons))
@@ -129,8 +129,12 @@ class Participant:
             by_rows = {} if earlier is None else earlier.exceeded_by_rows
             before = by_rows.get(inspection.rows_digest, ())
             exceeded = tuple(dict.fromkeys([*before, *inspection.exceeded]))
-            by_rows = by_rows | {inspection.rows_digest: exceeded}
-            kept = exchange.conclude(self.study, replace(inspection, exceeded=exceeded, exceeded_by_rows=by_rows))
+            kept = exchange.assessment.conclude(self.study, replace(inspection, exceeded=exceeded))
+            assert kept.decision is not None
+            is_warning = bool(exceeded) or kept.decision.answer == "do not share"
+            by_rows = by_rows | {kept.rows_digest: exceeded}
+            summary = CheckSummary(kept.rows_digest, by_rows, kept.decision.words, is_warning, command)
+            self._write_record(SUMMARY_FILE, summary)
             self._write_record(CHECK_FILE, kept)
         return kept
 
@@ -200,7 +204,7 @@ class Participant:
         checked = read_check(self.vault, self.study)
         if entry is None or checked is None or checked.rows_digest != entry.rows_digest:
             return "These rows were not checked: 'mooring check' shows what they disclose."
-        return f"The check of these rows: {checked.verdict if checked.decision is None else checked.decision.words}"
+        return f"The check of these rows: {checked.advice}"
 
     def predict(
         self,

@@ -145,7 +145,7 @@ def check(
     assert decision is not None
     if standing == "whole" and decision.answer == "do not share":
         standing = "in part"
-    del plain["rows_digest"], plain["exceeded_by_rows"]  # digests of rows stay in the vault
+    del plain["rows_digest"]  # stays in the vault
     return Outcome(
         result,
         plain,
@@ -213,11 +213,10 @@ def advise_sharing(place: Place) -> tuple[str, bool] | None:
     from mooring.protocol.participant.membership import read_check
 
     checked = read_check(place.vault, place.study)
-    if checked is None or checked.decision is None:
+    if checked is None:
         return None
-    asked, decision = checked.command or "from Python", checked.decision
-    is_warning = bool(checked.exceeded) or decision.answer == "do not share"
-    return f"The last check, of the table as it was then ({asked}): {decision.words}", is_warning
+    asked = checked.command or "from Python"
+    return f"The last check, of the table as it was then ({asked}): {checked.advice}", checked.is_warning
 
 
 def predict(

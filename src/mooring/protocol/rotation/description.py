@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
-from mooring.audit import AuditResult, PointResult, RotationPoint
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 
-_SAME_NOISE = 0.02
 _LIMITATIONS = (
     "A high fit with the others' anchor shows that an upload's anchor representation was made from the same anchor. It does "
     "not show that its rows and labels are true.",
@@ -44,23 +40,6 @@ def describe_rotation(study: Study) -> Description:
 def _list_limitations(study: Study) -> tuple[str, ...]:
     dishonest = _DISHONEST.format(limit=rotation_of(study).weight_limit)
     return (*_LIMITATIONS, dishonest, *([_NO_MAJORITY] if len(study.participants) <= 3 else []))
-
-
-def find_rotation_point(study: Study, result: AuditResult) -> PointResult | None:
-    """Return the audited point that has the study's own settings, if there is one."""
-    settings = rotation_of(study)
-    sizes = settings.method, settings.n_components, settings.n_anchor_rows
-    for candidate in result.points:
-        point = candidate.point
-        if not isinstance(point, RotationPoint) or (point.method, point.n_components, point.n_anchor_rows) != sizes:
-            continue
-        noises = (
-            (point.anchor_noise_scale, settings.anchor_noise_scale),
-            (candidate.data_noise_scale, settings.data_noise_scale),
-        )
-        if all(math.isclose(*pair, rel_tol=_SAME_NOISE) for pair in noises):
-            return candidate
-    return None
 
 
 def _list_agreed(study: Study) -> list[str]:

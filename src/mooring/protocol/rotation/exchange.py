@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import AUTO, LEARNERS, LearnerLike, require_learner
-from mooring.protocol.exchange import AuditMaps, Exchange, GatherOptions, SendableFile, TrainOptions
+from mooring.protocol.exchange import Assessment, Deliverable, Exchange, GatherOptions, SendableFile, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.contrast import drafted_features
 from mooring.protocol.participant.membership import refuse_small_classes
 from mooring.protocol.results import ShareResult, StepResult
 from mooring.protocol.rotation import anchor, bundle
@@ -20,18 +19,19 @@ from mooring.protocol.rotation.alignment_state import AlignmentRecord
 from mooring.protocol.rotation.anchor import deal_anchor, open_anchor
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
 from mooring.protocol.rotation.collaboration_matrix import export
-from mooring.protocol.rotation.description import describe_rotation, find_rotation_point
+from mooring.protocol.rotation.description import describe_rotation
 from mooring.protocol.rotation.draft import draft_rotation, project_on_public, take_gaussian
-from mooring.protocol.rotation.inspection import conclude, inspect, list_audit_points
 from mooring.protocol.rotation.result import MAP_FILE, bound_map_bytes, open_mapped_model, specify_model
-from mooring.protocol.rotation.scheme import dealing_member, rotation_of, study_projection
+from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 from mooring.protocol.rotation.steps import ADDITIONS, STEPS
-from mooring.protocol.rotation.training import Training, prepare_maps, train
 from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import count_noun
 from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    from mooring.protocol.rotation.training import Training
 
 _PROJECTIONS = {
     "none": "no projection",
@@ -55,17 +55,19 @@ class RotationExchange(Exchange):
     draft = staticmethod(draft_rotation)
     prepare_public_file = staticmethod(take_gaussian)
     fit_public_file = staticmethod(project_on_public)
-    inspect = staticmethod(inspect)
-    conclude = staticmethod(conclude)
     share = staticmethod(share_rows)
     open_result = staticmethod(open_mapped_model)
     verify_bundle = staticmethod(verify_bundle)
     export = staticmethod(export)
-    prepare_results = staticmethod(prepare_maps)
     specify_model = staticmethod(specify_model)
     describe = staticmethod(describe_rotation)
-    audit_points = staticmethod(list_audit_points)
-    find_point = staticmethod(find_rotation_point)
+
+    @property
+    def assessment(self) -> Assessment:
+        """Attacks on rows under a secret map."""
+        from mooring.protocol.rotation import inspection
+
+        return inspection
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
         """The participant that makes the anchor is the dealer."""
@@ -150,6 +152,8 @@ class RotationExchange(Exchange):
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> Training:
         """Train on the aligned rows; see `mooring.protocol.rotation.training.train`."""
+        from mooring.protocol.rotation.training import train
+
         return train(
             study,
             folder,
@@ -158,6 +162,12 @@ class RotationExchange(Exchange):
             command=options.command,
             progress=options.progress,
         )
+
+    def prepare_results(self, study: Study, folder: Path) -> Deliverable:
+        """Each aligned participant's map, and the model; see `mooring.protocol.rotation.training.prepare_maps`."""
+        from mooring.protocol.rotation.training import prepare_maps
+
+        return prepare_maps(study, folder)
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""
@@ -182,10 +192,6 @@ class RotationExchange(Exchange):
             "With three participants or fewer, each is compared with two others at most. If one of these is dishonest, no "
             "majority of them is honest, and nothing shows whose labels or rows are false."
         ]
-
-    def audit_maps(self, study: Study) -> AuditMaps:
-        """The study's own projection, and the features that sums of the same columns would have."""
-        return AuditMaps(study_projection(study), drafted_features(study))
 
 
 EXCHANGE = RotationExchange()

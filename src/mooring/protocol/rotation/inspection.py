@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,6 @@ from mooring.audit import (
     AuditResult,
     AuditSettings,
     EvaluationSpec,
-    LeakageLimit,
     NoiseUnit,
     OperatingPoint,
     PointResult,
@@ -28,10 +28,11 @@ from mooring.audit.decision import decide_upload
 from mooring.audit.hazards import hazards_of_columns, hazards_of_labels, hazards_of_rows, rows_of_rare_values
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
-from mooring.protocol.exchange import AuditRequest
+from mooring.metrics.limits import LeakageLimit
+from mooring.protocol.exchange import AuditMaps, AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.contrast import ANCHOR_NOISE, DATA_NOISE, list_contrast, list_sums
+from mooring.protocol.participant.contrast import ANCHOR_NOISE, DATA_NOISE, drafted_features, list_contrast, list_sums
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.rotation.scheme import rotation_of, study_projection
 from mooring.serialization import count_noun
@@ -48,6 +49,7 @@ _OF_A_SAMPLE = (
 _PARTS = ("a part of your rows", "another part")
 _HELD_OUT = 0.2  # share of the attacked rows that serve as non-members if there are no other rows
 _FEWEST_ROWS = 4
+_SAME_NOISE = 0.02
 _WIDEST = {"moments": 400, "joint-moments": 400, "refine": 400}  # components up to which these take a minute at most
 PIXELS = (-1.0, 1.0)
 """Black and white of an encoded image: numbers lie between the ends of their declared range."""
@@ -84,7 +86,7 @@ def inspect(
     ):  # row numbers of a sample would mislead
         result = replace(result, points=(replace(tried, examples=replace(tried.examples, row_numbers=None)),))
     exceeded = tuple(
-        limit for limit in study.upload_limits if tried is None or not LeakageLimit.parse(limit).met_at(tried)
+        limit for limit in study.upload_limits if tried is None or not tried.keeps_to(LeakageLimit.parse(limit))
     )
     some = () if in_all == rows.shape[0] else (_OF_A_SAMPLE.format(shown=rows.shape[0], in_all=in_all),)
     return Inspection(
@@ -165,6 +167,28 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
     noises = settings.anchor_noise_scale or ANCHOR_NOISE, settings.data_noise_scale or DATA_NOISE
     rows = list_contrast(parts, projection, asked, noises=noises, n_anchor_rows=settings.n_anchor_rows)
     return tuple(dict.fromkeys((own, *rows, *list_sums(asked))))
+
+
+def find_point(study: Study, result: AuditResult) -> PointResult | None:
+    """Return the audited point that has the study's own settings, if there is one."""
+    settings = rotation_of(study)
+    sizes = settings.method, settings.n_components, settings.n_anchor_rows
+    for candidate in result.points:
+        point = candidate.point
+        if not isinstance(point, RotationPoint) or (point.method, point.n_components, point.n_anchor_rows) != sizes:
+            continue
+        noises = (
+            (point.anchor_noise_scale, settings.anchor_noise_scale),
+            (candidate.data_noise_scale, settings.data_noise_scale),
+        )
+        if all(math.isclose(*pair, rel_tol=_SAME_NOISE) for pair in noises):
+            return candidate
+    return None
+
+
+def make_audit_maps(study: Study) -> AuditMaps:
+    """Return the study's own projection, and the features that sums of the same columns would have."""
+    return AuditMaps(study_projection(study), drafted_features(study))
 
 
 def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:

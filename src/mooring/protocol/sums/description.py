@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mooring.audit import AuditResult, PointResult
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import state_sum_guarantee, sum_promise, sum_scheme
@@ -61,12 +60,6 @@ def state_promise(study: Study) -> str:
     """Return what secure sums disclose at most, by their guarantee."""
     unit = sum_scheme(study).settings.unit
     return f"Can an attacker tell that a {unit} is in the data? {state_sum_guarantee(study)}"
-
-
-def find_sum_point(study: Study, result: AuditResult) -> PointResult | None:
-    """The audited point that has the study's own ε and δ, if there is one."""
-    promise = sum_scheme(study).settings.promise
-    return next((point for point in result.totals if point.point.promise == promise), None)
 
 
 def state_guarantee(study: Study) -> dict[str, str]:

@@ -12,10 +12,9 @@ from mooring.learners.registry import AUTO, SUM_LEARNERS, resolve_sum_learner
 from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.mechanisms.sums.workload import PairwiseTotal
-from mooring.protocol.exchange import AuditMaps, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions
+from mooring.protocol.exchange import Assessment, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.participant.contrast import drafted_projection
 from mooring.protocol.participant.membership import refuse_small_classes
 from mooring.protocol.results import Consent, ShareResult, StepResult
 from mooring.protocol.step import Addition, Step
@@ -25,9 +24,8 @@ from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes, verif
 from mooring.protocol.sums.combination import check_boxes, combine_shares
 from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.delivery import prepare_sum_model
-from mooring.protocol.sums.description import describe_sums, find_sum_point
-from mooring.protocol.sums.features import fit_features, study_features
-from mooring.protocol.sums.inspection import conclude_sums, inspect_sums, list_audit_points
+from mooring.protocol.sums.description import describe_sums
+from mooring.protocol.sums.features import fit_features
 from mooring.protocol.sums.result import open_sum_model, specify_sum_model
 from mooring.protocol.sums.scheme import state_sum_guarantee, sum_scheme, sum_settings
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
@@ -54,16 +52,19 @@ class SumExchange(Exchange):
     gather_record: ClassVar[str] = "closing"
 
     fit_public_file = staticmethod(fit_features)
-    inspect = staticmethod(inspect_sums)
-    conclude = staticmethod(conclude_sums)
     open_result = staticmethod(open_sum_model)
     verify_bundle = staticmethod(verify_sum_bundle)
     most_bundle_bytes = staticmethod(most_sum_bundle_bytes)
     prepare_results = staticmethod(prepare_sum_model)
     specify_model = staticmethod(specify_sum_model)
     describe = staticmethod(describe_sums)
-    audit_points = staticmethod(list_audit_points)
-    find_point = staticmethod(find_sum_point)
+
+    @property
+    def assessment(self) -> Assessment:
+        """Attacks on the total."""
+        from mooring.protocol.sums import inspection
+
+        return inspection
 
     def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool) -> MechanismDraft:
         """All entries, so that people see and change them; images have features of pictures."""
@@ -226,10 +227,6 @@ class SumExchange(Exchange):
         if not study.is_complete or sum_scheme(study).threshold.threshold < len(sum_scheme(study).combiners):
             return []
         return ["Every combiner must answer: a single absent combiner stops the study."]
-
-    def audit_maps(self, study: Study) -> AuditMaps:
-        """The projection that a draft of rotation would have for the same columns, and the study's own features."""
-        return AuditMaps(drafted_projection(study), study_features(study))
 
 
 def _below_floor(reason: str) -> RefusedError:

@@ -11,18 +11,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from mooring.audit import AuditResult, AuditSettings, LeakageLimit, OperatingPoint, References, SumPoint, run_audit
+from mooring.audit import (
+    AuditResult,
+    AuditSettings,
+    OperatingPoint,
+    PointResult,
+    References,
+    SumPoint,
+    run_audit,
+)
 from mooring.audit.decision import decide_upload, weigh_total
 from mooring.audit.statements import state_total
 from mooring.mechanisms.sums.settings import SumSettings
-from mooring.protocol.exchange import AuditRequest
+from mooring.protocol.exchange import AuditMaps, AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import contrast_to_sums, drafted_projection
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
-from mooring.protocol.sums.scheme import sum_promise, sum_scheme, sum_settings
+from mooring.protocol.sums.scheme import list_exceeded, sum_promise, sum_scheme, sum_settings
 from mooring.protocol.sums.table_sums import scale_labels
 from mooring.serialization import count_noun
 from mooring.tables import Partition
@@ -34,7 +42,7 @@ _FEWEST_ROWS, _MOST_ROWS = 16, 2_000
 _NAMES = ("a colluder with a quarter of your rows", "your contribution, half of your rows")
 
 
-def inspect_sums(
+def inspect(
     study: Study,
     encoded: EncodedRows,
     *,
@@ -54,7 +62,7 @@ def inspect_sums(
     if len(encoded.rows) < n_rows:
         warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
     warnings += _warn_of_bound(sum_settings(study), n_rows)
-    verdict, exceeded = _verdict(study, audit), list_exceeded(study, audit)
+    verdict, exceeded = _verdict(study, audit), list_exceeded(study, None if audit is None else audit.points[0])
     hazards = _find_lone_rows(study, encoded)
     return Inspection(n_rows, class_counts, hazards, tuple(warnings), local, verdict, exceeded, self_attack=audit)
 
@@ -79,13 +87,6 @@ def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
     return (f"{alone}. {read_off}",) if n_lone else ()
 
 
-def list_exceeded(study: Study, audit: AuditResult | None) -> tuple[str, ...]:
-    """Return the study's limits that are not shown to be kept; with noise they are on ε, and the study alone decides."""
-    promise = sum_promise(study)
-    epsilon = None if promise is None else promise[0]
-    return tuple(words for words in study.upload_limits if not _is_kept(LeakageLimit.parse(words), epsilon, audit))
-
-
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
     """The study's own point first; then the same at each further ε, and uploads of rows for contrast."""
     settings = sum_settings(study)
@@ -95,7 +96,18 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
     return (*sums, *contrast_to_sums(parts, drafted_projection(study), asked))
 
 
-def conclude_sums(study: Study, inspection: Inspection) -> Inspection:
+def find_point(study: Study, result: AuditResult) -> PointResult | None:
+    """Return the audited point that has the study's own ε and δ, if there is one."""
+    promise = sum_scheme(study).settings.promise
+    return next((point for point in result.totals if point.point.promise == promise), None)
+
+
+def make_audit_maps(study: Study) -> AuditMaps:
+    """Return the projection that a draft of rotation has for the same columns, and the study's own features."""
+    return AuditMaps(drafted_projection(study), study_features(study))
+
+
+def conclude(study: Study, inspection: Inspection) -> Inspection:
     """Return the same with the decision that its page leads with.
 
     With noise, the guarantee decides: figures from one's own rows are shown, but a decision by them would disclose them.
@@ -106,13 +118,6 @@ def conclude_sums(study: Study, inspection: Inspection) -> Inspection:
     else:
         reasons = weigh_total(None, sum_promise(study), limits)
     return replace(inspection, decision=decide_upload("sums over these rows", reasons, check=inspection))
-
-
-def _is_kept(limit: LeakageLimit, epsilon: float | None, audit: AuditResult | None) -> bool:
-    """Whether a limit is kept: one of ε by the study itself, others by what was tried."""
-    if limit.measure == "epsilon":
-        return epsilon is not None and epsilon <= limit.bound
-    return audit is not None and limit.met_at(audit.points[0])
 
 
 def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None:

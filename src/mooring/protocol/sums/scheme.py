@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mooring.errors import InputError
 from mooring.mechanisms.sums.settings import SumScheme, SumSettings, make_features, make_layout, make_scheme
+from mooring.metrics.limits import LeakageLimit
 from mooring.protocol.messages.study import Study
+
+if TYPE_CHECKING:
+    from mooring.audit import PointResult
 
 _MOST_KEPT = 64
 _SCHEMES: dict[str, SumScheme] = {}  # by the study's digest: a scheme is asked for with every bundle
@@ -21,6 +27,21 @@ def sum_settings(study: Study) -> SumSettings:
 def sum_promise(study: Study) -> tuple[float, float] | None:
     """ε and δ of the guarantee; None without noise, and while ranges from rows are not confirmed to be public."""
     return sum_settings(study).promise if study.range_source.is_public else None
+
+
+def list_exceeded(study: Study, tried: PointResult | None) -> tuple[str, ...]:
+    """Return the study's limits that are not shown to be kept: one on ε by the study itself, any other by what was tried.
+
+    With noise, all limits are on ε, and the study alone decides.
+    """
+    promise = sum_promise(study)
+
+    def is_kept(limit: LeakageLimit) -> bool:
+        if limit.measure == "epsilon":
+            return promise is not None and promise[0] <= limit.bound
+        return tried is not None and tried.keeps_to(limit)
+
+    return tuple(words for words in study.upload_limits if not is_kept(LeakageLimit.parse(words)))
 
 
 def state_sum_guarantee(study: Study) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 
-from mooring.audit.point_result import PointResult
 from mooring.errors import InputError
-from mooring.metrics import Figure
+from mooring.metrics.intervals import Figure
 from mooring.metrics.measures import MEASURES
 from mooring.serialization import Record
 
@@ -95,14 +93,3 @@ class LeakageLimit(Record):
         worse = figure.interval.low if self.at_least else figure.interval.high
         value = figure.value + room * (worse - figure.value if figure.interval.known else 0.0)
         return value >= self.bound if self.at_least else value <= self.bound
-
-    def met_at(self, result: PointResult, *, room: float = 1.0) -> bool:
-        """Return whether a point keeps to the limit: a limit of ε by its guarantee, any other by the strongest attack.
-
-        A point at which no attack could be run does not keep to a limit.
-        """
-        if self.measure == "epsilon":
-            promise = result.point.promise
-            return promise is not None and promise[0] <= self.bound
-        worst = result.worst(self.measure)
-        return worst is not None and not math.isnan(worst[1].value) and self.met_by(worst[1], room=room)
