@@ -17,6 +17,7 @@ from mooring.audit.release import _draw_rows, measure_release, measure_trained_r
 from mooring.audit.rotation.release import measure_point_release
 from mooring.errors import InputError
 from mooring.learners import FittedEstimator
+from mooring.learners.fitted import find_class_shares
 from mooring.tables import Column, Partition
 from mooring.typing import Matrix
 from tests.record import check_record
@@ -197,7 +198,8 @@ def test_what_a_model_gives_away_is_on_record(kind: str, monkeypatch: pytest.Mon
 
     def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> FittedEstimator:
         nearest = (KNeighborsClassifier if kind == "classes" else KNeighborsRegressor)(2).fit(rows, labels)
-        return FittedEstimator(name, kind, rows.shape[1], 1.0, nearest)  # type: ignore[arg-type]
+        shares = find_class_shares(labels, kind)  # type: ignore[arg-type]
+        return FittedEstimator(name, kind, rows.shape[1], 1.0, nearest, shares)  # type: ignore[arg-type]
 
     for module in ("release", "rotation.release"):
         monkeypatch.setattr(f"mooring.audit.{module}.train_learner", memorise)
@@ -226,7 +228,8 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
     """
 
     def memorise(name: str, rows: Matrix, labels: Matrix, **_: object) -> FittedEstimator:
-        return FittedEstimator(name, "classes", rows.shape[1], 1.0, KNeighborsClassifier(1).fit(rows, labels))
+        nearest = KNeighborsClassifier(1).fit(rows, labels)
+        return FittedEstimator(name, "classes", rows.shape[1], 1.0, nearest, find_class_shares(labels, "classes"))
 
     for module in ("release", "rotation.release"):
         monkeypatch.setattr(f"mooring.audit.{module}.train_learner", memorise)

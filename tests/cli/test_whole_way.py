@@ -409,10 +409,12 @@ def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Wa
     table, before = pq.read_table(output), output.read_bytes()
     assert table.column_names == ["prediction", "probability_no", "probability_yes"]
     assert table.num_rows == N_NEW
+    yes = [share >= 0.4 for share in table["probability_yes"].to_pylist()]
+    assert table["prediction"].to_pylist() == ["yes" if is_yes else "no" for is_yes in yes]
     output.write_bytes(b"mine")
     assert "--force" in classes.run("north", *words, code=2).stderr
     assert output.read_bytes() == b"mine"
-    classes.run("north", *words, "--beside", "patients.csv", "--force")
+    classes.run("north", *words, "--threshold", "0.4", "--beside", "patients.csv", "--force")
     assert output.read_bytes() == before
 
 

@@ -14,6 +14,7 @@ from mooring.engines.dask import train_on_dask
 from mooring.engines.dask.block_tasks import Moments, Piece, fit_ridge, moments_of, ridge_sums
 from mooring.errors import InputError, StorageError
 from mooring.learners import Model
+from mooring.learners.models import Predicted
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.rotation.alignment import align_bundles
@@ -144,9 +145,9 @@ def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
     monkeypatch.setattr("mooring.learners.fitting._CHOICE_ROWS", 150)
     seen: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def choose(name: str, rows: np.ndarray, labels: np.ndarray, parts: np.ndarray, **options: Any) -> np.ndarray:
+    def choose(name: str, rows: np.ndarray, labels: np.ndarray, parts: np.ndarray, **options: Any) -> Predicted:
         seen.append((rows, parts))
-        return np.zeros(len(labels))
+        return np.zeros(len(labels)), None
 
     monkeypatch.setattr("mooring.learners.fitting.cross_validate", choose)
     assert train(made.study, here, most_rows=1000).learner == train_on_dask(client, made.study, there).learner

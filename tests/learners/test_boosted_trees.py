@@ -37,7 +37,9 @@ def trained(n_classes: int, seed: int, *, depth: int = 4, rounds: int = 12, **mo
 
 
 def task_of(n_classes: int, **more: Any) -> BoostingTask:
-    return BoostingTask(H, 1.0, np.arange(n_classes) if n_classes else None, **more)
+    return BoostingTask(
+        H, 1.0, np.arange(n_classes) if n_classes else None, np.full(n_classes or 1, 1 / (n_classes or 1)), **more
+    )
 
 
 def at_the_limits(booster: Any, rng: np.random.Generator, n: int = 600) -> np.ndarray:
@@ -88,7 +90,9 @@ def test_numbers_come_back_in_their_own_unit(centre: float, unit: float) -> None
 
 
 def test_a_model_of_no_rows_says_the_first_class_or_the_mean() -> None:
-    assert BoostingTask(H, 1.0, np.array([3, 5])).to_model(b"").predict(np.zeros((2, H))).tolist() == [3, 3]
+    assert BoostingTask(H, 1.0, np.array([3, 5]), np.array([0.5, 0.5])).to_model(b"").predict(
+        np.zeros((2, H))
+    ).tolist() == [3, 3]
     assert task_of(0).to_model(b"").predict(np.zeros((2, H))).tolist() == [0, 0]
 
 

@@ -23,6 +23,14 @@ def test_recalibrated_probabilities_come_near_the_true_ones(n_classes: int, fact
     assert off < (0.03 if factor == 1.0 else 0.5 * before)
 
 
+def test_recalibrated_classes_are_predicted_from_their_share_of_the_labelled_rows_on() -> None:
+    """Also a class that none of the labelled rows has."""
+    truth, given = np.arange(98) % 10 // 9, np.full((98, 3), [0.8, 0.1, 0.1])
+    fitted = Recalibration.fit(truth, given)
+    assert fitted.class_shares == pytest.approx([90 / 101, 10 / 101, 1 / 101])
+    assert fitted.choose(np.array([[0.89, 0.105, 0.005], [0.91, 0.08, 0.005], [0.8, 0.1, 0.1]])).tolist() == [1, 0, 2]
+
+
 def test_few_rows_change_little() -> None:
     given = np.array([[0.6, 0.4], [0.3, 0.7]])
     assert np.abs(Recalibration.fit(np.array([0, 1]), given).apply(given) - given).max() < 0.15

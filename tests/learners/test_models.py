@@ -30,7 +30,7 @@ def rows_and_labels(kind: str, n_classes: int = 3, n: int = 240, seed: int = 0) 
     signal = rows[:, 0] - 5 + (rows[:, 1] - 5) ** 2 / 2 + 0.3 * rng.standard_normal(n)
     if kind == "number":
         return rows, 100 + 7 * signal
-    return rows, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+    return rows, np.digitize(signal, np.quantile(signal, np.sqrt(np.arange(1, n_classes) / n_classes)))
 
 
 @pytest.mark.parametrize(("name", "most_leaves"), [*((name, 2000) for name in DELIVERED), ("forest", 20)])
@@ -54,6 +54,26 @@ def test_every_delivered_model_predicts_what_its_learner_does(
     assert np.array_equal(predicted, expected)
     assert set(predicted) == set(range(n_classes))
     np.testing.assert_allclose(shares, fitted.probabilities(new, n_classes), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", DELIVERED)
+def test_a_rare_class_is_predicted_from_its_share_on(name: str) -> None:
+    """With a threshold of one half, a model of 6 % positives that overlap with the others would predict hardly any."""
+    rng = np.random.default_rng(0)
+    labels = (np.arange(600) % 17 == 0).astype(np.int64)
+    rows = rng.standard_normal((600, H)) + 0.7 * labels[:, None]
+    model = train_learner(name, rows, labels, kind="classes", seed=0).to_model(2)
+    predicted, shares = model.predict_with_probabilities(rows)
+    assert shares is not None
+    assert np.array_equal(predicted, shares[:, 1] > labels.mean())
+    assert (shares[labels == 1, 1] > labels.mean()).mean() > 0.6
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.5, np.nan])
+def test_a_model_with_impossible_shares_of_classes_is_refused(share: float) -> None:
+    function, classes = LinearFunction(np.zeros((H, 2)), np.zeros(2)), np.arange(2, dtype=np.int32)
+    with raising(RefusedError, "the model", reason="shares"):
+        Model(ModelSpec(H, 2), function, "softmax", classes, np.array([share, 0.5]))
 
 
 @pytest.mark.parametrize("name", ["nystroem", "svm"])
@@ -202,7 +222,8 @@ def test_trees_that_would_take_too_long_are_refused(n_classes: int) -> None:
             np.zeros(n_outputs),
         )
         link = "softmax" if n_classes else "none"
-        return Model(ModelSpec(1, n_classes), function, link, np.arange(n_outputs, dtype=np.int32))
+        classes, shares = np.arange(n_outputs, dtype=np.int32), np.full(n_outputs, 1 / n_outputs)
+        return Model(ModelSpec(1, n_classes), function, link, classes, shares)
 
     most = 600 if n_classes == 10 else 400
     chains(most)
@@ -240,7 +261,7 @@ def document(**changed: Any) -> bytes:
 def test_a_booster_is_read_from_its_document() -> None:
     found, outputs, base = read_xgboost(document(), 1.0)
     function = lay_out_trees(found, outputs, intercepts=base)
-    model = Model(ModelSpec(H, 3), function, "softmax", np.arange(3, dtype=np.int32))
+    model = Model(ModelSpec(H, 3), function, "softmax", np.arange(3, dtype=np.int32), np.full(3, 1 / 3))
     below = np.nextafter(np.float32(0.5), np.float32(0))
     # below 0.5 the classes have 0.0, 0.1 + 0.15 and 0.2 + 0.1; from 0.5 on 0.0, -0.1 + 0.15 and -0.2 + 0.1
     assert model.predict(np.array([[9, below, 9], [9, 0.5, 9]])).tolist() == [2, 1]
@@ -297,7 +318,8 @@ def sum_model(features: Any, n_classes: int, seed: int, bounds: tuple[float, flo
     rng, width = np.random.default_rng(seed), n_classes if n_classes > 2 else 1
     logistic = n_classes > 0 and seed % 2 == 0
     weights = rng.normal(size=(features.n_features - 1, width))
-    fitted = SumModel(weights, rng.normal(size=width), n_classes, is_logistic=logistic)
+    shares = rng.dirichlet(np.ones(n_classes)) if n_classes else np.ones(1)
+    fitted = SumModel(weights, rng.normal(size=width), n_classes, shares, is_logistic=logistic)
     spec = ModelSpec(features.n_inputs, n_classes, features, None if n_classes else bounds)
     return fitted, fitted.to_model(spec)
 

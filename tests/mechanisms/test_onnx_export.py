@@ -62,7 +62,7 @@ def test_features_that_are_not_moorings_are_refused() -> None:
         n_inputs, n_features, constant_share, unit_length = 1, 2, 0.3, False
 
     spec = ModelSpec(1, 0, Constant())  # type: ignore[arg-type]
-    model = Model(spec, LinearFunction(np.zeros((1, 1)), np.zeros(1)), "none", np.zeros(1, dtype=np.int32))
+    model = Model(spec, LinearFunction(np.zeros((1, 1)), np.zeros(1)), "none", np.zeros(1, dtype=np.int32), np.ones(1))
     with raising(InputError, "features", got="Constant"):
         to_onnx(model)
 

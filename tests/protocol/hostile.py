@@ -31,6 +31,7 @@ from tests.sites import vaulted_study, write_rows
 
 NONCE = "0123456789abcdef" * 2
 H, R, N = 3, 24, 40
+TWO_CLASSES = {"classes": np.arange(2, dtype="<i4"), "class_shares": np.array([0.5, 0.5])}
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class World:
     ) -> bytes:
         """A linear model, or any other that the fields say, as an analyst can make it that signs whatever it likes."""
         weights = np.random.default_rng(1).normal(size=(H, 2))
-        linear = {"weights": weights, "intercepts": np.zeros(2), "classes": np.arange(2, dtype="<i4")}
+        linear = {"weights": weights, "intercepts": np.zeros(2), **TWO_CLASSES}
         held = linear if arrays is None else dict(arrays)
         data = b"".join(np.ascontiguousarray(array).tobytes() for array in held.values())
         sizes = {"inputs": H, "outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}

@@ -10,7 +10,7 @@ import numpy as np
 
 from mooring.protocol.crypto.keys import SigningKey
 
-from .hostile import H, World, add, disguises, hostile, parts, reordered_metadata, with_metadata
+from .hostile import TWO_CLASSES, H, World, add, disguises, hostile, parts, reordered_metadata, with_metadata
 
 FINITE = "not finite"
 SHAPE = "of the type and shape"
@@ -103,7 +103,7 @@ def modelled(name: str, reason: str, arrays: dict[str, np.ndarray] | None = None
 
 def linear(**changed: Any) -> dict[str, np.ndarray]:
     """The arrays of a linear model."""
-    good = {"weights": np.ones((H, 2)), "intercepts": np.zeros(2), "classes": np.arange(2, dtype="<i4")}
+    good = {"weights": np.ones((H, 2)), "intercepts": np.zeros(2), **TWO_CLASSES}
     return {**good, **changed}
 
 
@@ -116,7 +116,7 @@ def planted(name: str, reason: str, *, trees: int = 1, leaves: int = 2, link: st
         "first_output": np.zeros(trees, dtype="<i4"),
         "divisor": np.array(1.0),
         "intercepts": np.zeros(2),
-        "classes": np.arange(2, dtype="<i4"),
+        **TWO_CLASSES,
     }
     arrays = {**good, **changed}
     sizes = {"trees": trees, "nodes": len(arrays["feature"]), "leaves": leaves, "width": arrays["values"].shape[1]}
@@ -137,7 +137,7 @@ modelled("with_classes_in_double_precision", SHAPE, linear(classes=np.arange(2.0
 modelled("with_a_wider_input", "not those of the study", linear(weights=np.ones((H + 1, 2))), inputs=H + 1)
 modelled("with_an_output_more_than_it_says", SHAPE, linear(weights=np.ones((H, 3))))
 modelled("with_an_array_more", SHAPE, linear(code=np.zeros(9, dtype="|u1")))
-modelled("without_weights", SHAPE, {"intercepts": np.zeros(2), "classes": np.arange(2, dtype="<i4")})
+modelled("without_weights", SHAPE, {"intercepts": np.zeros(2), **TWO_CLASSES})
 modelled("of_no_output", SIZE, outputs=0)
 modelled("of_less_than_no_output", SIZE, outputs=-2)
 modelled("with_a_size_in_words", SIZE, outputs="2")
@@ -153,6 +153,9 @@ modelled("of_a_class_there_is_not", OUTPUTS, linear(classes=np.array([0, 2], dty
 modelled("of_a_class_below_zero", OUTPUTS, linear(classes=np.array([-1, 0], dtype="<i4")))
 modelled("of_one_class_twice", OUTPUTS, linear(classes=np.array([1, 1], dtype="<i4")))
 modelled("with_classes_in_another_order", OUTPUTS, linear(classes=np.array([1, 0], dtype="<i4")))
+modelled("with_a_class_without_a_share", "shares of classes", linear(class_shares=np.array([1.0, 0.0])))
+modelled("with_a_class_of_more_than_all_rows", "shares of classes", linear(class_shares=np.array([0.5, 1.5])))
+modelled("with_nan_for_a_share_of_a_class", FINITE, linear(class_shares=np.array([0.5, np.nan])))
 modelled("of_shares_that_do_not_add_up", "do not add up", link="shares")
 planted("that_leads_back_to_its_root", TREES, **nodes(0, 0, 0))
 planted("of_a_root_without_children", TREES, **nodes(0))

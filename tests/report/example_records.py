@@ -212,7 +212,10 @@ def participant_records(audit: AuditResult | None) -> StudyRecords:
             score(0.79),
             gain(0.01, 30),
             evaluate_classes(
-                np.arange(30) % 2, (np.arange(30) % 2, SHARES), (np.arange(30) % 2, SHARES[::-1]), classes=("no", "yes")
+                np.arange(30) % 2,
+                (SHARES.argmax(axis=1), SHARES),
+                (SHARES[::-1].argmax(axis=1), SHARES[::-1]),
+                classes=("no", "yes"),
             ),
             ("AUC", (Importance("age", 0.25, 0.01),)),
             None,

@@ -52,7 +52,8 @@ class Spy:
         function = LinearFunction(rows[:n].T.copy(), np.zeros(n))
         spec = ModelSpec(rows.shape[1], n if kind == "classes" else 0)
         link = "softmax" if kind == "classes" else "none"
-        return FittedModel(self.name, Model(spec, function, link, np.arange(n, dtype=np.int32)))  # type: ignore[arg-type]
+        classes, shares = np.arange(n, dtype=np.int32), np.full(n, 1 / n)
+        return FittedModel(self.name, Model(spec, function, link, classes, shares))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,12 @@ def predict(
         ),
     ] = None,
     threshold: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Smallest probability at which the second of two classes counts as predicted in the evaluation."
+            help="Smallest probability at which the second of two classes is predicted. By default, a class is predicted if "
+            "its probability is above its share of the training rows."
         ),
-    ] = 0.5,
+    ] = None,
     importance: Annotated[
         bool,
         typer.Option("--importance", help="Measure how much each column matters to the model, if there are labels."),

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.learners.fitted import Fitted, FittedModel, find_scale, require_labelled_rows
+from mooring.learners.fitted import Fitted, FittedModel, find_class_shares, find_scale, require_labelled_rows
 from mooring.learners.models import MOST_TREES, Kind, LinearFunction, Model, ModelSpec
 from mooring.learners.trees import lay_out_trees, read_xgboost
-from mooring.typing import Labels, Matrix
+from mooring.typing import Labels, Matrix, Vector
 
 ROUNDS, FEWEST_ROUNDS = 200, 20
 BINS = 256
@@ -50,6 +50,8 @@ class BoostingTask:
     """Rows are divided by this number."""
     classes: npt.NDArray[np.int64] | None
     """The classes that occur; None for a number."""
+    class_shares: Vector
+    """The share of each of these classes among the rows; 1 for a number."""
     centre: float = 0.0
     unit: float = 1.0
     """XGBoost is given a number minus `centre`, divided by `unit`, because it ignores gains below 10⁻⁶ and cannot represent
@@ -58,10 +60,11 @@ class BoostingTask:
     @classmethod
     def describe(cls, rows: Matrix, labels: Labels, *, kind: Kind) -> BoostingTask:
         """Return the task that fits these rows and labels."""
+        shares = find_class_shares(labels, kind)
         if kind == "classes":
-            return cls(rows.shape[1], find_scale(rows), np.unique(labels).astype(np.int64))
+            return cls(rows.shape[1], find_scale(rows), np.unique(labels).astype(np.int64), shares)
         mean, deviation = float(labels.mean(dtype=np.float64)), float(labels.std(dtype=np.float64))
-        return cls(rows.shape[1], find_scale(rows), None, mean, deviation or 1.0)
+        return cls(rows.shape[1], find_scale(rows), None, shares, mean, deviation or 1.0)
 
     @property
     def n_classes(self) -> int:
@@ -133,20 +136,19 @@ class BoostingTask:
         else:
             spec, codes = ModelSpec(self.n_inputs, int(self.classes.max()) + 1), self.classes.astype(np.int32)
         if not booster or self.n_classes == 1:
-            codes = codes[:1]
-            return Model(spec, LinearFunction(np.zeros((self.n_inputs, 1)), np.zeros(1)), self._link, codes)
+            constant = LinearFunction(np.zeros((self.n_inputs, 1)), np.zeros(1))
+            return Model(spec, constant, self._link, codes[:1], self.class_shares[:1])
         saved = (
             require_xgboost().Booster({"nthread": 1, "verbosity": 0}, model_file=bytearray(booster)).save_raw("json")
         )
         trees, outputs, base = read_xgboost(bytes(saved), self.scale)
         if self.classes is None:
             intercepts = self.centre + self.unit * base
-            return Model(
-                spec, lay_out_trees(trees, outputs, intercepts=intercepts, divisor=1 / self.unit), "none", codes
-            )
+            function = lay_out_trees(trees, outputs, intercepts=intercepts, divisor=1 / self.unit)
+            return Model(spec, function, "none", codes, self.class_shares)
         if self.n_classes == 2:  # XGBoost only has a score for the second class
             outputs, base = [1] * len(trees), np.r_[0.0, base]
-        return Model(spec, lay_out_trees(trees, outputs, intercepts=base), "softmax", codes)
+        return Model(spec, lay_out_trees(trees, outputs, intercepts=base), "softmax", codes, self.class_shares)
 
     @property
     def _link(self) -> Any:

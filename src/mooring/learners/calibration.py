@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp, softmax
 
 from mooring.errors import InputError
+from mooring.learners.models import choose_classes
 from mooring.typing import Matrix, Vector
 
 LEVEL = 0.9
@@ -25,6 +26,8 @@ class Recalibration:
 
     slope: float
     bias: Vector
+    class_shares: Vector
+    """The share of each class among the labelled rows, with one more row of each, so that none is zero."""
 
     @classmethod
     def fit(cls, truth: npt.NDArray[np.int64], probabilities: Matrix) -> Recalibration:
@@ -43,11 +46,15 @@ class Recalibration:
 
         start = np.r_[1.0, np.zeros(probabilities.shape[1])]
         best = minimize(loss, start, jac=True, method="L-BFGS-B").x
-        return cls(float(best[0]), best[1:])
+        return cls(float(best[0]), best[1:], (came_true.sum(axis=0) + 1) / (truth.size + came_true.shape[1]))
 
     def apply(self, probabilities: Matrix) -> Matrix:
         """Return the recalibrated probabilities, of shape (n, classes)."""
         return np.asarray(softmax(self.slope * np.log(probabilities.clip(_LEAST)) + self.bias, axis=1))
+
+    def choose(self, recalibrated: Matrix) -> npt.NDArray[np.int64]:
+        """Return the predicted classes of rows with these recalibrated probabilities."""
+        return choose_classes(recalibrated, self.class_shares, are_probabilities=True)
 
 
 def conformal_radius(truth: Vector, predicted: Vector, level: float = LEVEL) -> float:

@@ -28,18 +28,20 @@ from mooring.learners.trees import lay_out_trees, read_forest, read_gradient_boo
 from mooring.typing import Matrix, Vector
 
 
-def convert_estimator(estimator: Any, *, kind: Kind, n_inputs: int, scale: float, n_classes: int = 0) -> Model:
+def convert_estimator(
+    estimator: Any, *, kind: Kind, n_inputs: int, scale: float, class_shares: Vector, n_classes: int = 0
+) -> Model:
     """Return the model of an estimator that was trained on rows of `n_inputs` numbers, divided by `scale`.
 
-    `n_classes` is the number of classes of the study, some of which may have no rows; 0 means the classes that the estimator
-    knows.
+    `class_shares` are the shares of the estimator's classes among these rows. `n_classes` is the number of classes of the
+    study, some of which may have no rows; 0 means the classes that the estimator knows.
     """
     if kind == "number":
         function = _convert_regressor(estimator, n_inputs, scale)
-        return Model(ModelSpec(n_inputs, 0), function, "none", np.zeros(1, dtype=np.int32))
+        return Model(ModelSpec(n_inputs, 0), function, "none", np.zeros(1, dtype=np.int32), class_shares)
     function, link = _convert_classifier(estimator, n_inputs, scale)
     classes = estimator.classes_.astype(np.int32)
-    return Model(ModelSpec(n_inputs, n_classes or int(classes.max()) + 1), function, link, classes)
+    return Model(ModelSpec(n_inputs, n_classes or int(classes.max()) + 1), function, link, classes, class_shares)
 
 
 def _convert_classifier(estimator: Any, n_inputs: int, scale: float) -> tuple[ModelFunction, Link]:

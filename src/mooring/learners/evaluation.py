@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.errors import InputError
 from mooring.learners.models import Kind, Predicted
 from mooring.learners.scores import METRICS, measure_area, score_value
 from mooring.metrics.intervals import student_interval, wilson
@@ -75,8 +74,8 @@ class Evaluation(Record):
     """The evaluation of the joint model and of a model trained alone, on the same labelled rows."""
 
     classes: tuple[str, ...]
-    threshold: float
-    """Probability from which the second of two classes is predicted."""
+    threshold: float | None
+    """Probability from which the second of two classes is predicted; None if each model chooses by its shares of classes."""
     joint: ModelEvaluation
     alone: ModelEvaluation | None = None
     auc_gain: Estimate | None = None
@@ -85,9 +84,10 @@ class Evaluation(Record):
     def list_measures(self) -> Rows:
         """Return a table with one line per measure: the joint model, training alone, and the paired difference if known."""
         second, models = self.classes[-1], (self.joint, self.alone)
+        chosen = "as predicted" if self.threshold is None else f"from a probability of {self.threshold:g} on"
         names = {
             "auc": f"AUC of '{second}'" if len(self.classes) == 2 else "AUC, mean over classes",
-            "sensitivity": f"sensitivity, '{second}' from a probability of {self.threshold:g} on",
+            "sensitivity": f"sensitivity, '{second}' {chosen}",
             "specificity": f"specificity, '{self.classes[0]}' otherwise",
         }
         rows = [("measure", "joint", "raw rows alone", "difference")]
@@ -114,27 +114,30 @@ class Importance(Record):
 
 
 def evaluate_classes(
-    truth: Labels, joint: Predicted, alone: Predicted | None = None, *, classes: Sequence[str], threshold: float = 0.5
+    truth: Labels,
+    joint: Predicted,
+    alone: Predicted | None = None,
+    *,
+    classes: Sequence[str],
+    threshold: float | None = None,
 ) -> Evaluation:
     """Return the evaluation of the joint model and of a model trained alone, on the same labelled rows.
 
-    `truth` holds the class codes of the rows. `threshold` is the probability from which the second of two classes is
-    predicted.
+    `truth` holds the class codes of the rows. `threshold` is the probability from which the second of two classes was
+    predicted, if there was one.
 
     Examples
     --------
     >>> truth, sure = np.array([0, 0, 1, 1]), np.array([0.1, 0.6, 0.4, 0.9])
-    >>> evaluation = evaluate_classes(truth, (truth, np.column_stack([1 - sure, sure])), classes=("no", "yes"))
+    >>> predicted = (sure > 0.5).astype(int), np.column_stack([1 - sure, sure])
+    >>> evaluation = evaluate_classes(truth, predicted, classes=("no", "yes"), threshold=0.5)
     >>> evaluation.joint.auc.value, evaluation.joint.confusion
     (0.75, ((1, 1), (1, 1)))
     """
-    if not 0 < threshold < 1:
-        raise InputError("threshold", expected="between 0 and 1", got=f"{threshold:g}", cure="0.5 is the default.")
     models = [joint] if alone is None else [joint, alone]
     curves = [None if shares is None else measure_area(truth, shares) for _, shares in models]
     evaluations = [
-        _evaluate(truth, predicted, curve, len(classes), threshold)
-        for predicted, curve in zip(models, curves, strict=True)
+        _evaluate(truth, predicted, curve, len(classes)) for predicted, curve in zip(models, curves, strict=True)
     ]
     gain = None
     if alone is not None and curves[0] is not None and curves[1] is not None:
@@ -165,8 +168,7 @@ def measure_importance(
 
     def score(model: _Shuffled, places: Labels, truth: Labels) -> float:
         values, shares = model.predict(places)
-        curve = None if shares is None else measure_area(truth, shares)
-        return score_value(truth, values, kind=kind) if curve is None else curve[0]
+        return score_value(truth, values, kind=kind, shares=shares)
 
     places = np.tile(np.arange(len(rows))[:, None], len(blocks))
     importances = permutation_importance(
@@ -194,13 +196,12 @@ class _Shuffled:
 
 
 def _evaluate(
-    truth: Labels, predicted: Predicted, curve: tuple[float, Matrix] | None, n_classes: int, threshold: float
+    truth: Labels, predicted: Predicted, curve: tuple[float, Matrix] | None, n_classes: int
 ) -> ModelEvaluation:
     values, shares = predicted
     two, brier = n_classes == 2, math.nan
     calibration: tuple[CalibrationBin, ...] = ()
     if shares is not None:
-        values = (shares[:, 1] >= threshold).astype(np.int64) if two else values
         brier = float(((shares - np.eye(n_classes)[truth]) ** 2).sum(axis=1).mean()) / (2 if two else 1)
         calibration = _calibrate(*((shares[:, 1], truth == 1) if two else (shares.max(axis=1), values == truth)))
     counts = np.zeros((n_classes, n_classes), dtype=np.int64)

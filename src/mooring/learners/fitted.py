@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.geometry.backend import require_finite
-from mooring.learners.models import Kind, Model, Predicted
-from mooring.typing import Labels, Matrix
+from mooring.learners.models import Kind, Model, Predicted, choose_classes
+from mooring.typing import Labels, Matrix, Vector
 
 
 class Fitted(Protocol):
@@ -52,14 +52,23 @@ class FittedEstimator:
     scale: float
     estimator: Any
     """The estimator, trained on rows / scale."""
+    class_shares: Vector
+    """The share of each of the estimator's classes among its rows; 1 if a number is predicted."""
 
     def predict(self, rows: Matrix) -> Labels:
-        """Predict the labels of rows of shape (n, h)."""
-        return np.asarray(self.estimator.predict(self.scaled(rows)))
+        """Predict the labels of rows of shape (n, h): classes by `choose_classes` if there are probabilities."""
+        if not self._has_probabilities:
+            return np.asarray(self.estimator.predict(self.scaled(rows)))
+        shares = self.estimator.predict_proba(self.scaled(rows))
+        return np.asarray(self.estimator.classes_[choose_classes(shares, self.class_shares, are_probabilities=True)])
+
+    @property
+    def _has_probabilities(self) -> bool:
+        return self.kind == "classes" and hasattr(self.estimator, "predict_proba")
 
     def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
         """Predict the probabilities of the classes 0 to `n_classes` − 1; None for a number or a support vector machine."""
-        if self.kind != "classes" or not hasattr(self.estimator, "predict_proba"):
+        if not self._has_probabilities:
             return None
         shares = np.zeros((len(rows), n_classes))
         shares[:, self.estimator.classes_] = self.estimator.predict_proba(self.scaled(rows))
@@ -74,7 +83,12 @@ class FittedEstimator:
         from mooring.learners.conversion import convert_estimator  # loads scikit-learn
 
         return convert_estimator(
-            self.estimator, kind=self.kind, n_inputs=self.n_components, scale=self.scale, n_classes=n_classes
+            self.estimator,
+            kind=self.kind,
+            n_inputs=self.n_components,
+            scale=self.scale,
+            class_shares=self.class_shares,
+            n_classes=n_classes,
         )
 
 
@@ -119,6 +133,11 @@ def require_labelled_rows(rows: Matrix, labels: Labels, kind: Kind) -> None:
         raise InputError("labels", expected=expected, got=got, cure="Give one label for each row.")
     if kind == "number":
         require_finite("labels", labels)
+
+
+def find_class_shares(labels: Labels, kind: Kind) -> Vector:
+    """Return the share of each class that occurs among labels, in the order of the classes; 1 for numbers."""
+    return np.unique(labels, return_counts=True)[1] / labels.size if kind == "classes" else np.ones(1)
 
 
 def find_scale(rows: Matrix) -> float:

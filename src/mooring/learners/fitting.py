@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from mooring.learners.fitted import Fitted
-from mooring.learners.models import Kind
+from mooring.learners.fitted import Fitted, predict_classes
+from mooring.learners.models import Kind, Predicted
 from mooring.learners.registry import AUTO, CANDIDATES, Learner, LearnerLike, resolve_learner
 from mooring.learners.scores import score_value
 from mooring.typing import Indices, Labels, Matrix
@@ -51,9 +51,9 @@ def decide_learner(
 def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None) -> str:
     """Return what "auto" means for these rows: the candidate that best predicts participants left out of training.
 
-    It is one of `CANDIDATES`, the simpler one if scores are equal or there are too few rows. The score is balanced accuracy
-    or R² over up to 600 rows, an equal share from every participant, in three folds. `owners` are the participants of the
-    rows, from 0; without them, or with one participant, parts of the rows are left out instead.
+    It is one of `CANDIDATES`, the simpler one if scores are equal or there are too few rows. The score is the AUC or R² over
+    up to 600 rows, an equal share from every participant, in three folds. `owners` are the participants of the rows, from 0;
+    without them, or with one participant, parts of the rows are left out instead.
     """
     owners = np.zeros(len(rows), dtype=np.int64) if owners is None else owners
     mine = [np.flatnonzero(owners == place) for place in range(int(owners.max(initial=0)) + 1)]
@@ -65,10 +65,10 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
         return CANDIDATES[0]
     several = np.unique(owners).size > 1
     parts = group_folds(len(mine), seed, most=_CHOICE_GROUPS)[owners] if several else row_folds(labels, seed)
-    values = {
-        name: score_value(labels, cross_validate(name, rows, labels, parts, kind=kind, seed=seed), kind=kind)
-        for name in CANDIDATES
-    }
+    values = {}
+    for name in CANDIDATES:
+        predicted, shares = cross_validate(name, rows, labels, parts, kind=kind, seed=seed)
+        values[name] = score_value(labels, predicted, kind=kind, shares=shares)
     return max(CANDIDATES, key=lambda name: values[name])
 
 
@@ -80,19 +80,27 @@ def cross_validate(
     *,
     kind: Kind,
     seed: int,
+    n_classes: int = 0,
     on_part: Callable[[], None] | None = None,
-) -> Labels:
-    """Return predicted labels, those of each part by a learner that was trained on the other parts.
+) -> Predicted:
+    """Return predicted labels, those of each part by a learner that was trained on the other parts, and class scores.
 
-    `parts` are integers of shape (n,), the part that each row is left out with. `on_part` is called after every part.
+    The scores have the shape (n, n_classes); they are None if numbers are predicted.
+
+    `parts` are integers of shape (n,), the part that each row is left out with. `n_classes` is the number of classes; 0 for
+    those that occur. `on_part` is called after every part.
     """
-    predicted = np.zeros_like(labels)
+    classes = np.arange(n_classes or int(labels.max()) + 1) if kind == "classes" else None
+    predicted, shares = np.zeros_like(labels), None if classes is None else np.zeros((len(rows), classes.size))
     for part in np.unique(parts):
         out = parts == part
-        predicted[out] = train_learner(learner, rows[~out], labels[~out], kind=kind, seed=seed).predict(rows[out])
+        fitted = train_learner(learner, rows[~out], labels[~out], kind=kind, seed=seed)
+        predicted[out], scores = predict_classes(fitted, rows[out], classes)
+        if shares is not None and scores is not None:
+            shares[out] = scores
         if on_part:
             on_part()
-    return predicted
+    return predicted, shares
 
 
 def group_folds(n_groups: int, seed: int, *, most: int = _MOST_GROUPS) -> Indices:

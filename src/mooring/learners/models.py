@@ -269,7 +269,7 @@ class Model:
     Examples
     --------
     >>> function = LinearFunction(np.array([[0.0, 2.0]]), np.array([0.0, -1.0]))
-    >>> model = Model(ModelSpec(1, 2), function, "softmax", np.array([0, 1], dtype=np.int32))
+    >>> model = Model(ModelSpec(1, 2), function, "softmax", np.array([0, 1], dtype=np.int32), np.array([0.5, 0.5]))
     >>> model.predict(np.array([[0.0], [1.0]]))
     array([0, 1])
     """
@@ -279,6 +279,9 @@ class Model:
     link: Link
     classes: Integers
     """The class of each output, of shape (outputs,); 0 if a number is predicted."""
+    class_shares: Vector
+    """The share of each output's class among the training rows, of shape (outputs,); 1 if a number is predicted. A class is
+    predicted by `choose_classes`."""
 
     def __post_init__(self) -> None:
         if isinstance(self.function, TreeFunction) and self.function.feature.max(initial=-1) >= self.spec.n_arguments:
@@ -296,6 +299,8 @@ class Model:
             fits = fits and (codes.size > 1 or self.link != "none")
         if not fits:
             raise refuse_model("its outputs are not those that the study asks for")
+        if not ((self.class_shares > 0) & (self.class_shares <= 1)).all():
+            raise refuse_model("its shares of classes are not between zero and one")
 
     @property
     def has_probabilities(self) -> bool:
@@ -307,7 +312,7 @@ class Model:
         return replace(self, spec=replace(self.spec, n_classes=n_classes))
 
     def decision(self, rows: npt.NDArray[np.floating[Any]]) -> Matrix:
-        """Return the scores of rows, of shape (n, outputs); the class with the largest score is predicted."""
+        """Return the scores of rows, of shape (n, outputs)."""
         if rows.ndim != 2 or rows.shape[1] != self.spec.n_inputs:
             got, cure = f"shape {rows.shape}", "Give the model rows of the study that it belongs to."
             raise InputError("rows", expected=f"of shape (n, {self.spec.n_inputs})", got=got, cure=cure)
@@ -334,16 +339,38 @@ class Model:
         if self.spec.kind == "number":
             numbers = scores[:, 0]
             return (numbers if self.spec.bounds is None else np.clip(numbers, *self.spec.bounds)), None
-        predicted = self.classes.astype(np.int64)[scores.argmax(axis=1)]
-        return predicted, self._to_probabilities(scores) if self.has_probabilities else None
+        if not self.has_probabilities:
+            return self._choose(scores), None
+        shares = self._to_shares(scores)
+        probabilities = np.zeros((len(scores), self.spec.n_classes))
+        probabilities[:, self.classes] = shares
+        return self._choose(shares), probabilities
 
-    def _to_probabilities(self, scores: Matrix) -> Matrix:
+    def _choose(self, scores: Matrix) -> npt.NDArray[np.int64]:
+        places = choose_classes(scores, self.class_shares, are_probabilities=self.has_probabilities)
+        return self.classes.astype(np.int64)[places]
+
+    def _to_shares(self, scores: Matrix) -> Matrix:
+        """Return the probability of each output's class, of shape (n, outputs)."""
         shares = softmax(scores, axis=1) if self.link == "softmax" else scores
         if shares.size and (shares.min() < -_ROUNDING or np.abs(shares.sum(axis=1) - 1).max() > _ROUNDING):
             raise refuse_model("its probabilities are below zero, or do not add up to one")
-        probabilities = np.zeros((len(scores), self.spec.n_classes))
-        probabilities[:, self.classes] = np.clip(shares, 0, 1)
-        return probabilities
+        return np.clip(shares, 0, 1)
+
+
+def choose_classes(scores: Matrix, class_shares: Vector, *, are_probabilities: bool) -> npt.NDArray[np.int64]:
+    """Return the index of the predicted class of each row, from scores of shape (n, classes).
+
+    It is the class whose probability is largest compared with its share among the training rows, so that a rare class is
+    predicted from its share on and not only from one half on. With correct probabilities, this rule has the highest
+    balanced accuracy. Shares are subtracted from scores that are no probabilities; for two classes, both rules are the same.
+
+    Examples
+    --------
+    >>> choose_classes(np.array([[0.97, 0.03], [0.8, 0.2]]), np.array([0.9, 0.1]), are_probabilities=True)
+    array([0, 1])
+    """
+    return np.asarray((scores / class_shares if are_probabilities else scores - class_shares).argmax(axis=1))
 
 
 def refuse_model(reason: str) -> RefusedError:

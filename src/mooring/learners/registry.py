@@ -16,7 +16,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.boosted_trees import XGBoostLearner
-from mooring.learners.fitted import Fitted, FittedEstimator, find_scale, require_labelled_rows
+from mooring.learners.fitted import Fitted, FittedEstimator, find_class_shares, find_scale, require_labelled_rows
 from mooring.learners.models import Kind
 from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
 from mooring.typing import Labels, Matrix
@@ -130,7 +130,7 @@ class EstimatorLearner:
         scale = find_scale(rows)
         estimator = self._estimator((len(rows), rows.shape[1]), labels, kind, seed)
         estimator.fit(rows / scale, labels)
-        return FittedEstimator(self.name, kind, rows.shape[1], scale, estimator)
+        return FittedEstimator(self.name, kind, rows.shape[1], scale, estimator, find_class_shares(labels, kind))
 
     def _estimator(self, shape: tuple[int, int], labels: Labels, kind: Kind, seed: int) -> Any:
         from sklearn.compose import TransformedTargetRegressor

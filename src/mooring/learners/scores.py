@@ -273,8 +273,16 @@ def score(
     return Score(name, value, float(min(low, value)), float(max(high, value)), int(truth.size))
 
 
-def score_value(truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"]) -> float:
-    """Return balanced accuracy of classes, or R² of numbers, which is NaN if all numbers are equal, without an interval."""
+def score_value(
+    truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"], shares: Matrix | None = None
+) -> float:
+    """Return balanced accuracy of classes, or R² of numbers, which is NaN if all numbers are equal, without an interval.
+
+    With `shares`, scores of each class, of shape (n, n_classes), it returns the AUC of classes if it is defined.
+    """
+    area = measure_area(truth, shares) if kind == "classes" and shares is not None else None
+    if area is not None:
+        return area[0]
     if kind == "classes":
         return float(balanced_accuracy(predicted[None], truth)[0])
     total = ((truth - truth.mean()) ** 2).sum()

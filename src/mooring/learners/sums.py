@@ -26,8 +26,8 @@ import numpy as np
 from scipy.special import softmax
 
 from mooring.errors import InputError
-from mooring.learners.models import LinearFunction, Model, ModelSpec
-from mooring.typing import Matrix
+from mooring.learners.models import LinearFunction, Link, Model, ModelSpec, choose_classes
+from mooring.typing import Indices, Labels, Matrix
 
 _SMALLEST = 1e-9
 _EXPLAINED = np.geomspace(1e-4, 1e3, 71)  # τ² tr C divided by the outcome's sum of squares
@@ -82,6 +82,16 @@ class Sums:
         return _shrunk(m, noise_S**2 / 2), _shrunk(y, noise_T**2)
 
     @property
+    def class_shares(self) -> Matrix:
+        """The share of each class, of shape (n_classes,), all positive; 1 if a number is predicted."""
+        K, y = self.n_classes, self.means[1]
+        if K == 0:
+            return np.ones(1)
+        shares = (1 + np.array([-y[0], y[0]])) / 2 if K == 2 else y + 1 / K
+        shares = np.clip(shares, 1 / (self.n_rows + K), 1.0)
+        return np.asarray(shares / shares.sum())
+
+    @property
     def outcome_squares(self) -> Matrix:
         """Σ (y − ȳ)², with shape (K,): for classes it follows from their shares, for a number it is the largest possible."""
         y = self.means[1]
@@ -101,6 +111,8 @@ class SumModel:
     """Intercepts with shape (K,)."""
     n_classes: int
     """The number of classes; 0 if a number is predicted."""
+    class_shares: Matrix
+    """The share of each class, of shape (n_classes,); 1 if a number is predicted."""
     is_logistic: bool = False
     """Whether scores are log-odds or, for more than two classes, log-probabilities up to a constant per row. This holds for
     discriminant analysis. Noise shrinks the scores of least squares too far to read probabilities from them."""
@@ -109,18 +121,20 @@ class SumModel:
         """Return the scores of rows of features with their constant, an array of shape (n, K)."""
         return np.asarray(features[:, :-1] @ self.weights + self.intercept)
 
-    def predict(self, features: Matrix) -> Matrix:
+    def predict(self, features: Matrix) -> Labels:
         """Return class codes, or numbers in [−1, 1]."""
         scores = self.scores(features)
-        if self.n_classes == 0:
-            return np.clip(scores[:, 0], -1, 1)
-        return np.asarray(scores[:, 0] > 0, dtype=np.int64) if self.n_classes == 2 else scores.argmax(axis=1)
+        return np.clip(scores[:, 0], -1, 1) if self.n_classes == 0 else self.choose(scores)
+
+    def choose(self, scores: Matrix) -> Indices:
+        """Return the predicted class codes of rows with these scores."""
+        return choose_classes(self._to_class_scores(scores), self.class_shares, are_probabilities=self.is_logistic)
 
     def class_scores(self, features: Matrix) -> Matrix | None:
         """Return a score for each class, of shape (n, n_classes), which ranks rows by its probability; None for a number."""
-        scores = self.scores(features)
-        if self.n_classes == 0:
-            return None
+        return None if self.n_classes == 0 else self._to_class_scores(self.scores(features))
+
+    def _to_class_scores(self, scores: Matrix) -> Matrix:
         scores = np.hstack([-scores, scores]) / 2 if self.n_classes == 2 else scores
         return np.asarray(softmax(scores, axis=1) if self.is_logistic else scores)
 
@@ -134,7 +148,8 @@ class SumModel:
         elif self.n_classes == 2:  # there is only a score for the second class
             weights, intercepts = np.hstack([0 * weights, weights]), np.r_[0.0, intercepts]
         classes = np.arange(intercepts.size, dtype=np.int32)
-        return Model(spec, LinearFunction(weights, intercepts), "softmax" if self.is_logistic else "none", classes)
+        link: Link = "softmax" if self.is_logistic else "none"
+        return Model(spec, LinearFunction(weights, intercepts), link, classes, self.class_shares)
 
 
 def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
@@ -180,8 +195,7 @@ def estimate_predicted_shares(model: SumModel, sums: Sums) -> Matrix:
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     draws = np.random.default_rng(0).standard_normal((_DRAWS, values.size))  # the same for every model
     scores = mean + (draws * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    codes = (scores[:, 0] > 0).astype(np.int64) if model.n_classes == 2 else scores.argmax(axis=1)
-    return np.asarray(np.bincount(codes, minlength=model.n_classes) / _DRAWS)
+    return np.asarray(np.bincount(model.choose(scores), minlength=model.n_classes) / _DRAWS)
 
 
 def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
@@ -198,7 +212,7 @@ def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
     """
     centred, crossed, m, y_mean = centre_sums(sums, shrink=shrink)
     weights = solve_ridge(centred, find_ridge(sums, centred, crossed), crossed)
-    return SumModel(weights, y_mean - m @ weights, sums.n_classes)
+    return SumModel(weights, y_mean - m @ weights, sums.n_classes, sums.class_shares)
 
 
 def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
@@ -209,10 +223,8 @@ def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     K = sums.n_classes
     if K < 2:
         raise InputError("sums", expected="sums of classes", got="sums of a number", cure="Use fit_least_squares.")
-    centred, crossed, m, y_mean = centre_sums(sums, shrink=shrink)
-    shares = (1 + np.array([-y_mean[0], y_mean[0]])) / 2 if K == 2 else y_mean + 1 / K
-    shares = np.clip(shares, 1 / (sums.n_rows + K), 1.0)
-    shares = shares / shares.sum()
+    centred, crossed, m, _ = centre_sums(sums, shrink=shrink)
+    shares = sums.class_shares
     deviations = np.hstack([-crossed, crossed]) / 2 if K == 2 else crossed  # Σ (x − m) over each class
     means = deviations / (sums.n_rows * shares)
     between = (means * (sums.n_rows * shares)) @ means.T
@@ -223,8 +235,8 @@ def fit_discriminant(sums: Sums, *, shrink: bool = True) -> SumModel:
     lengths = _estimate_lengths(means, axes, inverse, variance)
     offsets = np.log(shares) - lengths / 2 - m @ axes
     if K == 2:
-        return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K, is_logistic=True)
-    return SumModel(axes, offsets, K, is_logistic=True)
+        return SumModel(axes[:, 1:] - axes[:, :1], offsets[1:] - offsets[:1], K, shares, is_logistic=True)
+    return SumModel(axes, offsets, K, shares, is_logistic=True)
 
 
 def _estimate_lengths(means: Matrix, axes: Matrix, inverse: Matrix, noise: Matrix) -> Matrix:

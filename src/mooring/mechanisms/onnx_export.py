@@ -103,12 +103,16 @@ def to_onnx(model: Model) -> bytes:
         scores = scores if spec.bounds is None else _add_bounds(graph, scores, spec.bounds)
         graph.finish(OUTPUT, "Cast", graph.sum_rows(scores), to=graph.onnx.TensorProto.FLOAT)
         return graph.write(spec.n_inputs, "FLOAT", 0)
-    if model.has_probabilities:
+    class_shares = graph.hold(model.class_shares[None])
+    if not model.has_probabilities:
+        compared = graph.add("Sub", scores, class_shares)
+    else:
         shares = graph.add("Softmax", scores, axis=1) if model.link == "softmax" else scores
+        compared = graph.add("Div", shares, class_shares)
         if model.classes.tolist() != list(range(spec.n_classes)):
             shares = graph.add("MatMul", shares, graph.hold(np.eye(spec.n_classes)[model.classes]))
         graph.finish(PROBABILITIES, "Cast", shares, to=graph.onnx.TensorProto.FLOAT)
-    best = graph.add("ArgMax", scores, axis=1, keepdims=0)
+    best = graph.add("ArgMax", compared, axis=1, keepdims=0)
     graph.finish(OUTPUT, "Gather", graph.hold(model.classes.astype(np.int64)), best)
     return graph.write(spec.n_inputs, "INT64", spec.n_classes if model.has_probabilities else 0)
 

@@ -56,7 +56,7 @@ def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
     def score(learner: str) -> Row:
         models = [train(learner, own, known, seed=seed) for own, known in zip(rows.train, labels, strict=True)]
         pairs = [(model, test) for model, test in zip(models, rows.test, strict=True) if len(test)]
-        said = np.concatenate([model.predict(test) for model, test in pairs])
+        said = np.concatenate([most_probable(model, test) for model, test in pairs])
         found = scored(test_labels, clean=said, noisy=said)
         leans = [part for model, test in pairs if (part := leaning(model, test)) is not None]
         if len(leans) == len(pairs):
@@ -77,8 +77,8 @@ def by_learner(learners: Sequence[str], score: Callable[[str], Row]) -> Row:
 
 def _score(fitted: Fitted, test_labels: Sequence[Column], clean: Matrix, noisy: Matrix | None = None) -> Row:
     """All columns of one model on everybody's test rows; without `noisy` ones, the clean ones stand for both."""
-    said = fitted.predict(clean)
-    with_noise = said if noisy is None else fitted.predict(noisy)
+    said = most_probable(fitted, clean)
+    with_noise = said if noisy is None else most_probable(fitted, noisy)
     return scored(test_labels, clean=said, noisy=with_noise) | ranked(test_labels, leaning(fitted, clean))
 
 
@@ -87,6 +87,12 @@ def train(learner: str, rows: Matrix, labels: Column, *, seed: int) -> Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return train_learner(learner, rows, labels, kind="classes", seed=seed)
+
+
+def most_probable(fitted: Fitted, rows: Matrix) -> Column:
+    """Predict the most probable class, as the paper does; mooring itself predicts a class from its share of the rows on."""
+    assert isinstance(fitted, FittedEstimator)
+    return np.asarray(fitted.estimator.predict(fitted.scaled(rows)))
 
 
 def leaning(fitted: Fitted, rows: Matrix) -> Matrix | None:

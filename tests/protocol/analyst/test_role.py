@@ -192,7 +192,8 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
             train(study, work, learner=learner)
     assert not (work / "training.json").exists()
     spec, classes = ModelSpec(6, len(rows)), np.arange(len(rows), dtype=np.int32)
-    spied = Model(spec, LinearFunction(rows.T.astype(np.float64), np.zeros(len(rows))), "softmax", classes)
+    function, shares = LinearFunction(rows.T.astype(np.float64), np.zeros(len(rows))), np.full(len(rows), 1 / len(rows))
+    spied = Model(spec, function, "softmax", classes, shares)
     assert rows_inside(spied, rows) == len(rows)
     for learner in ("random-fourier", "linear", "forest", "gradient-boosting"):
         train(study, work, learner=learner)

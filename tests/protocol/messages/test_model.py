@@ -100,7 +100,7 @@ def test_participants_take_as_many_boosted_trees_as_are_ever_trained(tmp_path: P
         np.array(1.0),
         np.zeros(50),
     )
-    model = Model(ModelSpec(H, 50), function, "softmax", np.arange(50, dtype=np.int32))
+    model = Model(ModelSpec(H, 50), function, "softmax", np.arange(50, dtype=np.int32), np.full(50, 0.02))
     write_model(tmp_path / "large", model)
     assert (tmp_path / "large").stat().st_size < messages.MOST_MODEL_BYTES
     again, _ = read_model(tmp_path / "large", model.spec)

@@ -21,7 +21,7 @@ from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import Release
 from mooring.protocol.participant.membership import make_member, read_check
-from mooring.protocol.participant.prediction import PredictionRecord, Predictions, predict_rows
+from mooring.protocol.participant.prediction import PredictionRecord, Predictions, Scoring, predict_rows
 from mooring.protocol.participant.steps import advise_sharing, share
 from mooring.protocol.place import Place
 from mooring.protocol.registry import exchange_of
@@ -227,6 +227,19 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
     record.write_bytes(json.dumps(whole).encode())
     assert advise_sharing(place) is not None
     assert share(place, data=table).record["checked"] == one.recall_check()
+
+
+def test_a_threshold_decides_between_two_classes_with_probabilities() -> None:
+    shares = np.array([[0.9, 0.1], [0.7, 0.3]])
+    predicted = np.array([0, 1]), shares
+    assert Scoring(0.05).apply_threshold(predicted)[0].tolist() == [1, 1]
+    assert Scoring(0.5).apply_threshold(predicted)[0].tolist() == [0, 0]
+    three = np.array([0, 1]), np.full((2, 3), 1 / 3)
+    for other in (three, (np.array([0, 1]), None)):
+        assert Scoring(0.5).apply_threshold(other) is other
+    assert Scoring().apply_threshold(predicted) is predicted
+    with raising(InputError, "threshold", got="1"):
+        Scoring(1.0)
 
 
 def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import roc_auc_score
 
 from mooring import RotationPoint, make_anchor, run_audit
 from mooring.audit import AuditSettings, Deployment, References, simulate_rows
@@ -71,7 +72,7 @@ def test_audit_and_train_choose_the_same_learner(task: str, tmp_path: Path) -> N
 
 def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path: Path) -> None:
     """Labels that nothing tells apart: which learner scores better depends on the seed, for both alike."""
-    rng, rows = np.random.default_rng(7), rows_of(200)
+    rng, rows = np.random.default_rng(9), rows_of(200)
     study = uploaded(tmp_path, rows, rng.integers(0, 2, 200))
     blocks = list(read_blocks(tmp_path, study, read_space(tmp_path, study)))
     aligned, labels = [block.astype(np.float64) for _, block, _ in blocks], [own for _, _, own in blocks]
@@ -119,9 +120,16 @@ def test_a_model_alone_needs_ten_rows_and_two_classes(labels: np.ndarray, kind: 
 def test_each_participant_is_scored_on_its_own_rows() -> None:
     truth, owners = np.array([0, 1, 0, 1, 0, 1]), np.array([0, 0, 2, 2, 2, 2])
     data, predicted = LabelledRows(owners, np.zeros((6, 1)), truth), np.array([0, 1, 0, 0, 0, 0])
-    overall, each = score_participants("abc", data, predicted, kind="classes", rng=np.random.default_rng(0))
-    assert [(name, one.value, one.n) for name, one in each] == [("a", 1.0, 2), ("c", 0.5, 4)]
-    assert (overall.value, overall.n) == (pytest.approx((1 + 1 / 3) / 2), 6)
+    shares = np.array([0.2, 0.9, 0.1, 0.1, 0.3, 0.2])
+    given = predicted, np.column_stack([1 - shares, shares])
+    overall, each = score_participants("abc", data, given, kind="classes", rng=np.random.default_rng(0))
+    assert [(name, part.value, part.n, part.balanced_accuracy) for name, part in each] == [
+        ("a", 1.0, 2, 1.0),
+        ("c", 0.375, 4, 0.5),
+    ]
+    assert (overall.metric, overall.n) == ("AUC", 6)
+    assert overall.value == pytest.approx(roc_auc_score(truth, shares))
+    assert overall.balanced_accuracy == pytest.approx((1 + 1 / 3) / 2)
 
 
 def test_a_model_whose_arrays_say_something_else_than_the_learner_is_refused() -> None:

@@ -14,13 +14,13 @@ from sklearn.linear_model import SGDClassifier
 
 from mooring.learners.conversion import convert_features
 from mooring.learners.fitted import FittedModel
-from mooring.learners.models import LinearFunction, Model, ModelSpec
+from mooring.learners.models import LinearFunction, Link, Model, ModelSpec
 from mooring.learners.registry import LEARNERS, EstimatorLearner, LinearSettings
 from mooring.learners.sums import solve_ridge
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.collaboration_matrix import decode_block, read_row_groups
 from mooring.protocol.rotation.scheme import rotation_of
-from mooring.typing import Indices, Matrix
+from mooring.typing import Indices, Matrix, Vector
 
 _AT_ONCE = 8192
 
@@ -123,7 +123,11 @@ def linear_settings(learner: str) -> LinearSettings:
 
 
 def fitted_from(
-    features: Features, weights: Matrix, intercepts: npt.ArrayLike, classes: npt.NDArray[Any] | None = None
+    features: Features,
+    weights: Matrix,
+    intercepts: npt.ArrayLike,
+    classes: npt.NDArray[Any] | None = None,
+    class_shares: Vector | None = None,
 ) -> FittedModel:
     """Return a linear model on the features as arrays. Two classes have one row of weights, for the second class."""
     turned, offsets = np.atleast_2d(weights).T, np.ravel(intercepts)
@@ -134,14 +138,16 @@ def fitted_from(
         if classes.size == 2:
             turned, offsets = np.hstack([0 * turned, turned]), np.r_[0.0, offsets]
     function = convert_features(features.made_by, turned, offsets, features.scale)
-    return FittedModel(features.learner, Model(spec, function, "none" if classes is None else "softmax", codes))
+    link: Link = "none" if classes is None else "softmax"
+    shares = np.ones(1) if class_shares is None else class_shares
+    return FittedModel(features.learner, Model(spec, function, link, codes, shares))
 
 
 def fitted_to_one_class(learner: str, n_components: int, label: int) -> FittedModel:
     """Return the model of rows that all have one class."""
     function = LinearFunction(np.zeros((n_components, 1)), np.zeros(1))
     classes = np.array([label], dtype=np.int32)
-    return FittedModel(learner, Model(ModelSpec(n_components, label + 1), function, "softmax", classes))
+    return FittedModel(learner, Model(ModelSpec(n_components, label + 1), function, "softmax", classes, np.ones(1)))
 
 
 def training_blocks(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:

@@ -52,7 +52,7 @@ from mooring.engines.dask.xgboost_training import Boosting, require_boosting_clu
 from mooring.errors import InputError
 from mooring.learners import AUTO, choose_learner, require_learner
 from mooring.learners.boosted_trees import BoostingTask, find_cuts
-from mooring.learners.fitted import FittedModel
+from mooring.learners.fitted import FittedModel, predict_classes
 from mooring.learners.fitting import (
     choice_rows,
     draw_rows,
@@ -61,6 +61,7 @@ from mooring.learners.fitting import (
     limit_counts,
     screening_rows,
 )
+from mooring.learners.models import Predicted
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
@@ -77,7 +78,7 @@ from mooring.protocol.rotation.training import (
     score_left_out,
     score_participants,
 )
-from mooring.typing import Indices, Progress
+from mooring.typing import Indices, Progress, Vector
 
 _CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23
 _ROWS_SCORED = 50_000
@@ -218,10 +219,8 @@ def train_on_dask(
     job = job.limit(weight_limit).without(left_out)
     models = _models(job, learner, sum(job.run(moments_of), Moments.none(study)), passes)
     scored = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed, weight_limit=weight_limit))
-    predicted = np.zeros_like(scored.labels)
-    for fold in np.unique(folds[scored.owners]):
-        out = folds[scored.owners] == fold
-        predicted[out] = models[fold].predict(scored.rows[out])
+    n_classes = len(study.label.classes)
+    predicted = _predict_left_out(models, scored, folds[scored.owners], n_classes)
     rng = np.random.default_rng(seed)
     overall, each = score_participants(space.names, scored, predicted, kind=kind, rng=rng)
     training = Training(
@@ -233,7 +232,7 @@ def train_on_dask(
         rows=sum(job.counts),
         rows_used=job.rows_used,
         model_digest=write_model(folder / TRAINED_FILE, convert_model(study, models[-1], scored, seed)),
-        left_out=score_left_out(space.names, screened, left_out, models[-1], kind=kind, rng=rng),
+        left_out=score_left_out(space.names, screened, left_out, models[-1], kind=kind, n_classes=n_classes, rng=rng),
         harmful=tuple((space.names[place], loss) for place, loss in harmful.items()),
         limited=list_limited(space.names, counts, weight_limit),
         release=measure_trained_release(learner, scored.rows, scored.labels, kind=kind, seed=seed)
@@ -245,6 +244,18 @@ def train_on_dask(
     )
     keep_training(folder, training)
     return training
+
+
+def _predict_left_out(models: Sequence[FittedModel], scored: LabelledRows, folds: Indices, n_classes: int) -> Predicted:
+    """Return the predictions for each row by the model without its fold."""
+    classes = np.arange(n_classes) if n_classes else None
+    values, shares = np.zeros_like(scored.labels), None if classes is None else np.zeros((len(folds), n_classes))
+    for fold in np.unique(folds):
+        out = folds == fold
+        values[out], scores = predict_classes(models[fold], scored.rows[out], classes)
+        if shares is not None and scores is not None:
+            shares[out] = scores
+    return values, shares
 
 
 def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Piece]]:
@@ -268,13 +279,14 @@ def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Pi
 def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[FittedModel]:
     """Return one model without each fold, and at the end the model of all rows."""
     classes = np.flatnonzero(moments.labels) if moments.labels.size else None
+    shares = np.ones(1) if classes is None else moments.labels[classes] / moments.labels.sum()
     if classes is not None and classes.size < 2:
         return [fitted_to_one_class(learner, moments.total.size, int(classes[0]))] * (job.n_folds + 1)
     if learner == "xgboost":
         centre, unit = moments.unit if classes is None else (0.0, 1.0)
-        return _boosted(job, BoostingTask(moments.total.size, moments.scale, classes, centre, unit))
+        return _boosted(job, BoostingTask(moments.total.size, moments.scale, classes, shares, centre, unit))
     features = Features.of(learner, moments, seed=job.seed)
-    return _ridge(job, features) if classes is None else _logistic(job, features, classes, passes)
+    return _ridge(job, features) if classes is None else _logistic(job, features, classes, shares, passes)
 
 
 def _ridge(job: _Job, features: Features) -> list[FittedModel]:
@@ -289,7 +301,9 @@ def _ridge(job: _Job, features: Features) -> list[FittedModel]:
     return [fitted_from(features, *fit_ridge(each, alpha=settings.alpha)) for each in (*left, total)]
 
 
-def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], passes: int) -> list[FittedModel]:
+def _logistic(
+    job: _Job, features: Features, classes: npt.NDArray[np.int64], shares: Vector, passes: int
+) -> list[FittedModel]:
     """Return models without each fold and one of all rows, from chains that do not depend on the number of workers."""
     pieces = job.pieces
     alpha = 1 / (linear_settings(features.learner).C * job.rows_used)
@@ -312,7 +326,7 @@ def _logistic(job: _Job, features: Features, classes: npt.NDArray[np.int64], pas
         settled.append(state)
         job.steps.advance(len(job.groups))
     last = job.client.submit(average_models, *settled[passes // 2 :], pure=False).result()
-    return [fitted_from(features, model.coef_, model.intercept_, classes) for model in last]
+    return [fitted_from(features, model.coef_, model.intercept_, classes, shares) for model in last]
 
 
 def _wait(future: Future) -> None:

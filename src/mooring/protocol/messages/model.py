@@ -119,7 +119,7 @@ def _describe(model: Model) -> dict[str, str | int]:
 
 def _list_arrays(model: Model) -> dict[str, npt.NDArray[Any]]:
     arrays = {name: getattr(model.function, name) for name in model.function.ARRAYS}
-    return {**arrays, "classes": model.classes}
+    return {**arrays, "classes": model.classes, "class_shares": model.class_shares}
 
 
 def _list_tensors(fields: Fields, spec: ModelSpec) -> Tensors:
@@ -127,7 +127,7 @@ def _list_tensors(fields: Fields, spec: ModelSpec) -> Tensors:
     function = FUNCTIONS.get(str(fields["function"]))
     if function is None or fields["link"] not in get_args(Link):
         raise refuse_model("it is of a kind that this mooring does not know")
-    arrays = {**function.ARRAYS, "classes": ("I32", ("outputs",))}
+    arrays = {**function.ARRAYS, "classes": ("I32", ("outputs",)), "class_shares": ("F64", ("outputs",))}
     used = {"inputs", *(side for _, sides in arrays.values() for side in sides)}
     sizes = {name: fields[name] for name in _SIZES}
     if any(not isinstance(size, int) or (size < 1 if name in used else size != 0) for name, size in sizes.items()):
@@ -147,5 +147,6 @@ def _list_tensors(fields: Fields, spec: ModelSpec) -> Tensors:
 
 def _build(fields: Fields, arrays: Mapping[str, npt.NDArray[Any]], spec: ModelSpec) -> Model:
     held = dict(arrays)
-    classes = held.pop("classes")
-    return Model(spec, FUNCTIONS[str(fields["function"])](**held), cast(Link, fields["link"]), classes)
+    classes, class_shares = held.pop("classes"), held.pop("class_shares")
+    function = FUNCTIONS[str(fields["function"])](**held)
+    return Model(spec, function, cast(Link, fields["link"]), classes, class_shares)

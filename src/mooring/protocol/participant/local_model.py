@@ -29,5 +29,5 @@ def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | No
         )
         rows, labels = rows[chosen], labels[chosen]
     learner = choose_learner(rows, labels, kind=kind, seed=seed)
-    predicted = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)
-    return score(labels, predicted, kind=kind, rng=rng)
+    predicted, shares = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)
+    return score(labels, predicted, kind=kind, rng=rng, shares=shares)

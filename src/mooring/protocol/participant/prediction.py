@@ -123,7 +123,7 @@ class Adjustment:
         if self.recalibration is None or probabilities is None:
             return values, probabilities
         changed = self.recalibration.apply(probabilities)
-        return changed.argmax(axis=1), changed
+        return self.recalibration.choose(changed), changed
 
     def with_coverage(self, errors: npt.NDArray[Any]) -> Adjustment:
         """The same, where errors of new rows are known."""
@@ -234,12 +234,24 @@ class Predictions:
 class Scoring:
     """What is measured of predictions where labels are known."""
 
-    threshold: float = 0.5
-    """From which probability on the second of two classes counts as predicted."""
+    threshold: float | None = None
+    """Probability from which the second of two classes is predicted; None for its share of the training rows."""
     importance: bool = False
     """Whether to measure what the model looks at, column by column."""
     held_out: TableSource | None = None
     """Labelled rows of one's own, not shared: probabilities are recalibrated on them, and numbers get intervals."""
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not 0 < self.threshold < 1:
+            cure = "Leave it out to predict a class from its share of the training rows on."
+            raise InputError("threshold", expected="between 0 and 1", got=f"{self.threshold:g}", cure=cure)
+
+    def apply_threshold(self, predicted: Predicted) -> Predicted:
+        """Return the predictions with the threshold applied, if there is one, to the probabilities of two classes."""
+        shares = predicted[1]
+        if self.threshold is None or shares is None or shares.shape[1] != 2:
+            return predicted
+        return (shares[:, 1] >= self.threshold).astype(np.int64), shares
 
 
 DEFAULT_SCORING = Scoring()
@@ -278,7 +290,7 @@ def predict_rows(
     for block in encoded_batches(schema, data, labels=labels, ignore=asked, with_ids=True, progress=progress):
         for name, texts in block.ids.items():
             ids.setdefault(name, []).extend(texts)
-        values, probabilities = predict(block.rows)
+        values, probabilities = scoring.apply_threshold(predict(block.rows))
         found.append(values)
         shares += [] if probabilities is None else [probabilities]
         truth += [] if block.labels is None else [block.labels]
@@ -288,7 +300,9 @@ def predict_rows(
     predicted, each, scored = np.concatenate(found), np.concatenate(shares) if shares else None, prints.take()
     held_out = scoring.held_out
     adjustment = None if held_out is None else _adjust(vault, study, predict, held_out, ignore, prints, scored)
-    adjusted, probabilities = (predicted, each) if adjustment is None else adjustment.apply(predicted, each)
+    adjusted, probabilities = predicted, each
+    if adjustment is not None:
+        adjusted, probabilities = scoring.apply_threshold(adjustment.apply(predicted, each))
     known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng(), shares=each)
@@ -298,7 +312,7 @@ def predict_rows(
     alone = gain = by_own_rows = evaluation = importance = None
     given = np.concatenate(rows) if rows else np.zeros((0, study.n_features))
     if own_rows is not None:
-        by_own_rows = _predict_alone(study, own_rows, given, ignore)
+        by_own_rows = scoring.apply_threshold(_predict_alone(study, own_rows, given, ignore))
         predicted_alone, shares_alone = by_own_rows
         both = None if each is None or shares_alone is None else (each, shares_alone[None])
         joint = score(known, predicted, kind=kind, rng=_rng(), shares=None if both is None else each)

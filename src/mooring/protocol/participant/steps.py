@@ -228,7 +228,7 @@ def predict(
     importance: bool = False,
     force: bool = False,
     ignore: Collection[str] = (),
-    threshold: float = 0.5,
+    threshold: float | None = None,
     calibrate: Path | None = None,
     output: Path | None = None,
     command: str = "",

@@ -148,7 +148,7 @@ class _Rows:
         folds, inside = group_folds(trusted.size, seed), trusted[self.owners]
         rows, targets, parts = self.rows[inside], self.targets[inside], folds[self.owners[inside]]
         predicted = np.empty_like(self.targets)
-        predicted[inside] = cross_validate(name, rows, targets, parts, kind="number", seed=seed)
+        predicted[inside], _ = cross_validate(name, rows, targets, parts, kind="number", seed=seed)
         if not inside.all():
             fitted = train_learner(name, rows, targets, kind="number", seed=seed)
             predicted[~inside] = fitted.predict(self.rows[~inside]).reshape(-1, targets.shape[1])
@@ -157,7 +157,7 @@ class _Rows:
     def predict_by_itself(self, name: str, own: Indices, labels: Labels, seed: int) -> Matrix:
         """Return the predictions of a participant's rows by models of its other rows."""
         parts = row_folds(labels[own], seed)
-        return cross_validate(name, self.rows[own], self.targets[own], parts, kind="number", seed=seed)
+        return cross_validate(name, self.rows[own], self.targets[own], parts, kind="number", seed=seed)[0]
 
 
 def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.bool_]:
@@ -289,7 +289,7 @@ class _Influence:
 
     def _predict(self, name: str, inside: npt.NDArray[np.bool_]) -> Matrix:
         given = self._rows[inside], self._targets[inside], self._folds[inside]
-        return cross_validate(name, *given, kind="number", seed=self._seed)
+        return cross_validate(name, *given, kind="number", seed=self._seed)[0]
 
 
 def _score_rows(targets: Matrix, predicted: Matrix) -> tuple[Matrix, Matrix]:

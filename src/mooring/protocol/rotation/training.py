@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -25,6 +26,7 @@ from mooring.learners import (
     require_learner,
     score,
 )
+from mooring.learners.fitted import predict_classes
 from mooring.learners.fitting import (
     MOST_ALONE,
     MOST_ROWS,
@@ -36,6 +38,7 @@ from mooring.learners.fitting import (
     row_folds,
     screening_rows,
 )
+from mooring.learners.models import Predicted
 from mooring.protocol.analyst.trained_model import (
     TRAINED_FILE,
     TRAINING_FILE,
@@ -109,13 +112,14 @@ class Training(TrainingRecord):
 
     def list_tables(self) -> dict[str, Rows]:
         """The score on each participant's rows."""
-        return {f"{self.score.metric.capitalize()} on each participant's rows": self.list_scores()}
+        return {f"Score on each participant's rows ({self.score.metric})": self.list_scores()}
 
     def list_scores(self) -> Rows:
         """One line per participant: scores on its upload of a model of the others' uploads, and of its own upload alone."""
         alone = dict(self.alone)
         rows = [
-            (name, str(by_others), str(alone[name]) if name in alone else "–") for name, by_others in self.participants
+            (name, self._write_score(by_others), self._write_score(alone[name]) if name in alone else "–")
+            for name, by_others in self.participants
         ]
         return [("participant", "by the others' uploads", "by its own upload alone"), *rows]
 
@@ -146,13 +150,17 @@ class Training(TrainingRecord):
             ),
         ]
 
+    def _write_score(self, participant: Score) -> str:
+        """Return a score as text, with its metric if it is not that of all rows, as if a participant has one class."""
+        return str(participant) + ("" if participant.metric == self.score.metric else f" ({participant.metric})")
+
     def _write_loss(self, loss: float) -> str:
         return f"{loss:.2f} of R²" if self.score.metric == "R²" else f"{100 * loss:.1f} points"
 
     def state_scores(self) -> list[str]:
         """Sentences on the score, on the gain over one upload alone, and on what the model discloses."""
         lines = [
-            f"{self.score.metric.capitalize()} across participants: {self.score.with_interval()}. Each participant was "
+            f"Score across participants ({self.score.metric}): {self.score.with_interval()}. Each participant was "
             "predicted by a model trained on the others only. Uploaded rows may carry noise; new rows are scored "
             "without it.",
             "The score of one upload alone is cross-validated within that upload. The analyst cannot know what a model "
@@ -228,19 +236,19 @@ def train(
     folds = group_folds(len(names), seed)[data.owners]
     alone_at = [place for place in range(len(names)) if _can_learn_alone(data.of(place).labels, kind)][:MOST_ALONE]
     steps = Steps(np.unique(folds).size + len(alone_at) + 1 + (N_MODELS if study.model_limit else 0), progress)
-    predicted = cross_validate(chosen, data.rows, data.labels, folds, kind=kind, seed=seed, on_part=steps.advance)
+    n_classes = len(study.label.classes)
+    validate = partial(cross_validate, chosen, kind=kind, seed=seed, n_classes=n_classes)
+    predicted = validate(data.rows, data.labels, folds, on_part=steps.advance)
     rng = np.random.default_rng(seed)
     overall, each = score_participants(names, data, predicted, kind=kind, rng=rng)
-    alone, predicted_alone = {}, data.labels.copy()
+    alone, predicted_alone = {}, []
     for place in alone_at:
-        upload, at = data.of(place), data.owners == place
-        upload_folds = row_folds(upload.labels, seed)
-        predicted_alone[at] = cross_validate(chosen, upload.rows, upload.labels, upload_folds, kind=kind, seed=seed)
-        alone[names[place]] = score(upload.labels, predicted_alone[at], kind=kind, rng=rng)
+        upload = data.of(place)
+        predicted_alone.append(validate(upload.rows, upload.labels, row_folds(upload.labels, seed)))
+        alone[names[place]] = _score(upload.labels, predicted_alone[-1], kind=kind, rng=rng)
         steps.advance()
     fitted = chosen.fit(data.rows, data.labels, kind=kind, seed=seed)
     steps.advance()
-    compared = np.isin(data.owners, alone_at)
     training = Training(
         learner=chosen.name,
         kind=kind,
@@ -250,10 +258,8 @@ def train(
         rows=sum(space.rows[names[place]] for place in np.unique(data.owners)),
         rows_used=len(data.rows),
         model_digest=write_model(folder / TRAINED_FILE, convert_model(study, fitted, data, seed)),
-        gain=compare(data.labels[compared], predicted[compared], predicted_alone[compared][None], kind=kind)
-        if alone_at
-        else None,
-        left_out=score_left_out(names, screened, left_out, fitted, kind=kind, rng=rng),
+        gain=_measure_gain(data, predicted, alone_at, predicted_alone, kind=kind),
+        left_out=score_left_out(names, screened, left_out, fitted, kind=kind, n_classes=n_classes, rng=rng),
         harmful=tuple((names[place], loss) for place, loss in harmful.items()),
         limited=list_limited(names, counts, weight_limit),
         release=measure_trained_release(chosen, data.rows, data.labels, kind=kind, seed=seed, on_model=steps.advance)
@@ -316,26 +322,52 @@ def score_left_out(
     fitted: Fitted,
     *,
     kind: Kind,
+    n_classes: int,
     rng: np.random.Generator,
 ) -> tuple[tuple[str, Score], ...]:
     """Return the score of the others' model on the screened rows of each participant that is left out."""
+    classes = np.arange(n_classes) if kind == "classes" else None
     uploads = [(names[place], screened.of(place)) for place in left_out]
     return tuple(
-        (name, score(upload.labels, fitted.predict(upload.rows), kind=kind, rng=rng)) for name, upload in uploads
+        (name, _score(upload.labels, predict_classes(fitted, upload.rows, classes), kind=kind, rng=rng))
+        for name, upload in uploads
     )
 
 
 def score_participants(
-    names: Sequence[str], data: LabelledRows, predicted: Labels, *, kind: Kind, rng: np.random.Generator
+    names: Sequence[str], data: LabelledRows, predicted: Predicted, *, kind: Kind, rng: np.random.Generator
 ) -> tuple[Score, tuple[tuple[str, Score], ...]]:
     """Return the score over all rows, and that of each participant with rows."""
-    overall = score(data.labels, predicted, kind=kind, rng=rng)
+    overall = _score(data.labels, predicted, kind=kind, rng=rng)
     each = tuple(
-        (name, score(data.labels[at], predicted[at], kind=kind, rng=rng))
+        (name, _score(data.labels[at], _select(predicted, at), kind=kind, rng=rng))
         for place, name in enumerate(names)
         if (at := data.owners == place).any()
     )
     return overall, each
+
+
+def _score(labels: Labels, predicted: Predicted, *, kind: Kind, rng: np.random.Generator) -> Score:
+    return score(labels, predicted[0], kind=kind, rng=rng, shares=predicted[1])
+
+
+def _select(predicted: Predicted, at: npt.NDArray[Any]) -> Predicted:
+    values, shares = predicted
+    return values[at], None if shares is None else shares[at]
+
+
+def _measure_gain(
+    data: LabelledRows, predicted: Predicted, places: Sequence[int], alone: Sequence[Predicted], *, kind: Kind
+) -> Gain | None:
+    """Return the gain over models of one upload alone, whose predictions are given for the participants at `places`."""
+    if not places:
+        return None
+    order = np.concatenate([np.flatnonzero(data.owners == place) for place in places])
+    values, shares = _select(predicted, order)
+    alone_shares = [part for _, part in alone if part is not None]
+    both = None if shares is None else (shares, np.concatenate(alone_shares)[None])
+    by_one_upload = np.concatenate([part for part, _ in alone])[None]
+    return compare(data.labels[order], values, by_one_upload, kind=kind, shares=both)
 
 
 class Steps:
