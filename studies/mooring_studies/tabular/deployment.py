@@ -37,7 +37,7 @@ from mooring_studies.comparison.results import Row, name_attack
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.tabular.skipped_attacks import GUESSING, LEFT_OUT, skipped_columns
 
-_NEEDS_NOISY_ANCHOR = ("pseudoinverse", "procrustes", "alignment-map", "moments", "lattice")
+_NEEDS_NOISY_ANCHOR = ("pseudoinverse", "procrustes", "alignment-map", "moments", "refine", "lattice")
 
 
 @dataclass(frozen=True)
