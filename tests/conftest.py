@@ -52,6 +52,7 @@ LITTLE_EFFORT = AuditEffort(
     refine_rounds=2,
     refine_class_rounds=2,
     refine_few_rounds=2,
+    refine_kernel_rounds=2,
     most_targets=1,
     n_resamples=100,
     data_levels=(0.5,),

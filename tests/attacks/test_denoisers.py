@@ -213,7 +213,7 @@ def test_a_mixture_of_neighbourhoods_is_a_density_and_gradient_and_laplacian_are
     monkeypatch.setattr("mooring.attacks.denoising.mixtures._BLOCK_NUMBERS", 20)  # several blocks
     known, rows = 2 * rng.standard_normal((9, 3)), rng.standard_normal((5, 3))
     spread = np.diag([1.0, 2.0, 3.0])
-    near = find_neighbourhoods(known, spread, [4, 5])
+    near = find_neighbourhoods(known, spread, [4, 5], most=100)
     assert list(near) == [4]  # of five there would have to be ten
     covariances = np.linalg.inv(near[4].inverses) - np.eye(3) - 0.05 * spread
     for row, mean, covariance in zip(known, near[4].means, covariances, strict=True):
@@ -232,12 +232,15 @@ def test_a_mixture_of_neighbourhoods_is_a_density_and_gradient_and_laplacian_are
     second = (moved[:, 0] + moved[:, 1] - 2 * found.log_value).sum(axis=0) / step**2
     np.testing.assert_allclose(found.laplacian, second + (found.gradient**2).sum(axis=1), atol=1e-5)
     torch = pytest.importorskip("torch")
-    there = find_neighbourhoods(torch.as_tensor(known), torch.as_tensor(spread), [4])[4]
+    there = find_neighbourhoods(torch.as_tensor(known), torch.as_tensor(spread), [4], most=100)[4]
     np.testing.assert_allclose(there.inverses.numpy(), near[4].inverses)
     again = mix_neighbourhoods(torch.as_tensor(rows), there)
     np.testing.assert_allclose(again.gradient.numpy(), found.gradient)
+    np.testing.assert_allclose(find_neighbourhoods(known, spread, [4], most=3)[4].means, near[4].means[::3])
     monkeypatch.setattr("mooring.attacks.denoising.mixtures._MOST_NUMBERS", 3 * 3 * 5)
-    np.testing.assert_allclose(find_neighbourhoods(known, spread, [4])[4].means, near[4].means[::2])  # too many numbers
+    np.testing.assert_allclose(
+        find_neighbourhoods(known, spread, [4], most=100)[4].means, near[4].means[::2]
+    )  # too many numbers
 
 
 def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so() -> None:
@@ -490,7 +493,7 @@ def test_evidence_is_the_density_of_the_population_that_a_denoiser_has() -> None
         np.log(sum(mixing[k, c] * np.prod([tables[g, c] @ np.exp(logs[g, j]) for g in (0, 1)]) for c in (0, 1)))
         for j, k in enumerate(codes)
     ]
-    np.testing.assert_allclose(LatentClasses((), mixing, tuple(tables)).log_evidence(list(logs), codes), expected)
+    np.testing.assert_allclose(LatentClasses((), mixing, tuple(tables)).posterior(list(logs), codes)[1], expected)
     rows, labels = class_rows(2, 60, 4)
     method = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.7}
     view = simulate(rows, labels, rng=rng, **method).view((0,), 1)

@@ -283,13 +283,14 @@ def parts_of_denoisers() -> Any:
     model = fit_latent_classes(
         groups, likelihoods, codes, labels=np.arange(4), spread=0.3, rng=rng, n_classes=16, n_rounds=20
     )
+    probabilities, evidence = model.posterior(logs, codes)
     return [
         *(traced(*vars(class_priors(known, variance)).values()) for variance in (0.0, 0.6)),
         traced(*vars(fit_to_noisy_rows(known, noisy, 0.25)).values()),
         traced(
             both.means, both.covariances, both.overall_mean, both.within, *vars(both.only(np.array([2, 0]))).values()
         ),
-        traced(model.mixing, *model.tables, model.log_evidence(logs, codes), *model.posterior(likelihoods, codes)),
+        traced(model.mixing, *model.tables, evidence, *probabilities),
         [[*traced(group.atoms, group.widths), group.step, group.grid.stop] for group in groups],
         traced(*vars(fit_to_noisy_rows(known, alike, 0.25)).values()),  # one row alone
     ]

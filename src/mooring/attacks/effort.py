@@ -42,6 +42,8 @@ class Effort:
     known_shares: tuple[float, ...] = (0.0, 0.3, 0.6, 0.9, 20, 80)
     """c² of the kernels around known rows, of which the best is chosen; above 1, a number of neighbours (denoiser
     `kernel`)."""
+    kernel_centres: int = 4096
+    """Known rows of a class whose neighbours are sought, at most."""
     other_shares: tuple[float, ...] = (0.0, 0.5, 0.8, 0.95)
     """c² of the kernels around other participants' denoised rows."""
     refine_rounds: int = 45
@@ -49,9 +51,13 @@ class Effort:
     refine_class_rounds: int = 3
     """Rounds of expectation and maximisation of the latent-class model in each of them."""
     refine_few_rounds: int = 8
-    """Rounds of denoising and aligning with private-data noise, or without declared columns."""
+    """Rounds of denoising and aligning for declared columns with private-data noise."""
+    refine_kernel_rounds: int = 20
+    """Rounds of denoising and aligning without declared columns, or behind a projection."""
     refine_shares: tuple[float, ...] = (80,)
     """`known_shares` in these rounds; classes with fewer known rows than twice this number have kernels around them."""
+    refine_centres: int = 120
+    """`kernel_centres` in these rounds."""
 
 
 _current = Effort()

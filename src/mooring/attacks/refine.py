@@ -33,7 +33,7 @@ from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
 _GRID_FACTOR, _GRID_WIDTHS, _GRID_LEAST = 0.92, (1.0, 1.4), 0.02  # encoded numbers lie between −1 and 1
-_KERNEL_FACTOR, _KERNEL_START, _KERNEL_LEAST = 0.8, 0.5, 0.15  # the last two relative to the rows' root mean square
+_KERNEL_FACTOR, _KERNEL_START, _KERNEL_LEAST = 0.92, 0.5, 0.1  # the last two relative to the rows' root mean square
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +78,9 @@ def _prepare(
     if not by_grids:
         size = float(xp.mean(known * known)) ** 0.5
         start_scale, least = max(expected, _KERNEL_START * size), _KERNEL_LEAST * size
-        schedule = _Schedule(denoise_by_kernels, (start_scale,), _KERNEL_FACTOR, least, effort.refine_few_rounds)
-        return schedule, replace(view, effort=replace(effort, known_shares=effort.refine_shares))
+        schedule = _Schedule(denoise_by_kernels, (start_scale,), _KERNEL_FACTOR, least, effort.refine_kernel_rounds)
+        fewer = replace(effort, known_shares=effort.refine_shares, kernel_centres=effort.refine_centres)
+        return schedule, replace(view, effort=fewer)
     if view.data_noise_scale > 0:  # the noise hides fine structure, and a good model of the population matters more
         schedule = _Schedule(denoise_by_grids, (expected,), _GRID_FACTOR, _GRID_LEAST, effort.refine_few_rounds)
         return schedule, view

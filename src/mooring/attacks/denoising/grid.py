@@ -51,9 +51,9 @@ def denoise_by_grids(
     model = _model_of(view, rows, variance)
     evidence = None
     if view.projection.kind == "none":
-        weights = model.posterior(_likelihoods(model.groups, rows, variance), codes)
         logs = [group.log_likelihoods(rows, variance) for group in model.groups]
-        evidence = like(model.log_evidence(logs, codes), reconstruction.rows)
+        weights, densities = model.posterior(logs, codes)
+        evidence = like(densities, reconstruction.rows)
         parts = [group.means(part, rows, variance) for group, part in zip(model.groups, weights, strict=True)]
         denoised = np.hstack(parts)
     else:

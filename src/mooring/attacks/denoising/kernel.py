@@ -197,6 +197,8 @@ class KernelPrior:
         """Return the shares with the lowest estimated risk, over the target's rows only if `alone`."""
         of_known = self.effort.known_shares if self.known else (0.0,)
         of_others = self.effort.other_shares if self.others else (0.0,)
+        if len(of_known) == len(of_others) == 1:
+            return of_known[0], of_others[0]
         risks = np.zeros((len(of_known), len(of_others)))
         for k, scored, owners, fold in self._scored(rows, alone=alone):
             gaussian = self._gaussian(k, scored, fold)
@@ -240,7 +242,8 @@ class KernelPrior:
         if share > 1:
             if k not in self._near:
                 numbers = [int(number) for number in self.effort.known_shares if number > 1]
-                self._near[k] = find_neighbourhoods(self.known[k].rows, self._moments(k, _TARGET)[1], numbers)
+                most, covariance = self.effort.kernel_centres, self._moments(k, _TARGET)[1]
+                self._near[k] = find_neighbourhoods(self.known[k].rows, covariance, numbers, most=most)
             if int(share) in self._near[k]:
                 near = self._near[k][int(share)]
                 density = mix_neighbourhoods(rows, near)

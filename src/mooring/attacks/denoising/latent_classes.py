@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
-from scipy.special import logsumexp, psi
+from scipy.special import psi
 
 from mooring.attacks.denoising.atoms import AtomGroup
 from mooring.attacks.view import Codes
@@ -37,30 +37,28 @@ class LatentClasses:
     tables: tuple[Matrix, ...]
     """Probabilities of a column's atoms in each component, each of shape (n_components, n_atoms)."""
 
-    def components(self, likelihoods: Sequence[Matrix], codes: Codes) -> tuple[Matrix, list[Matrix]]:
-        """Return the probabilities of each row's components, and the likelihood of each column in each component."""
+    def components(self, likelihoods: Sequence[Matrix], codes: Codes) -> tuple[Matrix, list[Matrix], Matrix]:
+        """Return the probabilities of each row's components, each column's likelihood in them, and log-likelihoods."""
         marginals = [np.maximum(part @ table.T, _TINY) for part, table in zip(likelihoods, self.tables, strict=True)]
         logs = np.log(self.mixing[codes]) + sum(np.log(marginal) for marginal in marginals)
-        logs -= logs.max(axis=1, keepdims=True)
-        weights = np.exp(logs)
-        return weights / weights.sum(axis=1, keepdims=True), marginals
+        top = logs.max(axis=1, keepdims=True)
+        weights = np.exp(logs - top)
+        total = weights.sum(axis=1, keepdims=True)
+        return weights / total, marginals, (top + np.log(total))[:, 0]
 
-    def log_evidence(self, logs: Sequence[Matrix], codes: Codes) -> Matrix:
-        """Return the log probability of each row, given the log-likelihoods of each column's atoms."""
-        columns = [
-            np.log(np.maximum(np.exp(part - part.max(axis=1, keepdims=True)) @ table.T, _TINY))
-            + part.max(axis=1)[:, None]
-            for part, table in zip(logs, self.tables, strict=True)
-        ]
-        return np.asarray(logsumexp(np.log(self.mixing[codes]) + sum(columns), axis=1))
+    def posterior(self, logs: Sequence[Matrix], codes: Codes) -> tuple[list[Matrix], Matrix]:
+        """Return the probabilities of each column's atoms, and the log probability of each row.
 
-    def posterior(self, likelihoods: Sequence[Matrix], codes: Codes) -> list[Matrix]:
-        """Return the probabilities of each column's atoms, of shape (n, n_atoms), given likelihoods of the same shape."""
-        weights, marginals = self.components(likelihoods, codes)
-        return [
+        Both follow from the log-likelihoods of each column's atoms, of shape (n, n_atoms) like the probabilities.
+        """
+        tops = [part.max(axis=1, keepdims=True) for part in logs]
+        likelihoods = [np.exp(part - top) for part, top in zip(logs, tops, strict=True)]
+        weights, marginals, evidence = self.components(likelihoods, codes)
+        probabilities = [
             part * ((weights / marginal) @ table)
             for part, table, marginal in zip(likelihoods, self.tables, marginals, strict=True)
         ]
+        return probabilities, np.asarray(evidence + sum(top[:, 0] for top in tops))
 
 
 def fit_latent_classes(
@@ -94,7 +92,7 @@ def fit_latent_classes(
     model = LatentClasses(tuple(groups), np.full((labels.size, k), 1 / k), tables)
     prior_weight = _FIRST_PRIOR_WEIGHT
     for _ in range(n_rounds):
-        weights, marginals = model.components(likelihoods, codes)
+        weights, marginals, _ = model.components(likelihoods, codes)
         mixing, prior_weight = _mix(weights, codes, labels, prior_weight, rng)
         counts = [
             table * ((weights / marginal).T @ part)

@@ -102,17 +102,20 @@ def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) ->
     return Density(*(xp.concat([part[k] for part in parts], axis=0) for k in range(3)))
 
 
-def find_neighbourhoods(rows: Array, covariance: Array, numbers: Sequence[int]) -> dict[int, Neighbourhoods]:
+def find_neighbourhoods(
+    rows: Array, covariance: Array, numbers: Sequence[int], *, most: int
+) -> dict[int, Neighbourhoods]:
     """Return the neighbourhoods of a class's rows by number of neighbours.
 
-    A number is used if there are at least twice as many rows. Some rows are skipped if all covariances would be too large.
+    A number is used if there are at least twice as many rows. Some rows are skipped if there are more than `most`, or all
+    covariances would be too large.
     """
     xp, (n, h) = namespace_of(rows), rows.shape
     numbers = [number for number in numbers if n >= 2 * number]
     if not numbers:
         return {}
     centred = rows - xp.mean(rows, axis=0)
-    some = slice(None, None, 1 + n * h**2 // _MOST_NUMBERS)
+    some = slice(None, None, max(1 + n * h**2 // _MOST_NUMBERS, -(-n // most)))
     distances = xp.sum(centred * centred, axis=1) - 2 * centred[some, :] @ centred.T
     nearest = xp.argsort(distances, axis=1)[:, : max(numbers)]
     rest, neighbourhoods, m = identity_like(covariance) + _OF_CLASS * covariance, {}, nearest.shape[0]
