@@ -78,14 +78,10 @@ def audit(
             epsilons=epsilons,
         )
     else:
+        from mooring.protocol.exchange import AuditRequest
+
         refuse_beside_a_study({"anchor_rows": anchor_rows})
-        points = points_of(
-            given,
-            methods=method or (),
-            anchor_noise_scales=anchor_noise or (),
-            data_noise_scales=data_noise or (),
-            epsilons=epsilons,
-        )
+        points = points_of(given, AuditRequest(method or (), anchor_noise or (), data_noise or (), epsilons))
         chosen = points[0]
     settings = given.settings(
         options,

@@ -31,15 +31,7 @@ _ASKED = ("exact_source_linkage", "identity_linkage", "attribute")
 
 
 def write_page(folder: Path, render: Callable[..., str], result: Any, name: str) -> str:
-    """Write report.html and the numbers behind it, and return the line that says where they are.
-
-    Parameters
-    ----------
-    render : callable
-        Makes the page from a result and the command that produced it.
-    name : str
-        Name of the file with the numbers.
-    """
+    """Write report.html and, to the file `name`, the numbers behind it; return the line that says where they are."""
     page, numbers = folder / "report.html", folder / name
     for path, text in ((page, render(result, command=quote_command())), (numbers, result.to_json())):
         write_atomically(path, text.encode(), mode=0o600, what="the audit")
@@ -47,15 +39,7 @@ def write_page(folder: Path, render: Callable[..., str], result: Any, name: str)
 
 
 def print_findings(console: Console, result: AuditResult, *, notes: Sequence[str] = ()) -> None:
-    """Print what a reader must know first: hazards, who attacks whom, and the strongest attack at the chosen setting.
-
-    Parameters
-    ----------
-    console : Console
-    result : AuditResult
-    notes : sequence of str, optional
-        Printed first, dimmed.
-    """
+    """Print what a reader must know first: hazards, who attacks whom, and the strongest attack at the chosen setting."""
     for note in notes:
         console.print(f"note: {note}", style="dim", markup=False)
     for words in result.warnings:

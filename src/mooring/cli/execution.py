@@ -311,21 +311,24 @@ def quote_command() -> str:
 @contextmanager
 def show_progress(words: str) -> Iterator[Progress]:
     """Show a progress bar on standard error; yields a function to call with the amount done and the total."""
-    with _progress_bar(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()) as bar:
-        task = bar.add_task(words, total=None)
-        yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what or words)
+    with _progress_bar(words, progress.TimeElapsedColumn(), progress.TimeRemainingColumn()) as moved:
+        yield moved
 
 
 @contextmanager
 def count_progress() -> Iterator[Progress]:
     """Show a progress bar of steps; yields a function to call with the steps done, their total, and the next step."""
-    with _progress_bar(progress.MofNCompleteColumn(), progress.TimeElapsedColumn()) as bar:
-        task = bar.add_task("starting", total=1)
-        yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what)
+    with _progress_bar("starting", progress.MofNCompleteColumn(), progress.TimeElapsedColumn()) as moved:
+        yield moved
 
 
-def _progress_bar(*columns: progress.ProgressColumn) -> progress.Progress:
+@contextmanager
+def _progress_bar(words: str, *columns: progress.ProgressColumn) -> Iterator[Progress]:
     console = Console(stderr=True)
     hidden = not console.is_terminal  # a file or a pipe would get an empty line
     text = progress.TextColumn("{task.description}")
-    return progress.Progress(text, progress.BarColumn(), *columns, console=console, transient=True, disable=hidden)
+    with progress.Progress(
+        text, progress.BarColumn(), *columns, console=console, transient=True, disable=hidden
+    ) as bar:
+        task = bar.add_task(words, total=None)
+        yield lambda done, total, what="": bar.update(task, completed=done, total=total, description=what or words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from mooring.metrics import train_digit_auditor
 from mooring.tables import Partition, Records, partition, read_records
 from mooring.tables.encoder import read_encoded
 from mooring.tables.records import hold_out
+
+if TYPE_CHECKING:
+    from mooring.protocol.exchange import AuditRequest
 
 _TEST_ROWS = 3000
 _SETTLED_BY_A_STUDY = (
@@ -69,34 +72,13 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
             raise InputError(f"--{name.replace('_', '-')}", expected="left out with --study", got="given", cure=cure)
 
 
-def points_of(
-    given: AuditInputs,
-    *,
-    methods: Sequence[str],
-    anchor_noise_scales: Sequence[float],
-    data_noise_scales: Sequence[float],
-    epsilons: Sequence[float | None],
-) -> tuple[OperatingPoint, ...]:
-    """Return the study's own point, then the requested points for comparison, with the study's noise by default.
-
-    Parameters
-    ----------
-    given : AuditInputs
-        The inputs, with a study.
-    methods : sequence of str
-        Methods to compare with.
-    anchor_noise_scales, data_noise_scales : sequence of float
-        v and σ of these methods; by default the study's.
-    epsilons : sequence of float or None
-        Privacy losses of secure sums to compare with; None adds no noise.
-    """
-    from mooring.protocol.exchange import AuditRequest
+def points_of(given: AuditInputs, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+    """Return the study's own point, then the requested points for comparison, with the study's noise by default."""
     from mooring.protocol.registry import exchange_of
 
-    if (anchor_noise_scales or data_noise_scales) and not methods:
+    if (asked.anchor_noise_scales or asked.data_noise_scales) and not asked.methods:
         cure = "Name the method, or leave the noise out to audit the study's own point."
         raise InputError("--method", expected="given together with a noise", got="left out", cure=cure)
-    asked = AuditRequest(methods, anchor_noise_scales, data_noise_scales, epsilons)
     if not any(part.any() for part in given.parts.train):
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
     return exchange_of(given.study).assessment.list_audit_points(given.study, given.parts, asked)
@@ -134,7 +116,9 @@ class AuditInputs:
         """Return points of secure sums at each ε for a plan, the study's own first."""
         if self.study is None:
             return tuple(SumPoint(epsilon) for epsilon in epsilons)
-        points = points_of(self, methods=(), anchor_noise_scales=(), data_noise_scales=(), epsilons=epsilons)
+        from mooring.protocol.exchange import AuditRequest
+
+        points = points_of(self, AuditRequest(epsilons=epsilons))
         return tuple(point for point in points if isinstance(point, SumPoint))
 
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mooring.protocol.analyst import steps as analyst
 from mooring.protocol.designer import steps as designer
@@ -27,9 +26,6 @@ from mooring.protocol.step import (
     Step,
 )
 from mooring.typing import Progress
-
-if TYPE_CHECKING:
-    pass
 
 
 def _is_fitted(place: Place) -> bool:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -150,8 +151,8 @@ def collect_on_workers(
     at_work = client.submit(replace, study, pure=False)
     groups = in_groups(places, study)
     checked = [client.submit(check_group, at_work, group, MOST_BYTES, pure=False) for group in groups]
-    verdicts = {client.submit(_verdicts, future, pure=False): k for k, future in enumerate(checked)}
-    stacks = [client.submit(_stack if anchors_here else centred_stack, future, pure=False) for future in checked]
+    verdicts = {client.submit(itemgetter(0), future, pure=False): k for k, future in enumerate(checked)}
+    stacks = [client.submit(itemgetter(1) if anchors_here else centred_stack, future, pure=False) for future in checked]
     by_group: dict[int, Verdicts] = {}
     done = 0
     for future in as_completed(list(verdicts)):
@@ -209,9 +210,8 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
             bundle = path if isinstance(path, str) else try_verify(path, study)
         if not isinstance(bundle, RowBundle):  # bundles of secure sums are small, and need no cluster
             assert isinstance(bundle, str)
-            verdicts += (
-                [] if place.kept else [RejectedBundle(place.shown, bundle)]
-            )  # the object counts, not a broken copy
+            if not place.kept:  # of a broken copy, the object counts
+                verdicts.append(RejectedBundle(place.shown, bundle))
             continue
         elsewhere = {"anchor_representation": np.empty((0, rotation_of(study).n_components)), "path": Path(place.path)}
         fields = vars(bundle) | elsewhere
@@ -219,14 +219,6 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
         anchors.append(bundle.anchor_representation)
     shape = (0, *rotation_of(study).anchor_shape)
     return verdicts, np.stack(anchors) if anchors else np.empty(shape)
-
-
-def _verdicts(checked: Checked) -> Verdicts:
-    return checked[0]
-
-
-def _stack(checked: Checked) -> Matrix:
-    return checked[1]
 
 
 def centred_stack(checked: Checked) -> tuple[Matrix, Matrix]:

@@ -25,7 +25,7 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import Intake, collect, try_verify
 from mooring.protocol.analyst.trained_model import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import Exchange, GatherOptions, TrainOptions
+from mooring.protocol.exchange import AlignMode, Exchange, GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study
@@ -44,8 +44,6 @@ from mooring.protocol.sums.answers import (
 )
 from mooring.protocol.sums.bundle import SumBundle, write_extract
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import close_list
-from mooring.protocol.sums.training import train_sums
 from mooring.protocol.transport.addresses import make_printable
 from mooring.protocol.transport.transfer import check_parcel
 from mooring.serialization import count_noun
@@ -55,7 +53,6 @@ _PARTS = ".parts"  # what single combiners get of bundles, while they are asked
 _COMMAND = "mooring flare"
 _ANSWER_FIELDS = ("outcome", "digest", "rows", "reissued", "model")
 _SILENT = {"outcome": "no answer"}
-_MISFIT = "its anchor representation cannot be aligned with those of the other participants"
 _SUBMIT_AGAIN = "Files that arrived are kept. Submit the job again when the other sites are running."
 TaskMessage = dict[str, str | int]
 Answers = dict[str, dict[str, Any]]
@@ -193,30 +190,14 @@ class ServerWorkflow:
         intake = self._collect(0 if is_closed else max(self.settings.least_sites, sum_scheme(study).quorum))
         if not is_closed:
             self._collect_receipts(combiners, cast(Sequence[SumBundle], intake.bundles), ask)
-            closing = close_list(
-                study,
-                cast(Sequence[SumBundle], intake.bundles),
-                folder,
-                self.signing_key,
-                receipts=inbox,
-                command=_COMMAND,
-            )
-            self.left_out.update(closing.left_out)
-            for name, reason in closing.left_out.items():
-                self.tell(f"left out the bundle of {name}: {reason}")
-            for name in closing.doubted:
-                self.tell(f"the receipt of {name} reports more bundles as bad than there may be colluders")
+            self._gather(intake, GatherOptions(receipts=inbox, signing_key=self.signing_key, command=_COMMAND))
         closed = read_closing_list(folder / LIST_FILE, study)
         listed = set(closed.digests.values())
         bundles = [bundle for bundle in cast(Sequence[SumBundle], intake.bundles) if bundle.header_digest in listed]
-        self.tell(f"the list is closed, with {len(listed)} bundles")
         missing = [name for name in combiners if not self.answer(name, SHARE).exists()]
         self._ask_combiners(COMBINE_TASK, missing, SHARE, bundles, ask)
-        trained = train_sums(study, folder, inbox, learner=self.settings.learner, command=_COMMAND)
-        for name in trained.wrong:
-            self.tell(f"left out the share of {name}: it does not fit those of the other combiners")
-        self.tell(f"trained {trained.learner} on sums of {len(trained.contributors)} participants")
-        return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
+        self._train(shares=inbox)
+        return self._deliver()
 
     def _collect_receipts(self, combiners: Sequence[str], bundles: Sequence[SumBundle], ask: AskSites) -> None:
         """Have combiners test the bundles. Closing the study's only list needs a threshold of receipts."""
@@ -293,19 +274,30 @@ class ServerWorkflow:
         With `late` in the settings and an earlier alignment, its participants keep their maps, and the model does not
         change.
         """
-        study, folder, settings = self.study, self.settings.folder, self.settings
+        folder, settings = self.settings.folder, self.settings
         intake = self._collect(settings.least_sites)
-        exchange = self.exchange
-        late = settings.late and (folder / f"{exchange.gather_record}.json").is_file()
-        options = GatherOptions("late" if late else "again", signing_key=self.signing_key, command=_COMMAND)
-        gathered = exchange.gather(study, intake.bundles, folder, options)
+        late = settings.late and (folder / f"{self.exchange.gather_record}.json").is_file()
+        mode: AlignMode = "late" if late else "again"
+        self._gather(intake, GatherOptions(mode, signing_key=self.signing_key, command=_COMMAND))
+        if self.study.label.kind != "none" and not (late and (folder / TRAINING_FILE).is_file()):
+            self._train()
+        return self._deliver()
+
+    def _gather(self, intake: Intake, options: GatherOptions) -> None:
+        gathered = self.exchange.gather(self.study, intake.bundles, self.settings.folder, options)
         self.left_out.update(gathered.list_left_out())
-        for sentence in gathered.describe():
+        for sentence in (*gathered.describe(), *(finding.words for finding in gathered.list_findings())):
             self.tell(sentence)
-        if study.label.kind != "none" and not (late and (folder / TRAINING_FILE).is_file()):
-            trained = exchange.train(study, folder, TrainOptions(settings.learner, settings.seed, command=_COMMAND))
-            self.tell(str(trained))
-        return deliver(study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
+
+    def _train(self, shares: Path | None = None) -> None:
+        options = TrainOptions(self.settings.learner, self.settings.seed, shares, _COMMAND)
+        trained = self.exchange.train(self.study, self.settings.folder, options)
+        for sentence in (str(trained), *trained.state_warnings()):
+            self.tell(sentence)
+
+    def _deliver(self) -> tuple[str, ...]:
+        folder = self.settings.folder
+        return deliver(self.study, folder, folder / RESULTS, self.signing_key, command=_COMMAND).delivered
 
     def _collect(self, least: int) -> Intake:
         intake = collect(self.study, self.settings.folder / INBOX, self.settings.folder, command=_COMMAND)

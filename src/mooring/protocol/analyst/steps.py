@@ -21,7 +21,6 @@ def choose_engine(place: Place) -> Engine:
     from mooring.protocol.analyst.role import LocalEngine
 
     engine: Engine = place.engine or LocalEngine()
-
     return engine
 
 

@@ -41,14 +41,17 @@ _Predict = Callable[[Matrix], Predicted]
 
 @dataclass(frozen=True)
 class AdjustmentRecord(Record):
-    """What labelled rows of one's own changed in predictions, without anything that was fitted to them."""
+    """How labelled rows of one's own, which were not shared, changed predictions; it holds nothing fitted to a row."""
 
     rows: Count
     left_out: Count
+    """Rows that the model was trained on, or that are among the labelled new ones."""
     checked: bool
+    """Whether the ledger knows which rows were shared."""
     radius: float | None = None
+    """Half the width of the intervals; None for classes."""
     coverage: float | None = None
-    """As in `Adjustment`."""
+    """The share of labelled new rows that lie within their intervals."""
 
     def __str__(self) -> str:
         words = "Probabilities are recalibrated"
@@ -98,38 +101,26 @@ class PredictionRecord(Record):
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What labelled rows of one's own, which were not shared, changed in predictions."""
+    """A change of predictions that was fitted to labelled rows of one's own."""
 
-    n_rows: int
-    n_left_out: int
-    """Rows that the model was trained on, or that are among the labelled new ones."""
-    is_checked: bool
-    """Whether the ledger knows which rows were shared."""
+    record: AdjustmentRecord
     label_range: tuple[float, float]
-    radius: float | None = None
-    """Half the width of the intervals; None for classes."""
     recalibration: Recalibration | None = None
     """How probabilities of classes are changed; None for numbers."""
-    coverage: float | None = None
-    """The share of labelled new rows that lie within their intervals."""
-
-    @property
-    def record(self) -> AdjustmentRecord:
-        """What the report says of it."""
-        return AdjustmentRecord(self.n_rows, self.n_left_out, self.is_checked, self.radius, self.coverage)
 
     def apply(self, values: npt.NDArray[Any], probabilities: Matrix | None) -> Predicted:
-        """Predictions of the model, recalibrated; numbers stay."""
+        """Return recalibrated predictions of the model; numbers stay as they are."""
         if self.recalibration is None or probabilities is None:
             return values, probabilities
         changed = self.recalibration.apply(probabilities)
         return self.recalibration.choose(changed), changed
 
     def with_coverage(self, errors: npt.NDArray[Any]) -> Adjustment:
-        """The same, where errors of new rows are known."""
-        if self.radius is None:
+        """Return the same with the coverage of new rows whose errors are known."""
+        if self.record.radius is None:
             return self
-        return replace(self, coverage=float((np.abs(errors) <= self.radius).mean()))
+        coverage = float((np.abs(errors) <= self.record.radius).mean())
+        return replace(self, record=replace(self.record, coverage=coverage))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +162,9 @@ class Predictions:
     @property
     def intervals(self) -> Matrix | None:
         """Intervals, shape (n, 2), that contain nine of ten numbers; None for classes, and unless asked for."""
-        if self.adjustment is None or self.adjustment.radius is None:
+        if self.adjustment is None or self.adjustment.record.radius is None:
             return None
-        radius, ends = self.adjustment.radius, self.adjustment.label_range
+        radius, ends = self.adjustment.record.radius, self.adjustment.label_range
         return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
 
     def state_findings(self) -> list[str]:
@@ -283,7 +274,7 @@ def predict_rows(
         raise InputError("result", expected="one with a model", got="none", cure="Ask the analyst to train.")
     predict, release = opened.predict, opened.release
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
-    found, shares, truth, rows = [], [], [], []
+    values_by_block, shares, truth, rows = [], [], [], []
     ids: dict[str, list[str]] = {}
     # a column of labels that are not known yet
     labels: LabelUse = "ignore" if study.label.column in ignore else "allow"
@@ -291,13 +282,14 @@ def predict_rows(
         for name, texts in block.ids.items():
             ids.setdefault(name, []).extend(texts)
         values, probabilities = scoring.apply_threshold(predict(block.rows))
-        found.append(values)
+        values_by_block.append(values)
         shares += [] if probabilities is None else [probabilities]
         truth += [] if block.labels is None else [block.labels]
         rows += [block.rows] if own_rows is not None or scoring.importance else []
         if block.labels is not None:
             prints.add(block.values[:, : len(study.columns)])
-    predicted, each, scored = np.concatenate(found), np.concatenate(shares) if shares else None, prints.take()
+    predicted, each = np.concatenate(values_by_block), np.concatenate(shares) if shares else None
+    scored = prints.take()
     held_out = scoring.held_out
     adjustment = None if held_out is None else _adjust(vault, study, predict, held_out, ignore, prints, scored)
     adjusted, probabilities = predicted, each
@@ -334,11 +326,11 @@ def predict_rows(
 
 
 def _predict_alone(study: Study, own_rows: TableSource, given: Matrix, ignore: Collection[str]) -> Predicted:
-    """What a model of one's raw rows alone says of rows."""
-    own = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
-    assert own.labels is not None
+    """Return the predictions of rows by a model of one's raw rows alone."""
+    encoded = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
+    assert encoded.labels is not None
     kind: Kind = "classes" if study.label.kind == "classes" else "number"
-    fitted = train_learner(AUTO, own.rows, own.labels, kind=kind, seed=0)
+    fitted = train_learner(AUTO, encoded.rows, encoded.labels, kind=kind, seed=0)
     return fitted.predict(given), fitted.probabilities(given, len(study.label.classes))
 
 
@@ -352,23 +344,23 @@ def _adjust(
     scored: Words,
 ) -> Adjustment:
     """Fit to labelled rows that were not shared, and whose fingerprints are not among those of the rows scored."""
-    own, ledger = read_encoded(study.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
-    assert own.labels is not None
-    given = prints.add(own.values[:, : len(study.columns)])
+    encoded, ledger = read_encoded(study.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
+    assert encoded.labels is not None
+    given = prints.add(encoded.values[:, : len(study.columns)])
     left_out = ledger.find_shared(study.digest, given) | np.isin(given, scored)
-    rows, labels = own.rows[~left_out], own.labels[~left_out]
+    rows, labels = encoded.rows[~left_out], encoded.labels[~left_out]
     if len(rows) < FEWEST_ROWS:
         got = f"{len(rows)}, besides {left_out.sum()} shared before or among the rows scored"
         raise InputError("rows to calibrate on", expected=f"at least {FEWEST_ROWS}", got=got, cure="Give others.")
     values, probabilities = predict(rows)
-    is_checked, ends = ledger.entry(study.digest) is not None, (study.label.low, study.label.high)
-    fitted = Adjustment(len(rows), int(left_out.sum()), is_checked, ends)
+    record = AdjustmentRecord(len(rows), int(left_out.sum()), ledger.entry(study.digest) is not None)
+    ends = (study.label.low, study.label.high)
     if study.label.kind == "number":
-        return replace(fitted, radius=conformal_radius(labels.astype(np.float64), values))
+        return Adjustment(replace(record, radius=conformal_radius(labels.astype(np.float64), values)), ends)
     if probabilities is None:
         cure = "Leave the calibration out: this learner gives classes alone."
         raise InputError("the model", expected="one with probabilities", got="one without", cure=cure)
-    return replace(fitted, recalibration=Recalibration.fit(labels.astype(np.int64), probabilities))
+    return Adjustment(record, ends, Recalibration.fit(labels.astype(np.int64), probabilities))
 
 
 @contextmanager

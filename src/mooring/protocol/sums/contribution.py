@@ -41,13 +41,14 @@ def share_sums(
     *,
     output: Path,
     consent: Consent = _NO_OVERRIDE,
+    anchor: Path | None = None,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> ShareResult:
     """Write the one bundle of these rows' sums in this study.
 
     Once it is recorded, the same bytes are written again without reading the table. Labels are not shared, so that
-    `consent` need not include them.
+    `consent` need not include them. There is no anchor, and one that is given is not read.
     """
     require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
     member = find_membership(vault, study)

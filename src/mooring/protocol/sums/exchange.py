@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -16,7 +16,7 @@ from mooring.protocol.exchange import Assessment, Exchange, GatherOptions, Mecha
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import refuse_small_classes
-from mooring.protocol.results import Consent, ShareResult, StepResult
+from mooring.protocol.results import ShareResult, StepResult
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.protocol.sums import answers, bundle
@@ -32,7 +32,7 @@ from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.protocol.sums.total import Closing, close_list, open_total
 from mooring.protocol.sums.training import SumTraining, train_sums
 from mooring.serialization import count_noun, read_entries
-from mooring.typing import Progress, TableSource
+from mooring.typing import Progress
 
 
 class SumExchange(Exchange):
@@ -52,6 +52,7 @@ class SumExchange(Exchange):
     gather_record: ClassVar[str] = "closing"
 
     fit_public_file = staticmethod(fit_features)
+    share = staticmethod(share_sums)
     open_result = staticmethod(open_sum_model)
     verify_bundle = staticmethod(verify_sum_bundle)
     most_bundle_bytes = staticmethod(most_sum_bundle_bytes)
@@ -129,21 +130,6 @@ class SumExchange(Exchange):
         return (
             [f"{have} more than {most} rows; of each, 'mooring share' adds {most}, chosen by a key."] if above else []
         )
-
-    def share(
-        self,
-        vault: Vault,
-        study: Study,
-        data: TableSource,
-        *,
-        output: Path,
-        consent: Consent,
-        anchor: Path | None,
-        ignore: Collection[str],
-        progress: Progress | None,
-    ) -> ShareResult:
-        """Write the bundle of these rows' sums; see `mooring.protocol.sums.contribution.share_sums`."""
-        return share_sums(vault, study, data, output=output, consent=consent, ignore=ignore, progress=progress)
 
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """What a bundle holds, in words, and whom to send it to."""
