@@ -10,10 +10,11 @@ from mooring import RigidMap
 from mooring.learners.models import ModelSpec
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.registry import exchange_of
-from mooring.protocol.rotation.bundle import verify_bundle, write_bundle
+from mooring.protocol.rotation.bundle import KIND, bundle_fields, bundle_tensors, verify_bundle
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
 from tests.study_settings import make_study
@@ -52,6 +53,25 @@ def numeric_study(
         participants=tuple(sites if participants is None else participants),
         analyst=analyst or Member("analyst", ANALYST.public),
     )
+
+
+def write_bundle(
+    path: Path,
+    study: Study,
+    *,
+    representation: np.ndarray,
+    anchor_representation: np.ndarray,
+    labels: np.ndarray | None,
+    signer: SigningKey,
+    anchor_digest: str = "0" * 64,
+) -> str:
+    """Write a bundle from arrays, without shuffling rows, and return its SHA-256."""
+    given = {"anchor_representation": anchor_representation, "representation": representation, "labels": labels}
+    n_rows = representation.shape[0]
+    specs = bundle_tensors(study, n_rows)
+    arrays = {name: np.asarray(given[name], dtype=np.float32).reshape(spec.shape) for name, spec in specs.items()}
+    fields = bundle_fields(study, n_rows=n_rows, anchor_digest=anchor_digest)
+    return write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
 
 
 def write_site(

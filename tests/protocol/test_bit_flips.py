@@ -17,10 +17,10 @@ from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.protocol.crypto.keys import SigningKey, verify
 from mooring.protocol.messages.signed_file import TensorSpec, read_signed, write_signed
 from mooring.protocol.rotation.anchor import open_anchor
-from mooring.protocol.rotation.bundle import verify_bundle, write_bundle
+from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.result import MAP_FILE, read_result
 from mooring.protocol.storage.vault import Vault
-from tests.sites import vaulted_study
+from tests.sites import vaulted_study, write_bundle
 
 from .hostile import World, build_world, canonical, packed, parts
 

@@ -23,7 +23,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.prediction import AdjustmentRecord, PredictionRecord
 from mooring.protocol.results import ShareResult
 from mooring.protocol.rotation.alignment_state import AlignedParticipant, AlignmentRecord
-from mooring.protocol.rotation.training import Training
+from mooring.protocol.rotation.training_record import Training
 from mooring.protocol.sums.total import Closing
 from mooring.protocol.sums.training import SumTraining
 from mooring.report.records import StudyRecords

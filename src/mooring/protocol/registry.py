@@ -52,14 +52,14 @@ def list_exchanges() -> list[Exchange]:
 
 def list_own_steps() -> dict[str, tuple[Sequence[Step], Sequence[Addition]]]:
     """The steps that only one mechanism has and what it adds to common steps, by mechanism."""
-    own: dict[str, tuple[Sequence[Step], Sequence[Addition]]] = {}
+    by_mechanism: dict[str, tuple[Sequence[Step], Sequence[Addition]]] = {}
     for name, entry in _MECHANISMS.items():
         if isinstance(entry, str):
             steps = import_module(f"{entry}.steps")
-            own[name] = steps.STEPS, steps.ADDITIONS
+            by_mechanism[name] = steps.STEPS, steps.ADDITIONS
         else:
-            own[name] = entry.steps, entry.additions
-    return own
+            by_mechanism[name] = entry.steps, entry.additions
+    return by_mechanism
 
 
 def list_sendable_files() -> list[SendableFile]:

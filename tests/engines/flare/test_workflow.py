@@ -504,7 +504,6 @@ def test_paths_count_from_the_settings_folder_and_consent_is_not_given_by_defaul
     [
         "",
         "study = ",
-        'study = "s"\nvault = "v"\n',
         'study = "s"\nvault = "v"\ndata = "d"\nlabels = "true"\n',
         'study = "s"\nvault = "v"\ndata = "d"\nlabels = 1\n',
         'study = "s"\nvault = "v"\ndata = "d"\nlabel = true\n',

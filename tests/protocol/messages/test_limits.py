@@ -24,7 +24,7 @@ from mooring.protocol.messages.study_file import parse_study, read_plain, render
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation import bundle
 from mooring.protocol.rotation.anchor import most_anchor_bytes
-from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle, write_bundle
+from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle
 from mooring.protocol.sums import answers
 from mooring.protocol.sums import bundle as sum_bundle
 from mooring.protocol.sums.answers import LIST, RECEIPT, SHARE, _counted, most_answer_bytes
@@ -32,7 +32,7 @@ from mooring.tables.schema import Column, Label
 from tests.protocol.support import write_member_card
 from tests.raising import raising
 from tests.record import check_record
-from tests.sites import KEYS, numeric_study
+from tests.sites import KEYS, numeric_study, write_bundle
 from tests.study_settings import change
 
 RECORD = Path(__file__).parent / "record.json"

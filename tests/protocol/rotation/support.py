@@ -10,8 +10,8 @@ import numpy as np
 from mooring import RigidMap, make_anchor
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.bundle import RowBundle, verify_bundle, write_bundle
-from tests.sites import KEYS
+from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
+from tests.sites import KEYS, write_bundle
 
 
 @dataclass(frozen=True, eq=False)

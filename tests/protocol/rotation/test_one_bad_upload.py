@@ -22,7 +22,8 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import AlignmentState
 from mooring.protocol.rotation.outliers import find_disagreeing
-from mooring.protocol.rotation.training import Training, train
+from mooring.protocol.rotation.training import train
+from mooring.protocol.rotation.training_record import Training
 from tests.protocol.rotation.support import Site, send
 from tests.sites import numeric_study, spec_of
 

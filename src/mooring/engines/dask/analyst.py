@@ -22,7 +22,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment import Backend, align_bundles
 from mooring.protocol.rotation.alignment_state import AlignmentRecord
 from mooring.protocol.rotation.scheme import rotation_of
-from mooring.protocol.rotation.training import Training
+from mooring.protocol.rotation.training_record import Training
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.typing import Progress
 

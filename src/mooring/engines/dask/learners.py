@@ -71,13 +71,13 @@ from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.rotation.training import (
     LabelledRows,
     Steps,
-    Training,
     convert_model,
     find_left_out,
     list_limited,
     score_left_out,
     score_participants,
 )
+from mooring.protocol.rotation.training_record import Training
 from mooring.typing import Indices, Progress, Vector
 
 _CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23

@@ -71,7 +71,7 @@ def read_signed_model(path: Path, study: Study, spec: ModelSpec, *, fields: tupl
         kind=KIND,
         signed_by={study.analysts_key},
         fields=(*fields, *_FIELDS),
-        tensors=lambda found: _list_tensors(found, spec),
+        tensors=lambda manifest: _list_tensors(manifest, spec),
     )
     study.require_same(signed.fields, what=_WHAT)
     return SignedModel(_build(signed.fields, signed.arrays, spec), signed.fields, signed.digest)

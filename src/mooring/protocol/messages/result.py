@@ -95,11 +95,11 @@ def read_delivered_model(
     the proportion of rows that may be recognised, where the study alone determines it.
     """
     fields = (*_MODEL_FIELDS, *(_RELEASE_FIELDS if study.model_limit else ()))
-    found: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, spec, fields=fields)
-    if source is not None and found.fields["source"] != source:
+    signed: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, spec, fields=fields)
+    if source is not None and signed.fields["source"] != source:
         raise refuse_result("the model", "it was trained on a closing list other than the one that was answered here")
     return DeliveredModel(
-        found.model, str(found.fields["source"]), found.digest, Release.from_fields(found.fields, study, risk=risk)
+        signed.model, str(signed.fields["source"]), signed.digest, Release.from_fields(signed.fields, study, risk=risk)
     )
 
 

@@ -169,16 +169,16 @@ def read_signed(
     """
     what = f"the {kind} file"
     with open_plain_file(path, what=what) as file:
-        header, found = read_signed_header(file, kind=kind, fields=fields, what=what)
-        if found["signer"] not in signed_by:
+        header, fields_read = read_signed_header(file, kind=kind, fields=fields, what=what)
+        if fields_read["signer"] not in signed_by:
             raise _refuse(what, "it is signed by somebody else than the study says")
-        specs = tensors(found)
+        specs = tensors(fields_read)
         require_header(header, specs, what=what)
         data = file.read(header.size - header.data_start)
-    if hashlib.sha256(data).hexdigest() != found["data"]:
+    if hashlib.sha256(data).hexdigest() != fields_read["data"]:
         raise _refuse(what, "its arrays are not those that were signed")
     arrays = decode_arrays(data, specs, what=what)
-    return SignedFile(found, arrays, hashlib.sha256(header.raw + data).hexdigest())
+    return SignedFile(fields_read, arrays, hashlib.sha256(header.raw + data).hexdigest())
 
 
 def decode_arrays(data: bytes, tensors: Tensors, *, what: str) -> dict[str, npt.NDArray[Any]]:
@@ -204,20 +204,20 @@ def read_signed_header(
         raise _refuse(what, "it has no manifest and signature, or more than these")
     manifest = header.metadata["manifest"]
     try:
-        found = json.loads(manifest)
+        plain = json.loads(manifest)
         signature = bytes.fromhex(header.metadata["signature"])
     except (ValueError, RecursionError):
         raise _refuse(what, "its manifest cannot be read") from None
-    if not isinstance(found, dict) or set(found) != {"kind", "format", "signer", "data", *fields}:
+    if not isinstance(plain, dict) or set(plain) != {"kind", "format", "signer", "data", *fields}:
         raise _refuse(what, "its manifest does not say what it must, and nothing else")
-    if any(not isinstance(value, str | int) or isinstance(value, bool) for value in found.values()):
+    if any(not isinstance(value, str | int) or isinstance(value, bool) for value in plain.values()):
         raise _refuse(what, "its manifest holds other things than words and whole numbers")
-    if found["kind"] != kind or found["format"] != FORMAT:
+    if plain["kind"] != kind or plain["format"] != FORMAT:
         raise RefusedError(what, reason="it is of another kind or format", cure="Use the same version of mooring.")
-    rest = {name: value for name, value in found.items() if name not in ("kind", "format")}
+    rest = {name: value for name, value in plain.items() if name not in ("kind", "format")}
     if _encode_manifest(kind, rest) != manifest or header.metadata["signature"] != signature.hex():
         raise _refuse(what, "its manifest is not in the one form allowed")
-    if not (isinstance(found["signer"], str) and verify(found["signer"], signature, _signed_message(kind, manifest))):
+    if not (isinstance(plain["signer"], str) and verify(plain["signer"], signature, _signed_message(kind, manifest))):
         raise _refuse(what, "its signature does not match")
     return header, rest
 

@@ -261,13 +261,13 @@ class Study:
         ):
             if twice := find_repeated([value for value in values if value]):
                 names = " and ".join(
-                    repr(one.name) for one, value in zip(everybody, values, strict=True) if value == twice
+                    repr(member.name) for member, value in zip(everybody, values, strict=True) if value == twice
                 )
                 cure = "Take one out; who joins in two roles needs a folder and a vault for each."
                 raise InputError("roster", expected=f"different {what}", got=f"those of {names} alike", cure=cure)
         if any(not member.sealing_key for member in self.participants):
             raise InputError("roster", expected="a sealing key a participant", got="one without", cure=CARD_CURE)
-        if other := [one.name for one in self.participants if not one.holds_sealing_key]:
+        if other := [member.name for member in self.participants if not member.holds_sealing_key]:
             expected = "sealing keys that are the other form of their signing keys"
             raise InputError("roster", expected=expected, got=f"another key for {other[0]}", cure=CARD_CURE)
         if self.helpers and not self.mechanism.takes_helpers:

@@ -38,7 +38,6 @@ from scipy.special import chdtri
 from mooring.alignment.problem import have_full_rank
 from mooring.atomic_io import open_plain_file
 from mooring.errors import RefusedError
-from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
     Fields,
@@ -47,7 +46,6 @@ from mooring.protocol.messages.signed_file import (
     measure_signed_header,
     read_signed_header,
     require_header,
-    write_signed,
 )
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.scheme import rotation_of
@@ -114,10 +112,10 @@ class RowBundle:
 
     def _read(self, name: str, start: int, count: int) -> Single:
         with open_plain_file(self.path, what=_WHAT) as file:
-            found = np.fromfile(file, dtype="<f4", count=count, offset=self._offsets[name] + 4 * start)
-        if found.size < count:
+            numbers = np.fromfile(file, dtype="<f4", count=count, offset=self._offsets[name] + 4 * start)
+        if numbers.size < count:
             raise _refuse("it became shorter while it was read")
-        return found.astype(np.float32)
+        return numbers.astype(np.float32)
 
 
 def centre_anchors(anchor_representations: Matrix) -> tuple[Matrix, Matrix]:
@@ -154,25 +152,6 @@ def find_data_start(study: Study, *, n_rows: int) -> int:
     """Return the position of the first array in a bundle of so many rows."""
     fields = bundle_fields(study, n_rows=n_rows, anchor_digest="0" * 64)
     return measure_signed_header(KIND, fields, bundle_tensors(study, n_rows))
-
-
-def write_bundle(
-    path: Path,
-    study: Study,
-    *,
-    representation: npt.NDArray[Any],
-    anchor_representation: npt.NDArray[Any],
-    labels: npt.NDArray[Any] | None,
-    signer: SigningKey,
-    anchor_digest: str = "0" * 64,
-) -> str:
-    """Write a bundle from arrays in memory for a simulation, without shuffling rows, and return its SHA-256."""
-    given = {"anchor_representation": anchor_representation, "representation": representation, "labels": labels}
-    n_rows = representation.shape[0]
-    specs = bundle_tensors(study, n_rows)
-    arrays = {name: np.asarray(given[name], dtype=np.float32).reshape(spec.shape) for name, spec in specs.items()}
-    fields = bundle_fields(study, n_rows=n_rows, anchor_digest=anchor_digest)
-    return write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer)
 
 
 def verify_bundle(path: Path, study: Study) -> RowBundle:
@@ -275,10 +254,10 @@ def explain_anchor(representation: Matrix, study: Study) -> str | None:
     r, h, v = settings.n_anchor_rows, settings.n_components, settings.anchor_noise_scale
     mean = representation.mean(axis=0)
     centred = representation - mean
-    found, expected = float((centred**2).sum()), h * (1 + v**2 * (r - 1))
+    squared_norm, expected = float((centred**2).sum()), h * (1 + v**2 * (r - 1))
     low, high = bound_norm(r, h, v)
-    if not low <= found <= high:
-        return f"its anchor representation is {math.sqrt(found / expected):.3g} times as large as the study makes it"
+    if not low <= squared_norm <= high:
+        return f"its anchor representation is {math.sqrt(squared_norm / expected):.3g} times as large as the study makes it"
     distance, farthest = float(np.linalg.norm(mean)), math.sqrt((1 + v**2 / r) * float(chdtri(h, FALSE_REFUSAL)))
     if not distance <= farthest:
         return f"its anchor representation lies {distance:.3g} from the origin, where a map moves it {farthest:.3g} at most"

@@ -157,26 +157,26 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
 
 def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[Block]:
     """Yield the rows of everybody in the space: name, rows of shape (n, h), and labels as class numbers or numbers."""
-    for found in read_tables(folder, space, space.names):
-        yield decode_block(found, study)
+    for group in read_tables(folder, space, space.names):
+        yield decode_block(group, study)
 
 
-def decode_block(found: pa.Table, study: Study) -> Block:
+def decode_block(group: pa.Table, study: Study) -> Block:
     """Return the name of the owner, the rows and the labels of one row group."""
-    if _fields(study) != list(found.schema.remove_metadata()) or any(column.null_count for column in found.columns):
+    if _fields(study) != list(group.schema.remove_metadata()) or any(column.null_count for column in group.columns):
         raise _report("it is damaged")
-    rows = np.column_stack([found[f"z{k + 1}"].to_numpy() for k in range(rotation_of(study).n_components)])
+    rows = np.column_stack([group[f"z{k + 1}"].to_numpy() for k in range(rotation_of(study).n_components)])
     labels: npt.NDArray[Any] | None = None
     if study.label.kind == "number":
-        labels = np.asarray(found["label"].to_numpy(), dtype=np.float64)
+        labels = np.asarray(group["label"].to_numpy(), dtype=np.float64)
     elif study.label.kind == "classes":
         codes = {word: code for code, word in enumerate(study.label.classes)}
-        words = found["label"].combine_chunks()
+        words = group["label"].combine_chunks()
         if not {str(word) for word in words.dictionary} <= set(codes):
             raise _report("it is damaged")
         lookup = np.array([codes[str(word)] for word in words.dictionary], dtype=np.int64)
         labels = np.asarray(lookup[words.indices.to_numpy()])
-    return str(found["participant"][0]), rows, labels
+    return str(group["participant"][0]), rows, labels
 
 
 def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> Iterator[pa.Table]:
@@ -192,7 +192,7 @@ def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> It
     maps = _read_maps(folder / TABLE_FILE)
     if any(maps.get(name) != space.map_digest(places[name]) for name in names):
         raise _report("it is not the one of this alignment, which was interrupted")
-    yield from (found for found in read_row_groups(folder / TABLE_FILE) if str(found["participant"][0]) in known)
+    yield from (group for group in read_row_groups(folder / TABLE_FILE) if str(group["participant"][0]) in known)
 
 
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
@@ -200,11 +200,11 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
     try:
         with pq.ParquetFile(path) as table:
             for index in range(table.num_row_groups):
-                found = table.read_row_group(index)
-                found.validate(full=True)  # finds text that is not UTF-8, and indices outside the dictionary
-                if found.num_rows == 0 or found.column_names[0] != "participant":
+                group = table.read_row_group(index)
+                group.validate(full=True)  # finds text that is not UTF-8, and indices outside the dictionary
+                if group.num_rows == 0 or group.column_names[0] != "participant":
                     raise _report(f"{path.name} is damaged")
-                yield found
+                yield group
     except (pa.ArrowException, OSError, ValueError):
         raise _report(f"{path.name} cannot be read") from None
 
@@ -226,12 +226,12 @@ def read_facts(path: Path, name: str) -> PartFacts | None:
 
 def list_parts(folder: Path) -> dict[str, list[Path]]:
     """Return the existing parts of each participant, in order."""
-    found: dict[str, list[tuple[int, Path]]] = {}
+    numbered: dict[str, list[tuple[int, Path]]] = {}
     with explain_os_errors(WHAT):
         for path in (folder / PARTS_FOLDER).iterdir() if (folder / PARTS_FOLDER).is_dir() else ():
             if match := _PART_NAME.fullmatch(path.name):
-                found.setdefault(match[1], []).append((int(match[2]), path))
-    return {name: [path for _, path in sorted(paths)] for name, paths in found.items()}
+                numbered.setdefault(match[1], []).append((int(match[2]), path))
+    return {name: [path for _, path in sorted(paths)] for name, paths in numbered.items()}
 
 
 def check_parts(folder: Path, space: AlignmentState, names: Sequence[str]) -> dict[str, list[Path]]:
@@ -274,8 +274,8 @@ def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path
     writer = None
     with open_atomically(path, mode=0o600, what=WHAT) as file:
         try:
-            for found in read_tables(folder, space, space.names):
-                table = found.replace_schema_metadata(metadata)
+            for group in read_tables(folder, space, space.names):
+                table = group.replace_schema_metadata(metadata)
                 writer = writer or open_table_writer(file, table.schema)
                 writer.write_table(table)
         finally:

@@ -31,7 +31,7 @@ from mooring.serialization import count_noun
 from mooring.typing import Progress
 
 if TYPE_CHECKING:
-    from mooring.protocol.rotation.training import Training
+    from mooring.protocol.rotation.training_record import Training
 
 _PROJECTIONS = {
     "none": "no projection",
@@ -164,8 +164,8 @@ class RotationExchange(Exchange):
         )
 
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
-        """Each aligned participant's map, and the model; see `mooring.protocol.rotation.training.prepare_maps`."""
-        from mooring.protocol.rotation.training import prepare_maps
+        """Each aligned participant's map, and the model; see `mooring.protocol.rotation.delivery.prepare_maps`."""
+        from mooring.protocol.rotation.delivery import prepare_maps
 
         return prepare_maps(study, folder)
 

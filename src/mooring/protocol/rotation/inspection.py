@@ -115,13 +115,13 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
     """Return what makes the secret map of these rows easy to recover, given the study's projection and noise."""
     n, h, scale = rows.shape[0], rotation_of(study).n_components, rotation_of(study).data_noise_scale
     names, mixed = study.feature_names, h < study.n_features
-    found = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
+    hazards = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
     if n <= h:
-        found.append(
+        hazards.append(
             f"You have {count_noun(n, 'row')}, no more than the study's {h} components. Each row that an attacker knows "
             "then discloses more, and the self-attack's figures are uncertain. More rows or fewer components help."
         )
-    return found + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
+    return hazards + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
 
 
 def _standing_warnings(study: Study) -> tuple[str, ...]:
@@ -159,14 +159,14 @@ def point_of(study: Study, rms: float) -> RotationPoint | None:
 
 
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-    """Return the study's own point, then the requested methods (at the study's noise by default) and secure sums."""
+    """Return the study's study_point point, then the requested methods (at the study's noise by default) and secure sums."""
     settings, projection = rotation_of(study), study_projection(study)
-    own = point_of(study, root_mean_square(parts.train, projection))
-    if own is None:
+    study_point = point_of(study, root_mean_square(parts.train, projection))
+    if study_point is None:
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
     noises = settings.anchor_noise_scale or ANCHOR_NOISE, settings.data_noise_scale or DATA_NOISE
     rows = list_contrast(parts, projection, asked, noises=noises, n_anchor_rows=settings.n_anchor_rows)
-    return tuple(dict.fromkeys((own, *rows, *list_sums(asked))))
+    return tuple(dict.fromkeys((study_point, *rows, *list_sums(asked))))
 
 
 def find_point(study: Study, result: AuditResult) -> PointResult | None:
@@ -236,7 +236,7 @@ def _self_attack(
     if point is None or any(not np.ptp(part, axis=0).any() for part in partition.train):
         return _not_run(study, rows, "all rows are equal")
     names, note = (tuple(attacks), ()) if attacks is not None else _quick_enough(rotation_of(study).n_components)
-    found = run_audit(
+    audited = run_audit(
         partition,
         points=[point],
         settings=AuditSettings(
@@ -248,8 +248,8 @@ def _self_attack(
         ),
         progress=progress,
     )
-    points = tuple(_number_rows(point_result, np.concatenate(parts)) for point_result in found.points)
-    return AuditResult(found.description, found.references, points, note)  # hazards are listed separately
+    points = tuple(_number_rows(point_result, np.concatenate(parts)) for point_result in audited.points)
+    return AuditResult(audited.description, audited.references, points, note)  # hazards are listed separately
 
 
 def _number_rows(result: PointResult, places: npt.NDArray[np.int64]) -> PointResult:
@@ -286,8 +286,8 @@ def _not_run(study: Study, rows: Matrix, reason: str) -> AuditResult:
 
 
 def _verdict(result: AuditResult) -> str:
-    found = result.points[0] if result.points else None
-    if found is None or found.worst() is None:
+    attacked = result.points[0] if result.points else None
+    if attacked is None or attacked.worst() is None:
         return "No attack could be run on your rows. Do not read anything here as evidence of safety."
     held = count_noun(min(result.description.rows_each), "row")  # the smaller part is the colluder's
     return (

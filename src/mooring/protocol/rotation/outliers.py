@@ -83,7 +83,7 @@ def measure_fit(template: Matrix, centred: Matrix) -> float:
 def measure_fits(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
     """Fit each of two or more aligned, centred anchor representations to the mean of the others."""
     total = np.sum(aligned, axis=0)
-    values = np.array([measure_fit(total - own, own) for own in aligned])
+    values = np.array([measure_fit(total - block, block) for block in aligned])
     return Fits(values, *measure_random_fit(total, seed=seed))
 
 
@@ -164,9 +164,9 @@ def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed:
     """Return which participants are in doubt, by models of the trusted ones."""
     predicted = [rows_of.predict_by_others(name, trusted, seed) for name in CANDIDATES]
     measured = np.array(
-        [[_measure(rows_of.targets[own], each[own]) for own in rows_of.places] for each in predicted]
+        [[_measure(rows_of.targets[at], each[at]) for at in rows_of.places] for each in predicted]
     )  # learners, participants, measures, (low, value, high)
-    known = ~np.isnan(measured).any(axis=(0, 2, 3)) & (np.array([own.size for own in rows_of.places]) >= _FEWEST_ROWS)
+    known = ~np.isnan(measured).any(axis=(0, 2, 3)) & (np.array([at.size for at in rows_of.places]) >= _FEWEST_ROWS)
     most, nobody = known & trusted, np.zeros(len(rows_of.places), dtype=bool)
     if most.sum() < 2:
         return nobody
@@ -177,9 +177,9 @@ def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed:
     lower = high < share * median[:, None, :]
     suspect: npt.NDArray[np.bool_] = known & (far_lower | lower.any(axis=-1))[tells].all(axis=0) & bool(tells.any())
     for place in np.flatnonzero(suspect).tolist():
-        own = rows_of.places[place]
+        at = rows_of.places[place]
         for k in np.flatnonzero(tells & ~far_lower[:, place]):
-            itself = _measure(rows_of.targets[own], rows_of.predict_by_itself(CANDIDATES[k], own, labels, seed))
+            itself = _measure(rows_of.targets[at], rows_of.predict_by_itself(CANDIDATES[k], at, labels, seed))
             suspect[place] &= bool((lower[k, place] & (high[k, place] < share * itself[:, 1])).any())
     return suspect
 
@@ -187,15 +187,15 @@ def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed:
 def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
     """Return both measures with the ends of their intervals; NaN if all targets are the same."""
     n, k = targets.shape
-    centred, own = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
-    size = float(np.linalg.norm(centred) * np.linalg.norm(own))
+    centred, centred_predictions = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
+    size = float(np.linalg.norm(centred) * np.linalg.norm(centred_predictions))
     if n <= 3 or not centred.any():
         return np.full((min(k, 2), 3), np.nan)
     # Labels that are almost all of one class say little: they count as fewer rows of classes that are equally frequent.
     frequencies = targets.mean(axis=0)
     n_effective = n if k == 1 else n * float(1 - (frequencies**2).sum()) / (1 - 1 / k)
-    z = np.arctanh(np.clip((centred * own).sum() / size, -0.999, 0.999)) if size > 0 else 0.0
-    found = [np.tanh(z + _DEVIATIONS / np.sqrt(max(1.0, n_effective - 3)) * np.array([-1, 0, 1]))]
+    z = np.arctanh(np.clip((centred * centred_predictions).sum() / size, -0.999, 0.999)) if size > 0 else 0.0
+    measures = [np.tanh(z + _DEVIATIONS / np.sqrt(max(1.0, n_effective - 3)) * np.array([-1, 0, 1]))]
     if k > 1:
         members = targets[:, targets.any(axis=0)]
         counts, right = members.sum(axis=0), (targets * np.eye(k)[predicted.argmax(axis=1)]).sum(axis=1)
@@ -203,8 +203,8 @@ def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
         smoothed = (recalls * counts + 1) / (counts + 2)
         width = _DEVIATIONS * float(np.sqrt((smoothed * (1 - smoothed) / counts).sum())) / counts.size
         chance = 1 / counts.size
-        found.append((recalls.mean() + width * np.array([-1, 0, 1]) - chance) / (1 - chance))
-    return np.stack(found)
+        measures.append((recalls.mean() + width * np.array([-1, 0, 1]) - chance) / (1 - chance))
+    return np.stack(measures)
 
 
 def find_harmful(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> dict[int, float]:

@@ -100,21 +100,21 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     """
     folder, tensors = Path(folder), map_tensors(study)
     path, signers = folder / MAP_FILE, {study.analysts_key}
-    found = read_signed(path, kind=_KIND, signed_by=signers, fields=_FIELDS, tensors=lambda _: tensors)
-    study.require_same(found.fields, what="the map")
-    if (found.fields["participant"], found.fields["key"]) != (member.name, member.signing_key):
+    signed = read_signed(path, kind=_KIND, signed_by=signers, fields=_FIELDS, tensors=lambda _: tensors)
+    study.require_same(signed.fields, what="the map")
+    if (signed.fields["participant"], signed.fields["key"]) != (member.name, member.signing_key):
         raise refuse_result("the map", "it is another participant's")
-    R, mean, origin = (found.arrays[name] for name in tensors)
-    if max(float(np.abs(array).max()) for array in found.arrays.values()) > _LARGEST:
+    R, mean, origin = (signed.arrays[name] for name in tensors)
+    if max(float(np.abs(array).max()) for array in signed.arrays.values()) > _LARGEST:
         raise refuse_result("the map", "it moves rows further than any map of mooring's")
     try:
         alignment_map = RigidMap.from_centre(R, mean, origin)
     except InputError:
         raise refuse_result("the map", "it is not orthogonal, and would distort rows") from None
-    delivered = read_delivered_model(folder, study, specify_model(study)) if found.fields["model"] != "" else None
-    if delivered is not None and delivered.digest != found.fields["model"]:
+    delivered = read_delivered_model(folder, study, specify_model(study)) if signed.fields["model"] != "" else None
+    if delivered is not None and delivered.digest != signed.fields["model"]:
         raise refuse_result("the model", "it is not the one that the map is for")
-    return Result(member, str(found.fields["bundle"]), mean, origin, alignment_map, delivered)
+    return Result(member, str(signed.fields["bundle"]), mean, origin, alignment_map, delivered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +166,12 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
         raise RefusedError(
             "the map", reason="it was made from another bundle than yours", cure="Ask the analyst again."
         )
-    own = perturbation.anchor_representation().astype(np.float64).mean(axis=0)
-    if not np.abs(delivered.mean - own).max() <= _MEAN_TOLERANCE:
+    own_mean = perturbation.anchor_representation().astype(np.float64).mean(axis=0)
+    if not np.abs(delivered.mean - own_mean).max() <= _MEAN_TOLERANCE:
         raise RefusedError(
-            "the map", reason="its mean is not that of your own anchor representation", cure="Ask the analyst again."
+            "the map",
+            reason="its mean is not that of your own_mean anchor representation",
+            cure="Ask the analyst again.",
         )
 
 

@@ -1,0 +1,150 @@
+"""The record of a training on aligned rows: what was trained, how well it predicts, and who was left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mooring.audit.release import ReleaseRisk
+from mooring.learners import Gain, Kind, Score
+from mooring.protocol.results import Finding, TrainingRecord
+from mooring.serialization import Count, Rows, render_html
+
+
+@dataclass(frozen=True)
+class Training(TrainingRecord):
+    """The trained learner, and how well it predicts."""
+
+    mechanism: ClassVar[str] = "rotation"
+
+    learner: str
+    """Name of the learner; with "auto", of the one that was chosen."""
+    kind: Kind
+    score: Score
+    """Each participant was predicted by a model trained on the others only."""
+    participants: tuple[tuple[str, Score], ...]
+    alone: tuple[tuple[str, Score], ...]
+    """Cross-validated score of a model of each upload alone, for up to `MOST_ALONE` participants with ten rows or more.
+    It stands in for the score of a model of the participant's raw rows, which carry no noise."""
+    rows: Count
+    """Rows of all participants that were not left out."""
+    rows_used: Count
+    """How many of these rows the model was trained on."""
+    model_digest: str
+    """SHA-256 of the model."""
+    gain: Gain | None = None
+    """Score of models of the other uploads minus that of models of one upload alone, pooled over the rows of the
+    participants in `alone`; None if no model was trained on one upload alone."""
+    left_out: tuple[tuple[str, Score], ...] = ()
+    """Participants left out of the training, with the model's score on up to 500 of their rows: models of the others do not
+    predict their labels (`find_disagreeing`), or they are in `harmful`."""
+    harmful: tuple[tuple[str, float], ...] = ()
+    """Those in `left_out` whose rows made models worse for most of the others (`find_harmful`), and the others' mean loss of
+    score."""
+    limited: tuple[tuple[str, Count], ...] = ()
+    """Participants with more rows than the study's `weight_limit` allows, and how many of their rows it allows."""
+    release: ReleaseRisk | None = None
+    """What the model discloses; measured if the study limits it and there are enough rows."""
+    study: str = ""
+    made_from: str = ""
+    """Digests of the study and of the common space."""
+    command: str = ""
+    """The command that was run."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody's rows were left out."""
+        return not self.left_out
+
+    def list_tables(self) -> dict[str, Rows]:
+        """The score on each participant's rows."""
+        return {f"Score on each participant's rows ({self.score.metric})": self.list_scores()}
+
+    def list_scores(self) -> Rows:
+        """One line per participant: scores on its upload of a model of the others' uploads, and of its own upload alone."""
+        alone = dict(self.alone)
+        rows = [
+            (name, self._write_score(by_others), self._write_score(alone[name]) if name in alone else "–")
+            for name, by_others in self.participants
+        ]
+        return [("participant", "by the others' uploads", "by its own upload alone"), *rows]
+
+    def __str__(self) -> str:
+        used = "" if self.rows_used == self.rows else f" ({self.rows_used:,} of them, drawn evenly, were used)"
+        return f"Trained {self.learner!r} on {self.rows:,} rows{used}."
+
+    def state_warnings(self) -> list[str]:
+        """Return a sentence on each participant that is left out, or whose number of rows is limited."""
+        losses = dict(self.harmful)
+        reasons = {
+            name: f"its rows make models worse for most of the others, by {self._write_loss(losses[name])} on average"
+            if name in losses
+            else f"models trained on the others' rows do not predict its labels (score: {left_out_score}), as if its rows "
+            "were aligned wrongly or its labels were false"
+            for name, left_out_score in self.left_out
+        }
+        return [
+            *(
+                f"Left out {name}: {reason}. Ask how its upload was made. It still gets its map and the model."
+                for name, reason in reasons.items()
+            ),
+            *(
+                f"Of {name}'s rows, {count:,} drawn at random were used: the study's weight_limit allows no more, so that "
+                "nobody decides by its number of rows. A larger limit would use more of them, and would let "
+                f"{name} do more harm if its rows were false."
+                for name, count in self.limited
+            ),
+        ]
+
+    def _write_score(self, participant: Score) -> str:
+        """Return a score as text, with its metric if it is not that of all rows, as if a participant has one class."""
+        return str(participant) + ("" if participant.metric == self.score.metric else f" ({participant.metric})")
+
+    def _write_loss(self, loss: float) -> str:
+        return f"{loss:.2f} of R²" if self.score.metric == "R²" else f"{100 * loss:.1f} points"
+
+    def state_scores(self) -> list[str]:
+        """Sentences on the score, on the gain over one upload alone, and on what the model discloses."""
+        lines = [
+            f"Score across participants ({self.score.metric}): {self.score.with_interval()}. Each participant was "
+            "predicted by a model trained on the others only. Uploaded rows may carry noise; new rows are scored "
+            "without it.",
+            "The score of one upload alone is cross-validated within that upload. The analyst cannot know what a model "
+            "of the pooled raw rows would score."
+            if self.alone
+            else f"Scored on {self.score.n:,} rows. No model was trained on one upload alone, because the rows are "
+            "stored in parts or are too few.",
+        ]
+        if self.gain is not None:
+            sentence = (
+                "Difference between models of the other uploads and models of one upload alone: "
+                f"{self.gain}, pooled over the same {self.gain.n:,} rows."
+            )
+            if self.gain.metric != "R²":  # over pooled rows, it helps to know the class frequencies of an upload
+                sentence += " A model of one upload also learns its class frequencies, so participants may differ."
+            lines.append(
+                f"{sentence} 'mooring predict --beside' shows each participant if joining beats its raw rows alone."
+            )
+        return lines if self.release is None else [*lines, str(self.release)]
+
+    def _repr_html_(self) -> str:
+        return render_html(str(self), *self.state_warnings(), *self.state_scores(), tables=[self.list_scores()])
+
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Who was left out of the training."""
+        names, harmful = tuple(name for name, _ in self.left_out), tuple(name for name, _ in self.harmful)
+        disagreeing = tuple(name for name in names if name not in harmful)
+        findings = []
+        if disagreeing:
+            listed = ", ".join(disagreeing)
+            words = f"Left out of the training, because models of the others do not predict their labels: {listed}."
+            findings.append(Finding("left out", words, disagreeing))
+        if harmful:
+            listed = ", ".join(harmful)
+            words = f"Left out of the training, because their rows make models worse for most of the others: {listed}."
+            findings.append(Finding("harmful", words, harmful))
+        if self.limited:
+            limited = tuple(name for name, _ in self.limited)
+            words = f"Only a part of the rows was used, as the study's weight_limit says: {', '.join(limited)}."
+            findings.append(Finding("limited", words, limited))
+        return tuple(findings)
