@@ -35,16 +35,16 @@ def write_line(*cells: Any) -> str:
 
 def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str, str], *, under: PurePath) -> str:
     """The page of all figures of the studies, each with what its caption says and none before it did."""
-    captions = iter(_without_repetition(one.caption for own in figures.values() for one in own))
+    captions = iter(_without_repetition(figure.caption for drawn in figures.values() for figure in drawn))
     studies = [
         {
             "title": titles.get(study, study),
             "figures": [
-                {"title": one.title, "caption": next(captions), "path": one.path.relative_to(under).as_posix()}
-                for one in own
+                {"title": figure.title, "caption": next(captions), "path": figure.path.relative_to(under).as_posix()}
+                for figure in drawn
             ],
         }
-        for study, own in figures.items()
+        for study, drawn in figures.items()
     ]
     return render_markdown("figures.md.jinja", {"studies": studies})
 
@@ -52,12 +52,12 @@ def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str,
 def _without_repetition(texts: Iterable[str]) -> list[str]:
     """Texts without the sentences that stand in an earlier one."""
     seen: set[str] = set()
-    found = []
+    shortened = []
     for text in texts:
         sentences = re.split(r"(?<=\.) (?=[A-Z(])", text)
-        found.append(" ".join(one for one in sentences if one not in seen))
+        shortened.append(" ".join(sentence for sentence in sentences if sentence not in seen))
         seen.update(sentences)
-    return found
+    return shortened
 
 
 def _lay_out(block: str, width: int) -> str:

@@ -64,8 +64,8 @@ def compare_with_paper(studies: Mapping[str, Finished], *, only: str | None = No
     """The paper's numbers beside those of some studies; `only` leaves out what belongs to others."""
     from mooring_studies.comparison.numbers import compare
 
-    found = compare({name: (one.results, one.facts) for name, one in studies.items()})
-    return [one for one in found if only is None or one.number.study == only]
+    comparisons = compare({name: (study.results, study.facts) for name, study in studies.items()})
+    return [comparison for comparison in comparisons if only is None or comparison.number.study == only]
 
 
 def render_study(finished: Finished, figures: Sequence[Figure], comparisons: Sequence[Mapping[str, Any]]) -> str:
@@ -80,9 +80,9 @@ def describe_study(
     """Everything that the page shows, in plain values; parameters as of `render_study`."""
     facts = finished.facts
     spec = facts.get("spec") or {}
-    told = {name: value for name, value in facts.items() if name not in _NOT_IN_TABLE}
+    shown = {name: value for name, value in facts.items() if name not in _NOT_IN_TABLE}
     details = {"settings": _settings(facts.get("spec")), "seconds": facts.get("seconds"), "data": facts.get("data")}
-    kinds = {kind: [one for one in comparisons if one["kind"] == kind] for kind in ("result", "setting", "beside")}
+    kinds = {kind: [row for row in comparisons if row["kind"] == kind] for kind in ("result", "setting", "beside")}
     return {
         "title": str(spec.get("title") or finished.study),
         "study": finished.study,
@@ -90,12 +90,12 @@ def describe_study(
         "quick": bool(spec.get("quick")),
         "summary": describe_summary(finished),
         "run": _run(facts, finished.study),
-        "figures": [_figure(one) for one in figures],
-        "comparisons": {kind: _comparison(own) for kind, own in kinds.items() if own},
-        "facts": {name: _text(value) for name, value in told.items() if not _is_nested(value)},
-        "nested_facts": [name for name, value in told.items() if _is_nested(value)],
+        "figures": [_figure(figure) for figure in figures],
+        "comparisons": {kind: _comparison(rows) for kind, rows in kinds.items() if rows},
+        "facts": {name: _text(value) for name, value in shown.items() if not _is_nested(value)},
+        "nested_facts": [name for name, value in shown.items() if _is_nested(value)],
         "details": {
-            name: {str(key): _text(one) for key, one in inner.items()}
+            name: {str(key): _text(inner_value) for key, inner_value in inner.items()}
             for name, inner in details.items()
             if isinstance(inner, Mapping) and inner
         },
@@ -114,8 +114,8 @@ def describe_summary(finished: Finished) -> dict[str, Any]:
     better, total = summary.joining_pays(finished.results)
     named = [summary.say_size(size) for size in shown]
     controls = summary.control_columns(shown)
-    lines = [(name, one) for name, size in zip(named, shown, strict=True) for one in size["noisy"]]
-    noisy = summary.noisy_columns([one for _, one in lines]) if lines else {}
+    lines = [(name, noise) for name, size in zip(named, shown, strict=True) for noise in size["noisy"]]
+    noisy = summary.noisy_columns([noise for _, noise in lines]) if lines else {}
     several = len(shown) > 1
     images = (finished.facts.get("spec") or {}).get("kind") in IMAGE_KINDS
     return {
@@ -171,14 +171,14 @@ def _figure(figure: Figure) -> dict[str, str]:
     }
 
 
-def _comparison(own: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _comparison(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A table of the paper's numbers beside ours, without columns that are empty, or the same section throughout."""
-    cells = {name: [_one_if_same(str(one[name])) for one in own] for name in _COMPARED}
+    cells = {name: [_one_if_same(str(row[name])) for row in rows] for name in _COMPARED}
     empty = {name for name, texts in cells.items() if not {*texts} - {"", "–"}}
     empty |= {"section"} if len({*cells["section"]}) == 1 else set()
     shown = _table({name: texts for name, texts in cells.items() if name not in empty})
     numbers = [k for k, name in enumerate(shown["head"]) if name.endswith("_text")]
-    return shown | {"numbers": numbers, "large": [k for k, one in enumerate(own) if one["large"]]}
+    return shown | {"numbers": numbers, "large": [k for k, row in enumerate(rows) if row["large"]]}
 
 
 def _one_if_same(text: str) -> str:
@@ -188,13 +188,15 @@ def _one_if_same(text: str) -> str:
 
 def _settings(spec: Any) -> dict[str, Any]:
     """Settings that a study of this kind uses, each of a section under both names."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in (spec if isinstance(spec, Mapping) else {}).items():
-        found |= {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
-    unused = [*_UNUSED.get(str(found.get("kind")), ()), *([] if found.get("sums.epsilons") else ["sums"])]
+        settings |= (
+            {f"{name}.{key}": inner for key, inner in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+    unused = [*_UNUSED.get(str(settings.get("kind")), ()), *([] if settings.get("sums.epsilons") else ["sums"])]
     return {
         name: value
-        for name, value in found.items()
+        for name, value in settings.items()
         if name not in unused and name.partition(".")[0] not in unused and value not in ([], {})
     }
 
@@ -202,8 +204,8 @@ def _settings(spec: Any) -> dict[str, Any]:
 def _is_nested(value: Any) -> bool:
     """Whether a fact is a table itself, too long for a cell."""
     if isinstance(value, Mapping):
-        return any(isinstance(one, Mapping | list) for one in value.values())
-    return isinstance(value, list) and any(isinstance(one, Mapping) for one in value)
+        return any(isinstance(inner, Mapping | list) for inner in value.values())
+    return isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value)
 
 
 def _text(value: Any) -> str:
@@ -215,8 +217,8 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_text(one)}" for key, one in value.items())
+        return ", ".join(f"{key}: {_text(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
-        between = "; " if any(isinstance(one, Mapping | list | tuple) for one in value) else ", "
+        between = "; " if any(isinstance(inner, Mapping | list | tuple) for inner in value) else ", "
         return between.join(map(_text, value))
     return str(value)

@@ -43,7 +43,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
     for name, text in pages.items():
         write_atomically(docs / name, text.encode(), what=f"the page {name}")
         say(f"{docs / name}")
-    return [*(figure.path for own in figures.values() for figure in own), *(docs / name for name in pages)]
+    return [*(figure.path for drawn in figures.values() for figure in drawn), *(docs / name for name in pages)]
 
 
 def read_studies(results: Path) -> dict[str, Finished]:
@@ -72,11 +72,11 @@ def render_pages(
         COMPARISON: render_comparison(comparisons, {name: study.facts for name, study in finished.items()}, tables),
         NUMBERS: write_comparison(comparisons),
         FINDINGS: render_findings(tables, comparisons),
-        GALLERY: render_gallery({name: own for name, own in figures.items() if own}, titles, under=docs),
+        GALLERY: render_gallery({name: drawn for name, drawn in figures.items() if drawn}, titles, under=docs),
     }
     if "alternatives" in finished:
-        own = finished["alternatives"]
-        values = describe_alternatives(own.results, own.facts["spec"]["options"]["updates"])
+        study = finished["alternatives"]
+        values = describe_alternatives(study.results, study.facts["spec"]["options"]["updates"])
         pages[ALTERNATIVES] = render_markdown("alternatives.md.jinja", values | {"write_line": write_line})
     return pages
 

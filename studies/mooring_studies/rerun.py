@@ -68,7 +68,7 @@ class Rerun:
     @property
     def n_differing(self) -> int:
         """How many columns differ by more than rounding."""
-        return sum(one.differs for row in self.rows for one in row.columns)
+        return sum(column.differs for row in self.rows for column in row.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +158,8 @@ def rerun_rows(
     with tempfile.TemporaryDirectory() as folder, _StoreOfFinished(Path(folder), now["key"], now) as store:
         store.take_over(asked.others, asked.facts, lambda identity: _draws_of(asked.wanted, identity))
         runner.run_study(spec, data_dir=data_dir, face_model=face_model, device=device, store=store, progress=progress)
-        found = {_identity(row): row for row in store.rows()[len(asked.others) :]}
-    rows = [RowComparison(dict(_identity(row)), _compared(row, found.get(_identity(row)))) for row in asked.wanted]
+        again = {_identity(row): row for row in store.rows()[len(asked.others) :]}
+    rows = [RowComparison(dict(_identity(row)), _compared(row, again.get(_identity(row)))) for row in asked.wanted]
     return Rerun(tuple(rows), asked.facts, now)
 
 
@@ -190,8 +190,8 @@ class _StoreOfFinished(ResultStore):
 
 
 def _draws_of(rows: Sequence[Row], identity: Row) -> set[int]:
-    own = (row for row in rows if all(row.get(name) == value for name, value in identity.items()))
-    return {int(row["draw"]) for row in own if "draw" in row}
+    matching = (row for row in rows if all(row.get(name) == value for name, value in identity.items()))
+    return {int(row["draw"]) for row in matching if "draw" in row}
 
 
 def name_row(row: Mapping[str, Any], like: Mapping[str, Any] = {}) -> str:

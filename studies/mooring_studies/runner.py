@@ -77,7 +77,7 @@ def _run_images(
         progress.note(note)
     seconds = dict(before.get("seconds", {}))
     seconds["reading"] = seconds.get("reading", 0.0) + time.perf_counter() - began
-    told: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     by_participants = spec.kind == "faces-by-participants"
     for deployment in range(spec.deployments):
         streams = Streams.for_experiment(_DEPLOYMENTS_APART * spec.seed + deployment)
@@ -99,16 +99,16 @@ def _run_images(
             name = _name_of(deployment, allocation)
             earlier = dict(seconds)
 
-            def keep(name: str = name, earlier: dict[str, float] = earlier, one: ImageStudy = image_study) -> None:
+            def keep(name: str = name, earlier: dict[str, float] = earlier, running: ImageStudy = image_study) -> None:
                 """Keep the facts so far: of a run that is ended later, they tell how long it took."""
-                for part, spent in one.seconds.items():
+                for part, spent in running.seconds.items():
                     seconds[f"{name}: {part}"] = earlier.get(f"{name}: {part}", 0.0) + spent
-                store.keep(FACTS, facts | told | {"seconds": seconds, "seeds": _seeds(spec)})
+                store.keep(FACTS, facts | measured | {"seconds": seconds, "seeds": _seeds(spec)})
 
             image_study.run(after_each=keep)
-            told.setdefault("deployments", {})[name] = _facts_of(prepared)
+            measured.setdefault("deployments", {})[name] = _facts_of(prepared)
             if deployment == 0 and len(spec.data.n_participants) == 1:
-                told.update(_facts_of(prepared) | {"pictures": _keep_pictures(prepared, store)})
+                measured.update(_facts_of(prepared) | {"pictures": _keep_pictures(prepared, store)})
             keep()
 
 

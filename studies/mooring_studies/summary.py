@@ -74,37 +74,37 @@ def case_columns(study: str, results: Results) -> tuple[str, dict[str, list[str]
 
 def sum_columns(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """The study of secure sums, a cell for each line of its table."""
-    named = [f"{one['case']}, {one['participants']} × {one['rows_each'] or 'their own'}" for one in lines]
-    found = {"": named, "alone, columns": [one["alone"]["columns"] for one in lines]}
-    found["alone, features"] = [one["alone"]["features"] for one in lines]
-    found["pooled raw"] = [one["pooled"] for one in lines]
+    named = [f"{line['case']}, {line['participants']} × {line['rows_each'] or 'their own'}" for line in lines]
+    columns = {"": named, "alone, columns": [line["alone"]["columns"] for line in lines]}
+    columns["alone, features"] = [line["alone"]["features"] for line in lines]
+    columns["pooled raw"] = [line["pooled"] for line in lines]
     for k, epsilon in enumerate(EPSILONS):
-        found[f"ε = {epsilon:g}" if epsilon else "no noise"] = [one["scores"][k] for one in lines]
-    return found | {"recognised at ε = 1": [one["membership_tpr"][-1] for one in lines]}
+        columns[f"ε = {epsilon:g}" if epsilon else "no noise"] = [line["scores"][k] for line in lines]
+    return columns | {"recognised at ε = 1": [line["membership_tpr"][-1] for line in lines]}
 
 
 def control_columns(sizes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Accuracy without noise, a cell for each size; no column without a number."""
-    found = {METHOD_WORDS[name]: [percent(size["controls"].get(name)) for size in sizes] for name in CONTROLS}
-    found |= {
+    columns = {METHOD_WORDS[name]: [percent(size["controls"].get(name)) for size in sizes] for name in CONTROLS}
+    columns |= {
         "local only": [percent(size["local_only"]) for size in sizes],
         "pooled raw": [percent(size["pooled_raw"]) for size in sizes],
     }
-    return _filled(found)
+    return _filled(columns)
 
 
 def noisy_columns(noisy: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Accuracy and leakage with noise, a cell for each noise of each size; no column without an entry."""
     return _filled(
         {
-            "noise": [one["words"] for one in noisy],
-            "draws": [str(one["draws"]) for one in noisy],
-            "accuracy": [percent(one["accuracy"]) for one in noisy],
-            "as deployed": [percent(one["accuracy_clean"]) for one in noisy],
-            "attacked fully": [str(one["attacked_fully"] or _NOTHING) for one in noisy],
-            "strongest attack": [one["strongest_words"] or _NOT_MEASURED for one in noisy],
-            "it links": [between(one["linked_least"], one["linked_most"]) for one in noisy],
-            "matched directly": [between(one["matched_least"], one["matched_most"]) for one in noisy],
+            "noise": [line["words"] for line in noisy],
+            "draws": [str(line["draws"]) for line in noisy],
+            "accuracy": [percent(line["accuracy"]) for line in noisy],
+            "as deployed": [percent(line["accuracy_clean"]) for line in noisy],
+            "attacked fully": [str(line["attacked_fully"] or _NOTHING) for line in noisy],
+            "strongest attack": [line["strongest_words"] or _NOT_MEASURED for line in noisy],
+            "it links": [between(line["linked_least"], line["linked_most"]) for line in noisy],
+            "matched directly": [between(line["matched_least"], line["matched_most"]) for line in noisy],
         }
     )
 
@@ -152,9 +152,9 @@ def _sizes(results: Results) -> list[tuple[dict[str, Any], Results]]:
 
 def _training_alone(part: Results) -> tuple[tuple[str, str] | None, float]:
     """How joining is judged on these rows, and what training alone reaches by that, in percent."""
-    own = mean(part.where(method=_OWN_ROWS[1]).percent(_OWN_ROWS[0]))
-    if own is not None:
-        return _OWN_ROWS, own
+    on_own_rows = mean(part.where(method=_OWN_ROWS[1]).percent(_OWN_ROWS[0]))
+    if on_own_rows is not None:
+        return _OWN_ROWS, on_own_rows
     everybody = accuracy_of(part, LOCAL_ONLY)
     return (None, 0.0) if everybody is None else (_ALL_ROWS, everybody)
 
@@ -177,7 +177,7 @@ def _noisy(part: Results, method: str) -> dict[str, Any]:
     names = part.attacks(kind) if known.any() else []
     wins = {name: int((100 * part.numbers(f"{kind}:{name}")[known] >= envelope[known]).sum()) for name in names}
     best = max(wins, key=lambda name: wins[name]) if wins else None
-    leaked, linked, matched = (_ends(found) for found in (envelope, part.leakage("linkage"), part.leakage("match")))
+    leaked, linked, matched = (_ends(values) for values in (envelope, part.leakage("linkage"), part.leakage("match")))
     return {
         "method": method,
         "words": METHOD_WORDS.get(method, method),

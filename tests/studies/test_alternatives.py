@@ -96,7 +96,7 @@ def test_synthetic_rows_are_rows_of_the_table_and_near_their_own() -> None:
 def test_the_truth_in_any_order_is_an_error_of_zero_and_a_guess_is_no_attack() -> None:
     audited = alternatives().audited
     labels = [audited.labels[target] for target in TARGETS]
-    parts = [audited.dealt.rows.train[target] for target in TARGETS]
+    parts = [audited.case_rows.rows.train[target] for target in TARGETS]
     order = np.random.default_rng(0).permutation(len(labels[0]))
     found = [(rows[order], codes[order]) for rows, codes in zip(parts, labels, strict=True)]
     told = strongest_columns(audited.measure_rebuilt("truth", found, labels))
@@ -112,7 +112,7 @@ def test_the_truth_in_any_order_is_an_error_of_zero_and_a_guess_is_no_attack() -
 
 def test_members_are_the_targets_own_rows_and_the_control_has_another_targets() -> None:
     audited = alternatives().audited
-    parts = [audited.dealt.rows.train[target] for target in TARGETS]
+    parts = [audited.case_rows.rows.train[target] for target in TARGETS]
 
     def is_among(place: int, asked: Any) -> dict[str, Any]:
         return {"knows": np.array([float((parts[place] == row).all(axis=1).any()) for row in asked[0]])}

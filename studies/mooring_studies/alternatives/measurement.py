@@ -38,12 +38,12 @@ def strongest_columns(outcomes: Sequence[AttackOutcome]) -> Row:
     """The strongest attack by every measure: its figure, interval, chance, control and name."""
     columns: Row = {}
     for measure in MEASURES:
-        found = find_strongest(outcomes, measure)
-        if found is not None:
-            figure = found.figures[measure]
+        strongest = find_strongest(outcomes, measure)
+        if strongest is not None:
+            figure = strongest.figures[measure]
             ends = {"low": figure.interval.low, "high": figure.interval.high}
-            told = ends | {"chance": figure.chance, "control": figure.control, "attack": found.attack}
-            columns |= {measure: figure.value} | {f"{measure}_{name}": value for name, value in told.items()}
+            context = ends | {"chance": figure.chance, "control": figure.control, "attack": strongest.attack}
+            columns |= {measure: figure.value} | {f"{measure}_{name}": value for name, value in context.items()}
     return columns
 
 
@@ -51,7 +51,7 @@ def strongest_columns(outcomes: Sequence[AttackOutcome]) -> Row:
 class AuditedRows:
     """Rows of one deployment, of which some participants' are under attack."""
 
-    dealt: SumRows
+    case_rows: SumRows
     labels: tuple[Codes, ...]
     n_classes: int
     shape: RowShape
@@ -60,13 +60,17 @@ class AuditedRows:
     evaluator: LeakageEvaluator  # made from rotated rows, of which it says nothing here
 
     @classmethod
-    def of(cls, dealt: SumRows, attacks: tuple[str, ...], streams: Streams) -> AuditedRows:
+    def of(cls, case_rows: SumRows, attacks: tuple[str, ...], streams: Streams) -> AuditedRows:
         """Choose targets and build galleries; `attacks` are those on rotated rows."""
-        rows, features, seed = dealt.rows, dealt.feature_map, int(streams.named("seed").integers(2**31))
-        labels = tuple(np.asarray(own, dtype=np.int64) for own in rows.train_labels or ())
+        rows, features, seed = case_rows.rows, case_rows.feature_map, int(streams.named("seed").integers(2**31))
+        labels = tuple(np.asarray(part, dtype=np.int64) for part in rows.train_labels or ())
         columns = features.schema.columns if isinstance(features, TableFeatures) else ()
-        ends = np.cumsum([0, *(one.width for one in columns)]).tolist()
-        groups = [slice(at, at + len(one.categories)) for at, one in zip(ends, columns, strict=False) if one.categories]
+        ends = np.cumsum([0, *(column.width for column in columns)]).tolist()
+        groups = [
+            slice(at, at + len(column.categories))
+            for at, column in zip(ends, columns, strict=False)
+            if column.categories
+        ]
         image_shape = (features.height, features.width) if isinstance(features, PictureFeatures) else None
         shape = RowShape(image_shape, tuple(groups))
         deployment = make_deployment(
@@ -83,24 +87,30 @@ class AuditedRows:
         views = [simulation.view(settings.colluders, target) for target in TARGETS]
         evaluator = LeakageEvaluator(simulation, views, rows, spec, seed)
         n_classes = 1 + int(max(part.max() for part in (*labels, *(rows.test_labels or ()))))
-        return cls(dealt, labels, n_classes, shape, deployment, settings, evaluator)
+        return cls(case_rows, labels, n_classes, shape, deployment, settings, evaluator)
 
     def candidates(self) -> Labelled:
         """The rows of all who do not collude, then rows that nobody uploaded."""
         assert self.evaluator.membership is not None
         others = self.evaluator.membership.others
-        rows = np.concatenate([*self.dealt.rows.train[1:], *(one.rows for one in others)])
-        return rows, np.concatenate([*self.labels[1:], *(one.codes for one in others)])
+        rows = np.concatenate([*self.case_rows.rows.train[1:], *(part.rows for part in others)])
+        return rows, np.concatenate([*self.labels[1:], *(part.codes for part in others)])
 
-    def measure_rebuilt(self, attack: str, found: Sequence[Labelled], keys: Sequence[Codes]) -> list[AttackOutcome]:
+    def measure_rebuilt(
+        self, attack: str, reconstructions: Sequence[Labelled], keys: Sequence[Codes]
+    ) -> list[AttackOutcome]:
         """Figures of rows that were rebuilt in any order, and of guessing, which an attacker may always do."""
         assert self.evaluator.guess is not None
         truth, guess = self.evaluator.truth, self.evaluator.guess.by_class
         rebuilt, foreign = guess.copy(), guess.copy()
-        for k, own in enumerate(self.evaluator.target_slices):
-            rebuilt[own] = _assign(found[k], (truth[own], keys[k]), guess[own])
-            rows, other = found[(k + 1) % len(found)]
-            foreign[own] = _assign((rows, other % self.n_classes), (truth[own], keys[k] % self.n_classes), guess[own])
+        for k, rows_of_target in enumerate(self.evaluator.target_slices):
+            rebuilt[rows_of_target] = _assign(
+                reconstructions[k], (truth[rows_of_target], keys[k]), guess[rows_of_target]
+            )
+            rows, other = reconstructions[(k + 1) % len(reconstructions)]
+            foreign[rows_of_target] = _assign(
+                (rows, other % self.n_classes), (truth[rows_of_target], keys[k] % self.n_classes), guess[rows_of_target]
+            )
         errors = [self.evaluator.figures(rows)["centred_error"] for rows in (rebuilt, foreign, guess)]
         figures = {"centred_error": replace(errors[0], control=min(errors[1].value, errors[2].value))}
         rng = np.random.default_rng([self.settings.seed, 7])
@@ -109,11 +119,14 @@ class AuditedRows:
         # Shuffled rows, the chance of the audit, are not assigned to the true ones again; another target's are.
         others = find_exposed_rows(truth, {"control": foreign, "guessing": guess}, guessed=guess, rng=rng)
         by_chance = others["exposed_tenth"][1].value
-        outcomes = {attack: figures | {"linkage": self._identify(found)}, "guessing": {"centred_error": errors[2]}}
+        outcomes = {
+            attack: figures | {"linkage": self._identify(reconstructions)},
+            "guessing": {"centred_error": errors[2]},
+        }
         outcomes[by] |= {"exposed_tenth": replace(exposed_tenth, chance=by_chance, control=by_chance)}
-        return [AttackOutcome(name, own) for name, own in outcomes.items()]
+        return [AttackOutcome(name, measured) for name, measured in outcomes.items()]
 
-    def _identify(self, found: Sequence[Labelled]) -> Figure:
+    def _identify(self, reconstructions: Sequence[Labelled]) -> Figure:
         """How often, of up to ten records with one of a target's, its own is the nearest to any rebuilt row of the class.
 
         The ten are those of the audit, less others that were uploaded by a target.
@@ -122,14 +135,14 @@ class AuditedRows:
         assert test is not None
         galleries, classes = test.galleries, np.concatenate([self.labels[target] for target in TARGETS])
         asked = test.queried[galleries.queries]
-        place = np.searchsorted([own.stop for own in self.evaluator.target_slices], asked, side="right")
+        place = np.searchsorted([part.stop for part in self.evaluator.target_slices], asked, side="right")
         shown = (cdist(test.vectors, truth).min(axis=1) > 0)[galleries.candidates]
         shown[np.arange(len(asked)), galleries.answers] = True
         gaps = np.full((2, *shown.shape), np.inf)
-        for k, (rows, keys) in enumerate(found):
+        for k, (rows, keys) in enumerate(reconstructions):
             for label in np.unique(keys % self.n_classes):
                 nearest = cdist(test.vectors, rows[keys % self.n_classes == label]).min(axis=1)
-                for side, target in enumerate((k, (k - 1) % len(found))):
+                for side, target in enumerate((k, (k - 1) % len(reconstructions))):
                     mine = (place == target) & (classes[asked] == label)
                     gaps[side, mine] = np.where(shown[mine], nearest[galleries.candidates[mine]], np.inf)
         best = gaps.min(axis=2)
@@ -141,16 +154,16 @@ class AuditedRows:
     def measure_members(self, score: Callable[[int, Labelled], Scores]) -> list[AttackOutcome]:
         """Figures of scores that the upload of a target, by its place, gives to its rows and to rows of nobody."""
         test = self.evaluator.membership
-        found: dict[str, tuple[list[Matrix], ...]] = {}
+        scores: dict[str, tuple[list[Matrix], ...]] = {}
         assert test is not None
-        for k, (own, others) in enumerate(zip(test.members, test.others, strict=True)):
-            both = own + others
+        for k, (members, others) in enumerate(zip(test.members, test.others, strict=True)):
+            both = members + others
             for side, place in ((0, k), (2, (k + 1) % len(test.members))):
                 for attack, values in score(place, (both.rows, both.codes)).items():
-                    parts = found.setdefault(attack, ([], [], [], []))
-                    parts[side].append(values[: len(own.rows)])
-                    parts[side + 1].append(values[len(own.rows) :])
-        joined = {attack: [np.concatenate(part) for part in parts] for attack, parts in found.items()}
+                    parts = scores.setdefault(attack, ([], [], [], []))
+                    parts[side].append(values[: len(members.rows)])
+                    parts[side + 1].append(values[len(members.rows) :])
+        joined = {attack: [np.concatenate(part) for part in parts] for attack, parts in scores.items()}
         return [self._outcome(name, Membership(a, b), Membership(c, d)) for name, (a, b, c, d) in joined.items()]
 
     def measure_total(self, scores: Scores, control: Matrix) -> list[AttackOutcome]:
@@ -158,20 +171,20 @@ class AuditedRows:
         ends = np.cumsum([0, *(len(part) for part in self.labels[1:])])
         members = np.concatenate([np.arange(ends[target - 1], ends[target]) for target in TARGETS])
         without = Membership(control[members], control[ends[-1] :])
-        told = {name: Membership(one[members], one[ends[-1] :]) for name, one in scores.items()}
-        return [self._outcome(name, one, without) for name, one in told.items()]
+        memberships = {name: Membership(values[members], values[ends[-1] :]) for name, values in scores.items()}
+        return [self._outcome(name, membership, without) for name, membership in memberships.items()]
 
-    def _outcome(self, attack: str, found: Membership, control: Membership) -> AttackOutcome:
+    def _outcome(self, attack: str, membership: Membership, control: Membership) -> AttackOutcome:
         assert self.evaluator.membership is not None
-        outlying = found.outlying_figures(self.evaluator.membership.outlying, control)
-        return AttackOutcome(attack, found.figures(control) | outlying)
+        outlying = membership.outlying_figures(self.evaluator.membership.outlying, control)
+        return AttackOutcome(attack, membership.figures(control) | outlying)
 
 
-def _assign(found: Labelled, true: Labelled, guess: Matrix) -> Matrix:
+def _assign(reconstruction: Labelled, true: Labelled, guess: Matrix) -> Matrix:
     """Rebuilt rows in the order of the true ones; guesses where none is left."""
     ordered = guess.copy()
     for key in np.unique(true[1]):
-        rows, places = found[0][found[1] == key], np.flatnonzero(true[1] == key)
+        rows, places = reconstruction[0][reconstruction[1] == key], np.flatnonzero(true[1] == key)
         some, columns = linear_sum_assignment(cdist(rows, true[0][places], "sqeuclidean"))
         ordered[places[columns]] = rows[some]
     return ordered

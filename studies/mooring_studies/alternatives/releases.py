@@ -45,12 +45,12 @@ class ClassStatistics:
     @classmethod
     def pool(cls, parts: Sequence[ClassStatistics]) -> ClassStatistics:
         """Everybody's together; how the parts' means differ is part of the covariance."""
-        counts = np.sum([one.counts for one in parts], axis=0)
-        means = np.sum([one.counts[:, None] * one.means for one in parts], axis=0) / np.maximum(counts, 1)[:, None]
+        counts = np.sum([part.counts for part in parts], axis=0)
+        means = np.sum([part.counts[:, None] * part.means for part in parts], axis=0) / np.maximum(counts, 1)[:, None]
         scatter = np.zeros_like(parts[0].covariance)
-        for one in parts:
-            scatter += one.counts.sum() * one.covariance
-            scatter += (one.counts[:, None] * (one.means - means)).T @ (one.means - means)
+        for part in parts:
+            scatter += part.counts.sum() * part.covariance
+            scatter += (part.counts[:, None] * (part.means - means)).T @ (part.means - means)
         return cls(counts, means, scatter / counts.sum())
 
     def discriminate(self, rows: Matrix) -> Matrix:
@@ -62,25 +62,25 @@ class ClassStatistics:
     def score_members(self, others: ClassStatistics, asked: Labelled) -> dict[str, Matrix]:
         """Scores of candidates by these statistics against the others', by attack."""
         rows, codes = asked
-        usual, found = _log_density(rows - others.means[codes], _ridged(others.covariance)), {}
+        usual, scores = _log_density(rows - others.means[codes], _ridged(others.covariance)), {}
         for name, share in _SHRINKAGE.items():
             covariance = (1 - share) * self.covariance + share * _ridged(others.covariance)
-            found[name] = _log_density(rows - self.means[codes], covariance) - usual
+            scores[name] = _log_density(rows - self.means[codes], covariance) - usual
         # Counts, Σx by class and Σxxᵀ are sums over the rows, and follow from what is shared.
         totals = self.counts[:, None] * self.means
         squares = self.counts.sum() * self.covariance + totals.T @ self.means
         likeness = rows @ rows.T
         products = likeness**2 + (likeness + 1) * (codes[:, None] == codes)
         seen = (rows * (rows @ squares + totals[codes])).sum(axis=1) + self.counts[codes]
-        return found | {"register": solve_register(products, seen, self.counts.sum() / len(rows), EXACT)}
+        return scores | {"register": solve_register(products, seen, self.counts.sum() / len(rows), EXACT)}
 
 
-def draw_synthetic(own: Labelled, shape: RowShape, rng: np.random.Generator) -> Matrix:
+def draw_synthetic(labelled: Labelled, shape: RowShape, rng: np.random.Generator) -> Matrix:
     """As many rows of each class, drawn from a Gaussian copula with the class's own marginals.
 
     Of the columns of a category, the one is 1 whose normal score is farthest above what its share asks for.
     """
-    rows, codes = own
+    rows, codes = labelled
     drawn = np.empty_like(rows)
     for k in np.unique(codes):
         some, n = rows[codes == k], int((codes == k).sum())
@@ -88,24 +88,24 @@ def draw_synthetic(own: Labelled, shape: RowShape, rng: np.random.Generator) -> 
         scores -= scores.mean(axis=0)
         length = np.linalg.norm(scores, axis=0)
         normal = rng.standard_normal((n, n)) @ np.divide(scores, length, out=np.zeros_like(scores), where=length > 0)
-        found = np.column_stack([np.quantile(x, u) for x, u in zip(some.T, ndtr(normal).T, strict=True)])
-        for one in shape.groups:
-            share = np.clip(some[:, one].mean(axis=0), EXACT, 1 - EXACT)
-            chosen = (normal[:, one] + ndtri(share)).argmax(axis=1)
-            found[:, one] = np.eye(share.size)[chosen]
-        drawn[codes == k] = found
+        of_class = np.column_stack([np.quantile(x, u) for x, u in zip(some.T, ndtr(normal).T, strict=True)])
+        for group in shape.groups:
+            share = np.clip(some[:, group].mean(axis=0), EXACT, 1 - EXACT)
+            chosen = (normal[:, group] + ndtri(share)).argmax(axis=1)
+            of_class[:, group] = np.eye(share.size)[chosen]
+        drawn[codes == k] = of_class
     return drawn
 
 
-def score_by_synthetic(own: Labelled, others: Labelled, asked: Labelled) -> dict[str, Matrix]:
+def score_by_synthetic(labelled: Labelled, others: Labelled, asked: Labelled) -> dict[str, Matrix]:
     """Scores of candidates by the target's own synthetic rows against others', by attack."""
-    (rows, codes), width = asked, len(own[0]) ** (-1 / (own[0].shape[1] + 4))  # Scott's, of a kernel
+    (rows, codes), width = asked, len(labelled[0]) ** (-1 / (labelled[0].shape[1] + 4))  # Scott's, of a kernel
     pooled = ClassStatistics.of(*others, int(max(part.max() for part in (others[1], codes))) + 1)
     whitening = np.linalg.inv(np.linalg.cholesky(_ridged(pooled.covariance))).T
     scores = np.empty((3, len(rows)))
     for k in np.unique(codes):
         some = rows[codes == k]
-        mine, theirs = (part[known == k] if (known == k).any() else part for part, known in (own, others))
+        mine, theirs = (part[known == k] if (known == k).any() else part for part, known in (labelled, others))
         near, far = (cdist(some @ whitening, part @ whitening) for part in (mine, theirs))
         densities = [logsumexp(-((gaps / width) ** 2) / 2, axis=1) - np.log(gaps.shape[1]) for gaps in (near, far)]
         scores[:, codes == k] = (

@@ -68,8 +68,8 @@ def run_alternatives(spec: Spec, *, data_dir: Path | None, store: ResultStore, p
     """Measure every way in every deployment, leaving out what the store has already; see `run_sums`."""
     options, declared = convert(spec.options, AlternativeOptions), convert(read_spec("sums").options, SumOptions)
 
-    def jobs(dealt: SumRows, streams: Streams, deployment: int) -> list[Job]:
-        return Alternatives(dealt, options, streams).jobs()
+    def jobs(case_rows: SumRows, streams: Streams, deployment: int) -> list[Job]:
+        return Alternatives(case_rows, options, streams).jobs()
 
     load = partial(load_case, options=declared, data_dir=data_dir)
     run_cases(spec, options.cases, load, jobs, notes=_NOTES, store=store, progress=progress)
@@ -79,18 +79,18 @@ def run_alternatives(spec: Spec, *, data_dir: Path | None, store: ResultStore, p
 class Alternatives:
     """Every way to learn together from the rows of one deployment."""
 
-    dealt: SumRows
+    case_rows: SumRows
     options: AlternativeOptions
     streams: Streams
 
     @cached_property
     def audited(self) -> AuditedRows:
         """The rows, under attack."""
-        return AuditedRows.of(self.dealt, self.options.attacks, self.streams)
+        return AuditedRows.of(self.case_rows, self.options.attacks, self.streams)
 
     def jobs(self) -> list[Job]:
         """What measures each way."""
-        options, rows, p = self.options, self.dealt.rows, self.dealt.rows.n_participants
+        options, rows, p = self.options, self.case_rows.rows, self.case_rows.rows.n_participants
         alone_ones = np.unique(np.linspace(0, p - 1, int(options.alone)).round().astype(int)).tolist()
         levels: dict[str, tuple[Callable[[Any], Row], Sequence[Any]]] = {
             "pooled-raw": (self._train, (range(p),)),
@@ -101,59 +101,59 @@ class Alternatives:
             "fedavg": (self.measure_update, (1, options.updates.n_rounds)),
             "fedavg-aggregate": (self.measure_aggregate, (1, options.updates.n_rounds)),
         }
-        found: list[Job] = [({"method": "local-only", "draw": i}, partial(self._train, [i])) for i in alone_ones]
+        jobs: list[Job] = [({"method": "local-only", "draw": i}, partial(self._train, [i])) for i in alone_ones]
         for method, (measure, values) in levels.items():
-            found += [({"method": method, "draw": k}, partial(measure, value)) for k, value in enumerate(values)]
+            jobs += [({"method": method, "draw": k}, partial(measure, value)) for k, value in enumerate(values)]
         for method, whole in (("synthetic", self.measure_synthetic), ("statistics", self.measure_statistics)):
-            found.append(({"method": method, "draw": 0}, whole))
-        return found
+            jobs.append(({"method": method, "draw": 0}, whole))
+        return jobs
 
     def _train(self, who: Sequence[int], rows: tuple[Matrix, ...] | None = None) -> Row:
-        own = replace(self.dealt.rows, train=self.dealt.rows.train if rows is None else rows)
-        return alone(own, who, learners=LEARNERS, seed=self.audited.settings.seed)
+        partition = replace(self.case_rows.rows, train=self.case_rows.rows.train if rows is None else rows)
+        return alone(partition, who, learners=LEARNERS, seed=self.audited.settings.seed)
 
     def measure_rotation(self, noise_level: float) -> Row:
         """AA-I-GDP with private-data noise, or without any."""
         deployment, settings = self.audited.deployment, self.audited.settings
         method = "aa-i-gdp-data-noise" if noise_level else "aa-i-gdp"
         simulation = deployment.simulate(Point(method, data_noise_scale=noise_level * deployment.rms))
-        outcomes = measure_leakage(simulation, self.dealt.rows, settings).outcomes
-        scores = utility(self.dealt.rows, simulation, learners=LEARNERS, seed=settings.seed)
+        outcomes = measure_leakage(simulation, self.case_rows.rows, settings).outcomes
+        scores = utility(self.case_rows.rows, simulation, learners=LEARNERS, seed=settings.seed)
         return {"noise_level": noise_level} | noise_columns(simulation) | scores | strongest_columns(outcomes)
 
     def measure_sums(self, epsilon: float | Literal["none"]) -> Row:
         """The total of everybody's sums, at one ε."""
-        simulation, columns = train_from_sums(self.dealt, epsilon, line=self.options, streams=self.streams)
+        simulation, columns = train_from_sums(self.case_rows, epsilon, line=self.options, streams=self.streams)
         (rows, codes), scores = self.audited.candidates(), {}
         view = simulation.view((COLLUDER,), asked=simulation.encode([rows], [codes]))
         for attack in attacks_on(SumView):
             try:
-                found = attack.function(view, rng=np.random.default_rng(0)).scores
+                scored = attack.function(view, rng=np.random.default_rng(0)).scores
             except DoesNotApply:
                 continue
-            if np.isfinite(found).any():  # candidates of whom an attack says nothing come last
-                scores[attack.name] = np.nan_to_num(found, nan=float(np.nanmin(found)) - 1)
+            if np.isfinite(scored).any():  # candidates of whom an attack says nothing come last
+                scores[attack.name] = np.nan_to_num(scored, nan=float(np.nanmin(scored)) - 1)
         control = score_without_sums(view).scores
         return columns | strongest_columns(self.audited.measure_total(scores, control))
 
     @cached_property
     def rounds(self) -> tuple[updates.Round, ...]:
         """Federated averaging of all participants."""
-        rows, rng = np.stack(self.dealt.rows.train), self.streams.named("federation")
+        rows, rng = np.stack(self.case_rows.rows.train), self.streams.named("federation")
         return updates.federate(rows, np.stack(self.audited.labels), self.audited.n_classes, self.options.updates, rng)
 
     def measure_update(self, n_rounds: int) -> Row:
         """Each participant's updates of the first rounds, as the analyst has them without secure aggregation."""
-        steps = [[[one.step([target]) for one in self.rounds[:n_rounds]]] for target in TARGETS]
+        steps = [[[exchange.step([target]) for exchange in self.rounds[:n_rounds]]] for target in TARGETS]
         keys = [self.audited.labels[target] for target in TARGETS]
         outcomes = self._attack_steps(steps, keys, n_members=len(keys[0]), is_gradient=False)
         return {"n_rounds": n_rounds} | strongest_columns(outcomes) | self._score(self._predict(n_rounds))
 
     def measure_aggregate(self, n_rounds: int) -> Row:
         """The mean of all updates of the first rounds, as the analyst has it with secure aggregation."""
-        honest, asked = range(1, self.dealt.rows.n_participants), self.audited.candidates()
+        honest, asked = range(1, self.case_rows.rows.n_participants), self.audited.candidates()
         n_members = sum(len(part) for part in self.audited.labels[1:])
-        steps = [one.step(honest) for one in self.rounds[:n_rounds]]
+        steps = [exchange.step(honest) for exchange in self.rounds[:n_rounds]]
         scores = _score_rounds(steps, asked, n_members=n_members, is_gradient=False)
         control = -np.asarray(updates.backpropagate(self.rounds[0].before, *asked).losses)
         outcomes = self.audited.measure_total(scores, control)
@@ -163,11 +163,11 @@ class Alternatives:
         """The gradient at the first weights of each batch of a target's rows."""
         weights, steps, keys = self.rounds[0].before, [], []
         for target in TARGETS:
-            rows, codes = self.dealt.rows.train[target], self.audited.labels[target]
+            rows, codes = self.case_rows.rows.train[target], self.audited.labels[target]
             batches = np.arange(len(rows)) // batch_size
             whole = [batches == k for k in range(len(rows) // batch_size)]
-            own = [updates.backpropagate(weights, rows[one], codes[one]).gradient() for one in whole]
-            steps.append([[(weights, gradient)] for gradient in own])
+            gradients = [updates.backpropagate(weights, rows[batch], codes[batch]).gradient() for batch in whole]
+            steps.append([[(weights, gradient)] for gradient in gradients])
             keys.append(codes + self.audited.n_classes * batches)
         outcomes = self._attack_steps(steps, keys, n_members=batch_size, is_gradient=True)
         return {"batch_size": batch_size} | strongest_columns(outcomes)
@@ -175,58 +175,60 @@ class Alternatives:
     def measure_synthetic(self) -> Row:
         """Rows from everybody's own Gaussian copulas, in place of the rows."""
         audited, labels = self.audited, self.audited.labels
-        rng, parts = self.streams.named("synthetic"), zip(self.dealt.rows.train, labels, strict=True)
-        drawn = [(draw_synthetic(own, audited.shape, rng), own[1]) for own in parts]
-        others = [one for i, one in enumerate(drawn) if i not in (*TARGETS, COLLUDER)]
-        known = np.concatenate([one[0] for one in others]), np.concatenate([one[1] for one in others])
-        found = [drawn[target] for target in TARGETS]
-        outcomes = audited.measure_rebuilt("synthetic rows", found, [codes for _, codes in found])
-        outcomes += audited.measure_members(lambda place, asked: score_by_synthetic(found[place], known, asked))
-        return strongest_columns(outcomes) | self._train(range(len(drawn)), tuple(one[0] for one in drawn))
+        rng, parts = self.streams.named("synthetic"), zip(self.case_rows.rows.train, labels, strict=True)
+        drawn = [(draw_synthetic(part, audited.shape, rng), part[1]) for part in parts]
+        others = [part for i, part in enumerate(drawn) if i not in (*TARGETS, COLLUDER)]
+        known = np.concatenate([part[0] for part in others]), np.concatenate([part[1] for part in others])
+        released = [drawn[target] for target in TARGETS]
+        outcomes = audited.measure_rebuilt("synthetic rows", released, [codes for _, codes in released])
+        outcomes += audited.measure_members(lambda place, asked: score_by_synthetic(released[place], known, asked))
+        return strongest_columns(outcomes) | self._train(range(len(drawn)), tuple(part[0] for part in drawn))
 
     def measure_statistics(self) -> Row:
         """Everybody's counts and means of classes and covariance within them, as they are."""
-        audited, parts = self.audited, zip(self.dealt.rows.train, self.audited.labels, strict=True)
-        every = [ClassStatistics.of(*own, audited.n_classes) for own in parts]
-        others = ClassStatistics.pool([one for i, one in enumerate(every) if i not in TARGETS])
-        found, keys = (
+        audited, parts = self.audited, zip(self.case_rows.rows.train, self.audited.labels, strict=True)
+        every = [ClassStatistics.of(*part, audited.n_classes) for part in parts]
+        others = ClassStatistics.pool([part for i, part in enumerate(every) if i not in TARGETS])
+        released, keys = (
             [every[target] for target in TARGETS],
             [audited.labels[target] for target in TARGETS],
         )
-        means = [(one.means[codes], codes) for one, codes in zip(found, keys, strict=True)]
+        means = [(part.means[codes], codes) for part, codes in zip(released, keys, strict=True)]
         outcomes = audited.measure_rebuilt("class means", means, keys)
-        outcomes += audited.measure_members(lambda place, asked: found[place].score_members(others, asked))
-        said = ClassStatistics.pool(every).discriminate(np.concatenate(self.dealt.rows.test))
-        return strongest_columns(outcomes) | self._score(said)
+        outcomes += audited.measure_members(lambda place, asked: released[place].score_members(others, asked))
+        predicted = ClassStatistics.pool(every).discriminate(np.concatenate(self.case_rows.rows.test))
+        return strongest_columns(outcomes) | self._score(predicted)
 
     def _attack_steps(
         self, steps: Sequence[Sequence[Sequence[updates.Step]]], keys: Sequence[updates.Codes], **known: Any
     ) -> list[AttackOutcome]:
         """Attack the steps of each batch of each target: the first is inverted, and all are asked for members."""
-        audited, each, first = self.audited, len(steps[0]), [own[0] for target in steps for own in target]
-        used = np.stack([own[: len(own) - len(own) % each].reshape(each, -1) for own in keys])  # all in whole batches
+        audited, each, first = self.audited, len(steps[0]), [part[0] for target in steps for part in target]
+        used = np.stack(
+            [part[: len(part) - len(part) % each].reshape(each, -1) for part in keys]
+        )  # all in whole batches
         groups, rng = (used % audited.n_classes).reshape(len(first), -1), self.streams.named(f"inversion/{each}")
         rebuilt = updates.invert(first, groups, audited.shape, self.options.updates, rng).reshape(
             len(keys), used[0].size, -1
         )
-        found = [(rows, own.ravel()) for rows, own in zip(rebuilt, used, strict=True)]
+        reconstructions = [(rows, part.ravel()) for rows, part in zip(rebuilt, used, strict=True)]
 
         def score(place: int, asked: Labelled) -> Scores:
-            scores = [_score_rounds(own, asked, **known) for own in steps[place]]
-            return {name: np.max([one[name] for one in scores], axis=0) for name in scores[0]}
+            scores = [_score_rounds(part, asked, **known) for part in steps[place]]
+            return {name: np.max([part[name] for part in scores], axis=0) for name in scores[0]}
 
-        return audited.measure_rebuilt("gradient matching", found, keys) + audited.measure_members(score)
+        return audited.measure_rebuilt("gradient matching", reconstructions, keys) + audited.measure_members(score)
 
     def _predict(self, n_rounds: int) -> Matrix:
-        rows = np.concatenate(self.dealt.rows.test)
+        rows = np.concatenate(self.case_rows.rows.test)
         nothing = np.zeros(len(rows), dtype=np.int64)
         return np.asarray(updates.backpropagate(self.rounds[n_rounds - 1].after, rows, nothing).logits)
 
     def _score(self, logits: Matrix) -> Row:
         """Scores of what a model says of everybody's test rows, by class."""
-        labels, said = self.dealt.rows.test_labels or (), logits.argmax(axis=1)
+        labels, predicted = self.case_rows.rows.test_labels or (), logits.argmax(axis=1)
         leans = logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else None
-        return scored(labels, clean=said, noisy=said) | ranked(labels, leans)
+        return scored(labels, clean=predicted, noisy=predicted) | ranked(labels, leans)
 
 
 def _score_rounds(steps: Sequence[updates.Step], asked: Labelled, **known: Any) -> Scores:

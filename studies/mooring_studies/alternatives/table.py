@@ -45,10 +45,10 @@ def tabulate_alternatives(results: Results) -> list[dict[str, Any]]:
     """A line for each way and case: means over deployments, with their standard deviation, beside control or chance."""
     lines = []
     for case in dict.fromkeys(results["case"].tolist()):
-        own = results.where(case=case)
-        column = "auc_clean" if np.isfinite(own.numbers("auc_clean")).any() else "accuracy"
+        of_case = results.where(case=case)
+        column = "auc_clean" if np.isfinite(of_case.numbers("auc_clean")).any() else "accuracy"
         for method in _WORDS:
-            rows = own.where(method=method)
+            rows = of_case.where(method=method)
             draws = rows.values("draw") if method != "local-only" else [rows.values("draw")]
             lines += [_line(rows.where(draw=draw), case, method, column) for draw in draws]
     return lines
@@ -56,7 +56,8 @@ def tabulate_alternatives(results: Results) -> list[dict[str, Any]]:
 
 def _line(rows: Results, case: str, method: str, column: str) -> dict[str, Any]:
     score = max(
-        (rows.numbers(f"{column}{learner}") for learner in ("", ":svm")), key=lambda one: np.nan_to_num(one).mean()
+        (rows.numbers(f"{column}{learner}") for learner in ("", ":svm")),
+        key=lambda scores: np.nan_to_num(scores).mean(),
     )
     line: dict[str, Any] = {
         "case": f"{case}, {rows['n_participants'][0]:g} × {rows['rows_each'][0]:g}",
@@ -79,8 +80,8 @@ def _line(rows: Results, case: str, method: str, column: str) -> dict[str, Any]:
 
 def _beside(rows: Results, measure: str) -> str:
     """A share in percent, and its control."""
-    told, control = describe_spread(rows.numbers(measure)), mean_of(rows.numbers(f"{measure}_control"))
-    return told if np.isnan(control) else f"{told} ({100 * control:.1f})"
+    spread, control = describe_spread(rows.numbers(measure)), mean_of(rows.numbers(f"{measure}_control"))
+    return spread if np.isnan(control) else f"{spread} ({100 * control:.1f})"
 
 
 def _error(values: Vector, beside: float) -> str:

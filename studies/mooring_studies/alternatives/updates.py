@@ -102,7 +102,9 @@ class Round:
 
     def step(self, who: Sequence[int]) -> Step:
         """What the mean of some participants' updates takes off the weights."""
-        first, second = (before - own[list(who)].mean(0) for before, own in zip(self.before, self.local, strict=True))
+        first, second = (
+            before - local[list(who)].mean(0) for before, local in zip(self.before, self.local, strict=True)
+        )
         return self.before, (first, second)
 
 
@@ -141,8 +143,8 @@ def _train_locally(
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permuted(np.tile(np.arange(n), (p, 1)), axis=1))
         for batch in torch.split(order, settings.batch_size, dim=1):
-            own = tensor.take_along_dim(batch[..., None], 1), known.take_along_dim(batch, 1)
-            step = backpropagate((first, second), *own).gradient()
+            batch_rows = tensor.take_along_dim(batch[..., None], 1), known.take_along_dim(batch, 1)
+            step = backpropagate((first, second), *batch_rows).gradient()
             first, second = first - settings.learning_rate * step[0], second - settings.learning_rate * step[1]
     return first, second
 
@@ -157,19 +159,20 @@ def score_members(
     """
     products, seen, alignment = np.zeros((len(rows), len(rows))), np.zeros(len(rows)), np.zeros(len(rows))
     for weights, update in steps:
-        found = backpropagate(weights, rows, codes)
-        own, told = found.products(), found.products_with(update)
-        alignment += told / np.sqrt(np.maximum(np.diag(own), _SMALLEST))
-        products += own
-        seen += (
-            told * n_members * own.sum() / (told.sum() * len(rows))
-        )  # as if the step were Σ w_i g_i, w_i being 0 or 1
+        backward = backpropagate(weights, rows, codes)
+        of_rows, of_step = backward.products(), backward.products_with(update)
+        alignment += of_step / np.sqrt(np.maximum(np.diag(of_rows), _SMALLEST))
+        products += of_rows
+        # As if the step were Σ w_i g_i, w_i being 0 or 1.
+        seen += of_step * n_members * of_rows.sum() / (of_step.sum() * len(rows))
     (weights, update) = steps[-1]
     after = np.asarray(backpropagate((weights[0] - update[0], weights[1] - update[1]), rows, codes).losses)
     before = np.asarray(backpropagate(steps[0][0], rows, codes).losses)
     scores = {"loss": -after, "loss drop": before - after, "gradient alignment": alignment}
     misfits = {"register": EXACT} if is_gradient else _MISFITS
-    return scores | {name: solve_register(products, seen, n_members / len(rows), one) for name, one in misfits.items()}
+    return scores | {
+        name: solve_register(products, seen, n_members / len(rows), misfit) for name, misfit in misfits.items()
+    }
 
 
 def solve_register(products: Matrix, seen: Matrix, share: float, misfit: float) -> Matrix:
@@ -195,9 +198,9 @@ class RowShape:
         import torch
 
         rows = torch.tanh(free)
-        for one in self.groups:
-            category = torch.softmax(_SHARPNESS * free[..., one], -1)
-            rows = torch.cat([rows[..., : one.start], category, rows[..., one.stop :]], -1)
+        for group in self.groups:
+            category = torch.softmax(_SHARPNESS * free[..., group], -1)
+            rows = torch.cat([rows[..., : group.start], category, rows[..., group.stop :]], -1)
         return rows
 
     def roughness(self, rows: Any) -> Any:
@@ -226,8 +229,8 @@ def invert(
     for k in range(settings.n_iterations):  # Adam; that of torch.optim takes seconds to import
         free = free.detach().requires_grad_()
         rows = shape.relax(free)
-        found = torch.cat([part.flatten(1) for part in backpropagate(weights, rows, codes).gradient()], 1)
-        gaps = 1 - (found * wanted).sum(1) / found.norm(dim=1)
+        gradients = torch.cat([part.flatten(1) for part in backpropagate(weights, rows, codes).gradient()], 1)
+        gaps = 1 - (gradients * wanted).sum(1) / gradients.norm(dim=1)
         (slope,) = torch.autograd.grad(gaps.sum() + settings.total_variation * shape.roughness(rows), free)
         mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
         rate = _STEP * np.cos(np.pi * k / settings.n_iterations / 2) ** 2 / (1 - 0.9 ** (k + 1))

@@ -26,8 +26,8 @@ _LONGEST_WORD = {"noise": len("participants,"), "strongest attack": len("pseudoi
 
 def describe_studies() -> list[dict[str, str]]:
     """Every study: what it is, what it needs, how long it takes."""
-    told = ("name", "title", "paper_section", "needs", "takes", "takes_quick")
-    return [{name: getattr(spec, name) for name in told} for spec in map(read_spec, STUDIES)]
+    shown = ("name", "title", "paper_section", "needs", "takes", "takes_quick")
+    return [{name: getattr(spec, name) for name in shown} for spec in map(read_spec, STUDIES)]
 
 
 def print_studies(console: Console) -> None:
@@ -35,15 +35,15 @@ def print_studies(console: Console) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
-    for one in describe_studies():
-        where = f"the paper's section {one['paper_section']}" if one["paper_section"] else "beyond the paper"
+    for study in describe_studies():
+        where = f"the paper's section {study['paper_section']}" if study["paper_section"] else "beyond the paper"
         lines = [
-            f"{one['title']} ({where})",
-            f"needs {one['needs']}" if one["needs"] else "",
-            f"takes {one['takes']}" if one["takes"] else "",
-            f"with --quick: {one['takes_quick']}" if one["takes_quick"] else "",
+            f"{study['title']} ({where})",
+            f"needs {study['needs']}" if study["needs"] else "",
+            f"takes {study['takes']}" if study["takes"] else "",
+            f"with --quick: {study['takes_quick']}" if study["takes_quick"] else "",
         ]
-        table.add_row(one["name"], escape("\n".join(filter(None, lines))) + "\n")
+        table.add_row(study["name"], escape("\n".join(filter(None, lines))) + "\n")
     console.print(table)
     console.print(
         "Run one with 'mooring reproduce STUDY --data-dir FOLDER'; no data come with mooring, and docs/reproducing.md says "
@@ -59,7 +59,7 @@ def print_summary(console: Console, result: Mapping[str, Any]) -> None:
         _print_cases(console, *result["cases"])
     if any(size["controls"] for size in sizes):
         _print_controls(console, sizes[:_MOST_LINES], images=read_spec(result["study"]).kind in IMAGE_KINDS)
-    leaks = [(size, one) for size in sizes for one in size["noisy"] if one["strongest"] is not None]
+    leaks = [(size, noise) for size in sizes for noise in size["noisy"] if noise["strongest"] is not None]
     if leaks:
         _print_leaks(console, leaks[:_MOST_LINES])
     hidden = max(len(sizes), len(leaks)) - _MOST_LINES
@@ -108,23 +108,23 @@ def _print_controls(console: Console, sizes: list[dict[str, Any]], *, images: bo
 
 def _print_leaks(console: Console, leaks: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """What noise leaves of accuracy and of leakage, and what the columns mean."""
-    noisy = [one for _, one in leaks]
+    noisy = [noise for _, noise in leaks]
     several = len({say_size(size) for size, _ in leaks}) > 1
-    names = [f"{say_size(size)}: {one['words']}" if several else one["words"] for size, one in leaks]
+    names = [f"{say_size(size)}: {noise['words']}" if several else noise["words"] for size, noise in leaks]
     columns = noisy_columns(noisy)
-    full = [f"{one['attacked_fully']} of {one['draws']}" for one in noisy]
-    scores = [one["accuracy"] if one["accuracy_clean"] is None else one["accuracy_clean"] for one in noisy]
-    told = {"noise": names, "accuracy": list(map(percent, scores)), "attacked fully": full}
-    told |= {name: columns[name] for name in ("strongest attack", "it links", "matched directly") if name in columns}
+    full = [f"{noise['attacked_fully']} of {noise['draws']}" for noise in noisy]
+    scores = [noise["accuracy"] if noise["accuracy_clean"] is None else noise["accuracy_clean"] for noise in noisy]
+    shown = {"noise": names, "accuracy": list(map(percent, scores)), "attacked fully": full}
+    shown |= {name: columns[name] for name in ("strongest attack", "it links", "matched directly") if name in columns}
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title=_WITH_NOISE, title_justify="left")
-    for name in told:
+    for name in shown:
         number = name not in ("noise", "strongest attack")
         side: JustifyMethod = "right" if number else "left"
         table.add_column(name.replace(" ", "\n"), justify=side, no_wrap=number, min_width=_LONGEST_WORD.get(name))
-    for cells in zip(*told.values(), strict=True):
+    for cells in zip(*shown.values(), strict=True):
         table.add_row(*cells)
     console.print(table)
-    console.print(f"{say('leakage', [*told])} {say('lower_bound')}", style="red", highlight=False)
+    console.print(f"{say('leakage', [*shown])} {say('lower_bound')}", style="red", highlight=False)
 
 
 def _counted(n: int, what: str, more: str = "") -> str:
@@ -133,9 +133,9 @@ def _counted(n: int, what: str, more: str = "") -> str:
 
 
 def _print_comparisons(console: Console, comparisons: list[dict[str, Any]]) -> None:
-    judged = [one for one in comparisons if one["kind"] == "result" and one["ours"] is not None]
+    judged = [row for row in comparisons if row["kind"] == "result" and row["ours"] is not None]
     if judged:
-        large = sum(bool(one["large"]) for one in judged)
+        large = sum(bool(row["large"]) for row in judged)
         console.print(say("agreement", len(judged), large), highlight=False)
 
 
@@ -155,7 +155,7 @@ def describe_rerun(again: Rerun) -> dict[str, Any]:
         "study": again.kept.get("study"),
         "kept": {name: again.kept.get(name) for name in _TOLD},
         "now": {name: again.now.get(name) for name in _TOLD},
-        "rows": [{"row": row.identity, "columns": [asdict(one) for one in row.columns]} for row in again.rows],
+        "rows": [{"row": row.identity, "columns": [asdict(column) for column in row.columns]} for row in again.rows],
         "columns_that_differ": again.n_differing,
     }
 
@@ -185,9 +185,14 @@ def _table(row: RowComparison) -> Table:
     table.add_column("column", overflow="fold")
     for name in ("kept", "computed again", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in row.columns:
-        style = "yellow" if one.differs else None
-        cells = (one.column, _shown(one.kept), _shown(one.again), _difference(one.difference, differs=one.differs))
+    for column in row.columns:
+        style = "yellow" if column.differs else None
+        cells = (
+            column.column,
+            _shown(column.kept),
+            _shown(column.again),
+            _difference(column.difference, differs=column.differs),
+        )
         table.add_row(*map(escape, cells), style=style)
     return table
 
@@ -212,5 +217,5 @@ def _made(facts: Mapping[str, Any]) -> str:
         "mooring": facts.get("mooring"),
         "device": facts.get("device"),
     }
-    told = [f"{name} {value}" for name, value in words.items() if value]
-    return ", ".join([*told, str(facts.get("date", "at an unknown time"))])
+    parts = [f"{name} {value}" for name, value in words.items() if value]
+    return ", ".join([*parts, str(facts.get("date", "at an unknown time"))])

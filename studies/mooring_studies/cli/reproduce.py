@@ -155,9 +155,9 @@ def _run(
     with ResultStore(folder, facts["key"], facts) as store:
         for words in (*store.others(), *store.notes):
             console.print(f"note: {words}.", style="dim", markup=False, highlight=False, soft_wrap=True)
-        found = len(store.rows())
-        if found:
-            console.print(f"{found} rows of results are there already; this run goes on from them.", highlight=False)
+        n_rows = len(store.rows())
+        if n_rows:
+            console.print(f"{n_rows} rows of results are there already; this run goes on from them.", highlight=False)
         before = store.kept("seconds") or {}
 
         def save(seconds: dict[str, float]) -> None:
@@ -172,9 +172,9 @@ def _run(
                 )
         except KeyboardInterrupt as problem:
             raise _interrupted(problem, _kept_in_words(store)) from None
-        told = store.kept(FACTS) or {}
-        notes = [*told.get("notes", ()), *progress.notes, *store.notes]
-        facts |= {"seconds": store.kept("seconds") or {}, "device": device} | told
+        kept = store.kept(FACTS) or {}
+        notes = [*kept.get("notes", ()), *progress.notes, *store.notes]
+        facts |= {"seconds": store.kept("seconds") or {}, "device": device} | kept
         store.finish(facts | {"command": command, "notes": list(dict.fromkeys(notes))})
 
 

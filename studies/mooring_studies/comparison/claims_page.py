@@ -80,7 +80,7 @@ def _describe_claim(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _papers(verdict: Verdict) -> str:
-    return "; ".join(f"{one.words}: {_shown(one.number, one.paper)}" for one in verdict.readings)
+    return "; ".join(f"{reading.words}: {_shown(reading.number, reading.paper)}" for reading in verdict.readings)
 
 
 def _ours_of(verdict: Verdict) -> str:
@@ -174,20 +174,20 @@ def describe_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, F
 
 def _count(comparisons: Sequence[Comparison]) -> dict[str, int]:
     """How many settings and results the paper states, and how many of them were read, and differ."""
-    settings = [one for one in comparisons if one.number.kind == "setting"]
-    results = [one for one in comparisons if one.number.kind == "result"]
-    alike = [one for one in settings if one.ours is not None]
-    found = [one for one in results if one.ours is not None]
-    built = sum(one.number.ours == AS_BUILT for one in alike)
+    settings = [comparison for comparison in comparisons if comparison.number.kind == "setting"]
+    results = [comparison for comparison in comparisons if comparison.number.kind == "result"]
+    alike = [comparison for comparison in settings if comparison.ours is not None]
+    measured = [comparison for comparison in results if comparison.ours is not None]
+    built = sum(comparison.number.ours == AS_BUILT for comparison in alike)
     return {
         "settings": len(settings),
         "settings_read": len(alike) - built,
         "settings_built": built,
-        "settings_large": sum(one.large for one in alike),
+        "settings_large": sum(comparison.large for comparison in alike),
         "results": len(results),
-        "results_had": len(found),
-        "results_by_formula": sum(one.number.ours == FORMULA for one in found),
-        "results_large": sum(one.large for one in found),
+        "results_had": len(measured),
+        "results_by_formula": sum(comparison.number.ours == FORMULA for comparison in measured),
+        "results_large": sum(comparison.large for comparison in measured),
     }
 
 
@@ -198,7 +198,7 @@ def describe_provenance(study: str, facts: Facts) -> dict[str, Any]:
     versions = {"mooring": facts.get("mooring")} | {name: machine.get(name) for name in ("python", "numpy", "torch")}
     seeds = facts.get("seeds") or []
     later = (spec.get("extra_deployments") or {}).get("draws") if len(seeds) > 1 else None
-    told = {
+    known = {
         "machine": ", ".join([*hardware, f"{machine['cores']} cores"] if machine.get("cores") else hardware),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
         "draws of each noise after the first deployment": later,
@@ -208,7 +208,7 @@ def describe_provenance(study: str, facts: Facts) -> dict[str, Any]:
     }
     return {
         "command": facts.get("command") or f"mooring reproduce {study}" + (" --quick" if spec.get("quick") else ""),
-        "told": {name: str(value) for name, value in told.items() if value},
+        "told": {name: str(value) for name, value in known.items() if value},
         "notes": list(facts.get("notes") or []),
     }
 
@@ -217,17 +217,17 @@ def as_dicts(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
     """Every comparison as plain values: numbers for programs, and the same as people write them."""
     return [
         {
-            **{name: getattr(one.number, name) for name in ("id", "study", "section", "kind", "says", "unit")},
-            "paper": one.number.value,
-            **{name: getattr(one, name) for name in ("ours", "difference", "relative", "large", "note")},
-            "lowest": None if one.spread is None else one.spread[0],
-            "highest": None if one.spread is None else one.spread[1],
-            "paper_text": paper_text(one.number),
-            "ours_text": ours_text(one),
-            "difference_text": difference_text(one),
-            "spread_text": spread_text(one),
+            **{name: getattr(comparison.number, name) for name in ("id", "study", "section", "kind", "says", "unit")},
+            "paper": comparison.number.value,
+            **{name: getattr(comparison, name) for name in ("ours", "difference", "relative", "large", "note")},
+            "lowest": None if comparison.spread is None else comparison.spread[0],
+            "highest": None if comparison.spread is None else comparison.spread[1],
+            "paper_text": paper_text(comparison.number),
+            "ours_text": ours_text(comparison),
+            "difference_text": difference_text(comparison),
+            "spread_text": spread_text(comparison),
         }
-        for one in comparisons
+        for comparison in comparisons
     ]
 
 
@@ -248,11 +248,11 @@ def ours_text(comparison: Comparison) -> str:
 def spread_text(comparison: Comparison) -> str:
     """The lowest and the highest of ours over several deployments, and over how many if not all; empty for one."""
     read, of = comparison.read_in or (0, 0)
-    told = f" ({read} of {of})" if read < of else ""
+    share = f" ({read} of {of})" if read < of else ""
     if comparison.spread is None:
-        return told.strip()
+        return share.strip()
     low, high = (_ours(value, comparison.number) for value in comparison.spread)
-    return _with_unit(low if low == high else f"{low} to {high}", comparison.number) + told
+    return _with_unit(low if low == high else f"{low} to {high}", comparison.number) + share
 
 
 def difference_text(comparison: Comparison) -> str:

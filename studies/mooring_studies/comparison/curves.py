@@ -189,15 +189,15 @@ def crossings(curve: Curve, level: float) -> list[float]:
     above = curve.at(xs) - level
     if not len(curve) or np.isnan(above).any() or np.isnan(level):
         return []
-    found = [float(xs[0])] if above[0] == 0 else []
+    places = [float(xs[0])] if above[0] == 0 else []
     for i in np.flatnonzero((above[:-1] * above[1:] < 0) | ((above[1:] == 0) & (above[:-1] != 0))):
         left, right = float(xs[i]), float(xs[i + 1])
         for _ in range(60):  # halving: the curve is continuous and changes sign between the two
             middle = (left + right) / 2
             same_side = (float(curve.at(middle)) - level) * above[i] > 0
             left, right = (middle, right) if same_side else (left, middle)
-        found.append(right)
-    return found
+        places.append(right)
+    return places
 
 
 def _ridge(size: int) -> Matrix:

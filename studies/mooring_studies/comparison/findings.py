@@ -42,7 +42,7 @@ def render_findings(studies: Mapping[str, Results], comparisons: Sequence[Compar
 
 def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> Figures:
     """Every figure of the page, study by study; None for a study that was not run."""
-    found: Figures = {
+    figures: Figures = {
         "by_chance": {_PAPERS[name]: _by_chance(comparisons, name) for name in ("mnist", "celeba")},
     }
     readers: dict[str, tuple[str, Callable[[Results], Figures]]] = {
@@ -52,20 +52,20 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
         "landscape": ("landscape", _on_landscape),
     }
     for name, (study, read) in readers.items():
-        found[name] = read(studies[study]) if study in studies else None
-    found["sums"] = tabulate_sums(studies["sums"]) if "sums" in studies else None
+        figures[name] = read(studies[study]) if study in studies else None
+    figures["sums"] = tabulate_sums(studies["sums"]) if "sums" in studies else None
     parts = [
         (name, part) for name in ("mnist", "celeba", "hospitals", "census") for part in _by_rows(studies.get(name))
     ]
-    found["sum_lines"] = [line for name, part in parts if (line := tabulate_line(name, part))]
+    figures["sum_lines"] = [line for name, part in parts if (line := tabulate_line(name, part))]
     tables = [(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))]
-    return found | {"tables": [_on_table(name, part) for name, part in tables]}
+    return figures | {"tables": [_on_table(name, part) for name, part in tables]}
 
 
 def _by_chance(comparisons: Sequence[Comparison], study: str) -> float | None:
     """The share that the strongest attack on anchor noise would link by chance alone on average, if that is known."""
-    found = [one.ours for one in comparisons if one.number.id == f"{study}.beside.chance.linkage"]
-    return found[0] / 100 if found and found[0] is not None else None
+    values = [comparison.ours for comparison in comparisons if comparison.number.id == f"{study}.beside.chance.linkage"]
+    return values[0] / 100 if values and values[0] is not None else None
 
 
 def _leakage_at_alone(method: str, kind: Kind) -> Callable[[Study], float]:
@@ -83,12 +83,12 @@ def _of_both(deployments: Deployments) -> Figures:
         for name, method in (("anchor", ANCHOR), ("data", DATA))
     }
     return noises | {
-        "alone": deployments.share(lambda one: one.mean("local-only")),
-        "pooled": deployments.share(lambda one: one.mean("pooled-raw")),
-        "matched_at_worst": deployments.share(lambda one: one.matched_at_worst(ANCHOR)),
+        "alone": deployments.share(lambda study: study.mean("local-only")),
+        "pooled": deployments.share(lambda study: study.mean("pooled-raw")),
+        "matched_at_worst": deployments.share(lambda study: study.matched_at_worst(ANCHOR)),
         "i_gdp": {
-            "accuracy": deployments.share(lambda one: one.mean("i-gdp")),
-            "matched": deployments.share(lambda one: one.matched_at_worst("i-gdp")),
+            "accuracy": deployments.share(lambda study: study.mean("i-gdp")),
+            "matched": deployments.share(lambda study: study.matched_at_worst("i-gdp")),
         },
     }
 
@@ -107,7 +107,7 @@ def _on_digits(deployments: Deployments) -> Figures:
         "by_moments": float(anchored["linkage:moments"][np.argmax(np.where(moments, noise, -1.0))]),
         "exact_rows": study.mean("c-gdp", "linkage:known-secret"),
         "exact_rows_decoded": study.mean("c-gdp", "linkage:known-secret+learned"),
-        "strongest": deployments.share(lambda one: share_at(one.curve(ANCHOR, "envelope:linkage"), v)),
+        "strongest": deployments.share(lambda study: share_at(study.curve(ANCHOR, "envelope:linkage"), v)),
     }
 
 
@@ -122,9 +122,11 @@ def _on_faces(deployments: Deployments) -> Figures:
         "v_chance": v_chance,
         "procrustes_at_chance": float(procrustes.at(v_chance)),
         "strongest_at_most": share_at(strongest, strongest.high),
-        "strongest_at_chance": deployments.share(lambda one: share_at(one.curve(ANCHOR, "envelope:linkage"), v_chance)),
-        "c_gdp": deployments.share(lambda one: one.mean("c-gdp")),
-        "aa_i_gdp": deployments.share(lambda one: one.mean("aa-i-gdp")),
+        "strongest_at_chance": deployments.share(
+            lambda study: share_at(study.curve(ANCHOR, "envelope:linkage"), v_chance)
+        ),
+        "c_gdp": deployments.share(lambda study: study.mean("c-gdp")),
+        "aa_i_gdp": deployments.share(lambda study: study.mean("aa-i-gdp")),
     }
 
 
@@ -134,11 +136,11 @@ def _on_participants(rows: Results) -> Figures:
     half = (paper_number("participants.setting.anchor-noise").value or 0.0) / 2
     lines, order = [], []
     for each in rows.values("identities_each"):
-        own = []
+        series = []
         for p in rows.where(identities_each=each).values("n_participants"):
             study = Study(rows.where(n_participants=p, identities_each=each))
             utility = study.curve(ANCHOR, "balanced_accuracy")
-            own.append(
+            series.append(
                 {
                     "identities_each": each,
                     "participants": p,
@@ -150,9 +152,9 @@ def _on_participants(rows: Results) -> Figures:
                     "linked": share_at(study.curve(ANCHOR, "envelope:linkage"), half),
                 }
             )
-        grows = all(one["little"] < other["little"] for one, other in itertools.pairwise(own))
+        grows = all(line["little"] < other["little"] for line, other in itertools.pairwise(series))
         order.append({"identities_each": each, "grows": grows})
-        lines += own
+        lines += series
     return {"little": little, "half": half, "lines": lines, "order": order}
 
 
@@ -160,7 +162,7 @@ def _on_landscape(rows: Results) -> Figures:
     """Where joining pays, over rows, participants and noise."""
 
     def gains(chosen: Results, *, on_features: bool = False) -> list[Figures]:
-        found = []
+        cells = []
         for p in rows.values("n_participants"):
             for each in rows.where(n_participants=p).values("rows_each"):
                 here, near = (part.where(n_participants=p, rows_each=each) for part in (rows, chosen))
@@ -168,14 +170,14 @@ def _on_landscape(rows: Results) -> Figures:
                     alone = score_alone(here, "balanced_accuracy_clean", own_rows=False)
                     level = max(alone.values()) if on_features else alone["columns"]
                     gain = 100 * mean_of(near["balanced_accuracy_clean"]) - level
-                    found.append({"participants": int(p), "rows_each": int(each), "gain": gain})
-        return found
+                    cells.append({"participants": int(p), "rows_each": int(each), "gain": gain})
+        return cells
 
     def _score(here: Results, method: str) -> float:
         return mean_of(here.where(method=method)["balanced_accuracy_clean"])
 
-    def pay(found: Sequence[Figures]) -> list[Figures]:
-        return [one for one in found if one["gain"] > RESOLVED_GAIN]
+    def pay(cells: Sequence[Figures]) -> list[Figures]:
+        return [cell for cell in cells if cell["gain"] > RESOLVED_GAIN]
 
     noisy, summed = rows.where(method=ANCHOR), rows.where(method="secure-sum")
     private = summed.where(epsilon=1.0) if len(summed) else summed
@@ -185,20 +187,20 @@ def _on_landscape(rows: Results) -> Figures:
         for words, epsilon in (("none", None), ("one", 1.0))
         if len(summed)
     }
-    best = max(little, key=lambda one: one["gain"])
+    best = max(little, key=lambda cell: cell["gain"])
     paying = pay(much)
     here = rows.where(n_participants=best["participants"], rows_each=best["rows_each"])
     pooled = 100 * (_score(here, "pooled-raw") - _score(here, "local-only"))
     return {
-        "fewest_rows": min(one["rows_each"] for one in little),
-        "most_rows": max(one["rows_each"] for one in little),
-        "most_participants": max(one["participants"] for one in little),
+        "fewest_rows": min(cell["rows_each"] for cell in little),
+        "most_rows": max(cell["rows_each"] for cell in little),
+        "most_participants": max(cell["participants"] for cell in little),
         "best": best,
         "pooled_gain": pooled if np.isfinite(pooled) else None,
         "resolved_gain": RESOLVED_GAIN,
         "n_paying": len(paying),
         "n_cells": len(much),
-        "most_rows_paying": max((one["rows_each"] for one in paying), default=0),
+        "most_rows_paying": max((cell["rows_each"] for cell in paying), default=0),
         "sums": by_sums,
         "n_above": int((private.numbers("membership_tpr_low") > private.numbers("membership_limit")).sum()),
         "n_measured": len(private),
@@ -219,9 +221,9 @@ def _on_table(name: str, rows: Results) -> Figures:
     def score(part: Results, column: str = _SCORE) -> float:
         return mean_of(part[column]) if column in part else float("nan")
 
-    shares = [score(rows.where(method=one)) for one in ("local-own", "pooled-raw", "aa-i-gdp", "i-gdp")]
-    own = rows.where(method="i-gdp")
-    matched = own.strongest("match")
+    shares = [score(rows.where(method=method)) for method in ("local-own", "pooled-raw", "aa-i-gdp", "i-gdp")]
+    independent = rows.where(method="i-gdp")
+    matched = independent.strongest("match")
     shares.append(mean_of(matched))
     for method, noise in (("aa-i-gdp-data-noise", "data_noise_scale"), (ANCHOR, "anchor_noise_scale")):
         noisy = rows.where(method=method)
@@ -236,8 +238,8 @@ def _on_table(name: str, rows: Results) -> Figures:
         "shares": shares,
         "by_all_denoisers": any(attack.endswith("+kernel") for attack in rows.attacks("match")),
         "i_gdp": {
-            "rows_each": max(own.values("rows_each"), default=0),
+            "rows_each": max(independent.values("rows_each"), default=0),
             "matched": {"mean": mean_of(matched), "low": ends[0], "high": ends[1]},
-            "linear": score(own, f"{_SCORE}:linear"),
+            "linear": score(independent, f"{_SCORE}:linear"),
         },
     }

@@ -45,12 +45,12 @@ def count_rivals(rows: Results, kind: Kind) -> int:
 
 def count_galleries(facts: Mapping[str, Any], kind: Kind) -> tuple[int, int] | None:
     """The fewest and the most independent galleries that an attack of a study was judged by; None if none were noted."""
-    found = _noted(facts, kind)
-    for name in _PARTS if not found else ():
+    counts = _noted(facts, kind)
+    for name in _PARTS if not counts else ():
         parts = facts.get(name) or []
         for part in parts.values() if isinstance(parts, Mapping) else parts:
-            found += _noted(part, kind)
-    return (min(found), max(found)) if found else None
+            counts += _noted(part, kind)
+    return (min(counts), max(counts)) if counts else None
 
 
 def estimate_max_of_k(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tuple[float, float] | None:
@@ -67,12 +67,12 @@ def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: 
 
     Nothing where the study did not note how many galleries it had, or no attack was run.
     """
-    found = {count_rivals(rows, kind): estimate_max_of_k(rows, facts, kind) for rows in parts}
-    told = [(n, baseline) for n, baseline in sorted(found.items()) if baseline is not None]
-    if not told:
+    baselines = {count_rivals(rows, kind): estimate_max_of_k(rows, facts, kind) for rows in parts}
+    known = [(n, baseline) for n, baseline in sorted(baselines.items()) if baseline is not None]
+    if not known:
         return ""
     opening = "Linked by chance alone" if kind == "linkage" else "Matched by chance alone, by distance or angle"
-    reached = ", ".join(f"{_percent(*baseline)} (best of {n})" for n, baseline in told)
+    reached = ", ".join(f"{_percent(*baseline)} (best of {n})" for n, baseline in known)
     counts = count_galleries(facts, kind)
     assert counts is not None  # else nothing was told above
     spread = f"; {counts[1]:,} to {counts[0]:,} galleries" if counts[0] < counts[1] else ""

@@ -65,12 +65,12 @@ def median_of(study: Study, *, method: str, column: str, converged: bool) -> flo
 
 def n_identical_pairs(study: Study, *, first: str, first_column: str, second: str, second_column: str) -> float:
     """The number of draws in which two methods have the same noise and the same value."""
-    one, other = (rows.only(np.argsort(rows["draw"], kind="stable")) for rows in map(study.draws, (first, second)))
-    _, here, there = np.intersect1d(one["draw"], other["draw"], return_indices=True)
+    rows, others = (rows.only(np.argsort(rows["draw"], kind="stable")) for rows in map(study.draws, (first, second)))
+    _, here, there = np.intersect1d(rows["draw"], others["draw"], return_indices=True)
     if not len(here):
         raise NoAnswer(NOT_MEASURED)
-    same_noise = noise_of(one, first)[here] == noise_of(other, second)[there]
-    return float(np.sum(same_noise & (one[first_column][here] == other[second_column][there])))
+    same_noise = noise_of(rows, first)[here] == noise_of(others, second)[there]
+    return float(np.sum(same_noise & (rows[first_column][here] == others[second_column][there])))
 
 
 def n_strongest(study: Study, *, method: str, attack: str, among: list[str]) -> float:
@@ -147,9 +147,9 @@ def sum_of_facts(study: Study, *, paths: list[str]) -> float:
 def highest_noise(study: Study, *, noise: Literal["data", "anchor"]) -> float:
     """The upper end of the noise drawn, absolute."""
     ranges, rms = study.fact(f"spec.noise.{noise}"), study.fact("rms")
-    if not ranges or (rms is None and any(one["unit"] == "rms" for one in ranges)):
+    if not ranges or (rms is None and any(levels["unit"] == "rms" for levels in ranges)):
         raise NoAnswer(NOT_RECORDED)
-    return max(float(one["high"]) * (float(rms) if one["unit"] == "rms" else 1.0) for one in ranges)
+    return max(float(levels["high"]) * (float(rms) if levels["unit"] == "rms" else 1.0) for levels in ranges)
 
 
 def identities_each(study: Study) -> float:

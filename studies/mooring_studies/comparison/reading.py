@@ -112,28 +112,28 @@ class Deployments:
         """Deployment 0."""
         return Study(self.rows.where(deployment=0))
 
-    def read(self, one: Callable[[Study], float]) -> list[float]:
+    def read(self, figure: Callable[[Study], float]) -> list[float]:
         """A figure in every deployment that has it."""
-        found = [one(Study(self.rows.where(deployment=each))) for each in self.rows.values("deployment")]
-        return [value for value in found if np.isfinite(value)]
+        values = [figure(Study(self.rows.where(deployment=each))) for each in self.rows.values("deployment")]
+        return [value for value in values if np.isfinite(value)]
 
-    def share(self, one: Callable[[Study], float]) -> dict[str, Any]:
+    def share(self, figure: Callable[[Study], float]) -> dict[str, Any]:
         """A share in the first deployment, and from where to where it goes over all that have it."""
-        return {"value": one(self.first), "range": self._range(self.read(one), percent)}
+        return {"value": figure(self.first), "range": self._range(self.read(figure), percent)}
 
     def falls_below_alone(self, method: str) -> dict[str, Any] | None:
         """From which noise on a joint model is worth less than training alone, and how that differs; None if never."""
         level = self.first.falls_to_alone(method)
         if level is None:
             return None
-        found = self.read(lambda one: one.falls_to_alone(method) or float("nan"))
-        return {"value": level, "range": self._range(found, "{:.2g}".format)}
+        values = self.read(lambda study: study.falls_to_alone(method) or float("nan"))
+        return {"value": level, "range": self._range(values, "{:.2g}".format)}
 
-    def _range(self, found: Sequence[float], written: Callable[[float], str]) -> dict[str, Any] | None:
+    def _range(self, values: Sequence[float], written: Callable[[float], str]) -> dict[str, Any] | None:
         """The least and the most of a figure, and how many deployments have it; None where they are written alike."""
-        if not found or written(min(found)) == written(max(found)):
+        if not values or written(min(values)) == written(max(values)):
             return None
-        return {"low": min(found), "high": max(found), "read": len(found), "of": len(self.rows.values("deployment"))}
+        return {"low": min(values), "high": max(values), "read": len(values), "of": len(self.rows.values("deployment"))}
 
 
 def noise_of(rows: Results, method: str) -> Vector:

@@ -116,7 +116,9 @@ class Results:
         chosen = np.ones(len(self), bool)
         for name, value in wanted.items():
             values = value if isinstance(value, list | tuple | set | frozenset) else [value]
-            chosen &= np.logical_or.reduce([_equal(self[name], one) for one in values] or [np.zeros(len(self), bool)])
+            chosen &= np.logical_or.reduce(
+                [_equal(self[name], value) for value in values] or [np.zeros(len(self), bool)]
+            )
         return self.only(chosen)
 
     def only(self, chosen: Column) -> Results:
@@ -225,9 +227,9 @@ def to_plain(value: Any) -> Any:
     {'share': 0.5, 'draws': [0, 1], 'seconds': None}
     """
     if isinstance(value, Mapping):
-        return {str(name): to_plain(one) for name, one in value.items()}
+        return {str(name): to_plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain(one) for one in value]
+        return [to_plain(inner) for inner in value]
     if isinstance(value, np.ndarray | np.generic):
         return to_plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -267,8 +269,8 @@ def _to_arrow(rows: list[Mapping[str, Any]]) -> pa.Table:
 
 def _common_type(values: list[Any]) -> type:
     """The type of a study's own column: text if there is any, then numbers with a fraction, whole numbers, yes/no."""
-    found = {type(value) for value in values if value is not None}
-    return next((each for each in (str, float, int, bool) if each in found), float)
+    kinds = {type(value) for value in values if value is not None}
+    return next((each for each in (str, float, int, bool) if each in kinds), float)
 
 
 def _memory_type(kind: type | None) -> type:
@@ -288,7 +290,7 @@ def _from_arrow(table: pa.Table) -> Results:
 
 def _equal(column: Column, value: object) -> NDArray[np.bool_]:
     if column.dtype == object:
-        return np.array([one == value for one in column], dtype=bool)
+        return np.array([cell == value for cell in column], dtype=bool)
     if value is None:
         return np.isnan(column)
     return np.asarray(column == value, dtype=bool)

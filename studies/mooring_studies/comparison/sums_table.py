@@ -42,7 +42,7 @@ def tabulate_line(study: str, rows: Results) -> list[str]:
     by_rank = len(rows.where(method="local-own")) > 0
     column = "auc_own_clean" if by_rank else "balanced_accuracy_clean"
     alone = score_alone(rows, column, own_rows=by_rank)
-    each = [summed.where(epsilon=one) for one in EPSILONS]
+    each = [summed.where(epsilon=epsilon) for epsilon in EPSILONS]
     p = int(summed.numbers("n_participants")[0])
     return [
         study,
@@ -50,8 +50,8 @@ def tabulate_line(study: str, rows: Results) -> list[str]:
         "AUC, own rows" if by_rank else "accuracy",
         *(f"{value:.1f}" for value in alone.values()),
         *(describe_spread(rows.where(method=method).numbers(column)) for method in ("pooled-raw", "aa-i-gdp")),
-        *(describe_spread(own.numbers(column)) for own in each),
-        *(describe_spread(own.numbers("membership_tpr")) for own in (each[0], each[-1])),
+        *(describe_spread(part.numbers(column)) for part in each),
+        *(describe_spread(part.numbers("membership_tpr")) for part in (each[0], each[-1])),
     ]
 
 
@@ -72,7 +72,7 @@ def describe_spread(values: Vector) -> str:
 def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dict[str, Any]:
     ranked = rows.where(method="secure-sum").numbers("auc_clean")
     column = f"auc_own:{hospital}" if hospital is not None else "auc_clean" if np.isfinite(ranked).any() else "accuracy"
-    sums = [rows.where(method="secure-sum", epsilon=one) for one in EPSILONS]
+    sums = [rows.where(method="secure-sum", epsilon=epsilon) for epsilon in EPSILONS]
     alone = score_alone(rows, column, own_rows=hospital is not None)
     above = sums[-1].numbers("membership_tpr_low") > sums[-1].numbers("membership_limit")
     return {
@@ -85,11 +85,11 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "alone": {name: f"{value:.1f}" for name, value in alone.items()},
         "pooled": describe_spread(rows.where(method="pooled-raw").numbers(column)),
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),
-        "scores": [describe_spread(own.numbers(column)) for own in sums],
-        "membership_auc": [describe_spread(own.numbers("membership_auc")) for own in sums],
+        "scores": [describe_spread(part.numbers(column)) for part in sums],
+        "membership_auc": [describe_spread(part.numbers("membership_auc")) for part in sums],
         "control": describe_spread(sums[-1].numbers("membership_auc_control")),
-        "membership_tpr": [describe_spread(own.numbers("membership_tpr")) for own in sums],
-        "limit": [100 * _mean(own.numbers("membership_limit")) for own in sums],
+        "membership_tpr": [describe_spread(part.numbers("membership_tpr")) for part in sums],
+        "limit": [100 * _mean(part.numbers("membership_limit")) for part in sums],
         "n_above": int(above.sum()),
         "size": f"{int(rows.numbers('n_participants')[0])} × {rows_each or 'their own'}",
         "is_first": not hospital,
@@ -99,11 +99,11 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
 def score_alone(rows: Results, column: str, *, own_rows: bool) -> dict[str, float]:
     """Training alone on columns and on features: the learner that is better in the mean, in percent."""
     method = "local-own" if own_rows else "local-only"
-    found = {}
+    scores = {}
     for words, suffix in (("columns", ""), ("features", "-features")):
-        own = rows.where(method=f"{method}{suffix}")
-        found[words] = 100 * max(_mean(own.numbers(f"{column}{learner}")) for learner in _LEARNERS)
-    return found
+        part = rows.where(method=f"{method}{suffix}")
+        scores[words] = 100 * max(_mean(part.numbers(f"{column}{learner}")) for learner in _LEARNERS)
+    return scores
 
 
 def _mean(values: Vector) -> float:

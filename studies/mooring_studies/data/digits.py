@@ -67,12 +67,12 @@ def load_digits(
     folder: Path, *, _shapes: Mapping[str, tuple[int, ...]] = SHAPES, _checksums: Mapping[str, str] = CHECKSUMS
 ) -> DigitRows:
     """Read MNIST and check that it is MNIST."""
-    found = {name: _read(_locate(Path(folder), name), name, shape=shape) for name, shape in _shapes.items()}
+    files = {name: _read(_locate(Path(folder), name), name, shape=shape) for name, shape in _shapes.items()}
     checksums = {}
-    for name, (path, array) in found.items():
+    for name, (path, array) in files.items():
         checksums[name] = _content_checksum(array)
         require_checksum(path, "mnist", checksum=checksums[name], expected=_checksums[name])
-    arrays = {name: array for name, (_, array) in found.items()}
+    arrays = {name: array for name, (_, array) in files.items()}
     return DigitRows(
         train_images=arrays[TRAIN_IMAGES].reshape(len(arrays[TRAIN_IMAGES]), -1),
         train_labels=arrays[TRAIN_LABELS].astype(np.int64),
@@ -133,10 +133,10 @@ def partition_digits(
 
 
 def _locate(folder: Path, name: str) -> Path:
-    found = find_packed(folder, "mnist", name)
-    if found is None:
+    packed = find_packed(folder, "mnist", name)
+    if packed is None:
         raise missing(f"mnist/{name}.gz", looked_in=f"{folder / name}, with .gz or without")
-    return found
+    return packed
 
 
 def _read(path: Path, name: str, *, shape: tuple[int, ...]) -> tuple[Path, Bytes]:

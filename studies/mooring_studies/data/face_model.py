@@ -121,15 +121,16 @@ def _read(path: Path, device: str) -> FaceModelOnGpu | None:
 
     graph = onnx.load(path).graph
     weights = {
-        one.name: torch.as_tensor(np.array(onnx.numpy_helper.to_array(one)), device=device) for one in graph.initializer
+        tensor.name: torch.as_tensor(np.array(onnx.numpy_helper.to_array(tensor)), device=device)
+        for tensor in graph.initializer
     }
-    free = [one.name for one in graph.input if one.name not in weights]
+    free = [tensor.name for tensor in graph.input if tensor.name not in weights]
     if len(free) != 1:
         return None
     last_use = {name: k for k, node in enumerate(graph.node) for name in node.input}
     steps = []
     for k, node in enumerate(graph.node):
-        settings = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        settings = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
         inputs = [name for name in node.input if name not in weights]
         given = [weights[name] for name in node.input if name in weights]
         make = _LAYERS.get(node.op_type)

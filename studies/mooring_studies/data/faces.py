@@ -197,14 +197,14 @@ def partition_faces(
     parts = []
     for participant in range(n_participants):
         rng = streams.named(f"faces/participant/{participant}/images")
-        own = range(participant * identities_each, (participant + 1) * identities_each)
-        images = [rng.permutation(by_identity[starts[k] : ends[k]]) for k in own]
+        identities = range(participant * identities_each, (participant + 1) * identities_each)
+        images = [rng.permutation(by_identity[starts[k] : ends[k]]) for k in identities]
         most = [math.inf] * 3
         if train_rows:
             most = [train_rows[participant] * (b - a) // cuts[1] for a, b in pairwise(cuts)]
         uploaded = [_uploaded(images[a:b], n) for (a, b), n in zip(pairwise(cuts), most, strict=True)]
         firsts, seconds = (np.array([few[k] for few in images], dtype=np.int64) for k in (0, 1))
-        parts.append((*uploaded, shuffled[own.start : own.stop], firsts, seconds))
+        parts.append((*uploaded, shuffled[identities.start : identities.stop], firsts, seconds))
     return FacePartition(*(tuple(part) for part in zip(*parts, strict=True)))
 
 
@@ -231,7 +231,10 @@ def _table(path: Path) -> Any:
         table = read_columns(open_table(path), keep_bytes=True)
     except InputError:
         raise cut_short(path, "celeba", reason="it is no Parquet file, or one without its end") from None
-    plain = [(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type) for one in table.schema]
+    plain = [
+        (field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+        for field in table.schema
+    ]
     table = table.cast(pa.schema(plain))
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         raise _unfit(path, f"it has no column {', '.join(absent)}")
@@ -270,9 +273,9 @@ def _uploaded(images: Sequence[Indices], most: float) -> Indices:
     """At most so many images, as many of each identity as can be and one at least; not the first, which is reserved."""
     none = np.zeros(0, dtype=np.int64)
     places = np.concatenate([none, *(np.arange(1, len(few)) for few in images)])
-    found = np.concatenate([none, *(few[1:] for few in images)])
-    n_kept = int(min(max(most, len(images)), len(found)))
-    return np.sort(found[np.argsort(places, kind="stable")[:n_kept]])
+    uploaded = np.concatenate([none, *(few[1:] for few in images)])
+    n_kept = int(min(max(most, len(images)), len(uploaded)))
+    return np.sort(uploaded[np.argsort(places, kind="stable")[:n_kept]])
 
 
 def _unfit(path: Path, reason: str) -> Exception:

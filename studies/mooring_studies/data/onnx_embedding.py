@@ -37,9 +37,9 @@ class OnnxEmbedding:
             padded = np.concatenate([batch, np.repeat(batch[-1:], padding, axis=0)]) if padding else batch
             vectors = np.asarray(self._session.run(None, {declared.name: padded})[0], dtype=np.float64)
             parts.append(vectors.reshape(len(padded), -1)[: len(batch)])
-        found = np.concatenate(parts)
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        return np.asarray(found / np.where(lengths > 0, lengths, 1.0))
+        vectors = np.concatenate(parts)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0))
 
     def _prepared(self, images: Matrix) -> Any:
         images = resize_bilinear(images, self.input_size) * self.scale + self.offset

@@ -141,8 +141,8 @@ def standardise(parts: Partition, tables: TableRows) -> tuple[Partition, tuple[C
 
     encoded = replace(
         parts,
-        train=tuple(rows(own) for own in parts.train_indices),
-        test=tuple(rows(own) for own in parts.test_indices),
+        train=tuple(rows(indices) for indices in parts.train_indices),
+        test=tuple(rows(indices) for indices in parts.test_indices),
         public=None if parts.public is None else rows(parts.public_indices),
     )
     return encoded, schema.columns
@@ -291,7 +291,7 @@ def _read(data_dir: Path | None, data_set: str, name: str, columns: tuple[str, .
 
 def _check(file: _File, *, numbers: Sequence[str], label: str, classes: Sequence[str] = ()) -> _File:
     """The file with numbers as numbers; refuse a value that cannot be, by its row and column."""
-    found, checked = [], {}
+    contents, checked = [], {}
     for k, name in enumerate(file.table.column_names):
         words = _trimmed(file.table.column(name))
         if name in numbers:
@@ -301,12 +301,12 @@ def _check(file: _File, *, numbers: Sequence[str], label: str, classes: Sequence
         else:
             trouble, wrong = "nothing", _rows_with(words, lambda word: word in MISSING_WORDS)
         if wrong.any():
-            found.append((int(wrong.argmax()), k, f"{trouble} in column {name!r}"))
+            contents.append((int(wrong.argmax()), k, f"{trouble} in column {name!r}"))
         elif name in numbers:
             words = words.dictionary.cast(pa.float64()).take(words.indices)
         checked[name] = words
-    if found:
-        row, _, trouble = min(found)
+    if contents:
+        row, _, trouble = min(contents)
         reason = f"row {row + 1} has {trouble}; '?' is what stands for a missing value"
         raise changed(file.path, file.data_set, reason=reason)
     return replace(file, table=pa.table(checked))

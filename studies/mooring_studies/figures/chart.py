@@ -96,13 +96,13 @@ def round_up(*series: Vector) -> float:
 
     What comes near the top gets all of it: curves may rise a little above their draws.
     """
-    top = max((float(np.nanmax(one, initial=0.0)) for one in series), default=100.0)
+    top = max((float(np.nanmax(values, initial=0.0)) for values in series), default=100.0)
     return 100.0 if top > 75 else float(max(50.0, 10.0 * np.ceil(top / 10 + 0.1)))
 
 
 def find_floor(chance: float, *series: Vector) -> float:
     """Where an axis of balanced accuracy begins: 0; with two classes below guessing, where nothing else is to be seen."""
-    lowest = min((float(np.nanmin(one, initial=100.0)) for one in series), default=0.0)
+    lowest = min((float(np.nanmin(values, initial=100.0)) for values in series), default=0.0)
     return 40.0 if chance == 50.0 and lowest >= 40.0 else 0.0
 
 
@@ -197,7 +197,7 @@ def draw_noiseless_level(axes: Axes, y: float | None, text: str, *, colour: str 
 
 def write_end_labels(axes: Axes, labels: Sequence[EndLabel | None], *, size: float = _LABEL_SIZE) -> None:
     """Write labels right of the axes at their lines' ends, moved apart where they would overlap."""
-    shown = sorted((label for label in labels if label is not None and np.isfinite(label.y)), key=lambda one: one.y)
+    shown = sorted((label for label in labels if label is not None and np.isfinite(label.y)), key=lambda label: label.y)
     if not shown:
         return
     low, high = axes.get_ylim()
@@ -257,8 +257,8 @@ def mark_not_run(axes: Axes) -> None:
 
 def draw_strongest(axes: Axes, line: Line | None, *, label: str, style: Any = "-") -> EndLabel | None:
     """The strongest attack's curve: black, and thicker than all others."""
-    found = draw_curve(axes, line, colour=BLACK, label=label, style=style, width=2.8, level=6)
-    return None if found is None else EndLabel(found.y, found.text, found.colour, bold=True)
+    ending = draw_curve(axes, line, colour=BLACK, label=label, style=style, width=2.8, level=6)
+    return None if ending is None else EndLabel(ending.y, ending.text, ending.colour, bold=True)
 
 
 def draw_ribbon(axes: Axes, line: Line | None, *, colour: str, style: Any, label: str, width: float = 2.0) -> None:

@@ -93,13 +93,13 @@ class Fits:
 
     def line(self, x: Vector, y: Vector) -> Line | None:
         """Curve and band through the finite observations; None where there are too few for one."""
-        found = self._lines(x, y)
-        return found[0] if found else None
+        lines = self._lines(x, y)
+        return lines[0] if lines else None
 
     def track(self, noise: Vector, across: Vector, up: Vector) -> Track | None:
         """Two curves on the noise, paired by noise level, their bands from the same resamples; None as in `line`."""
-        found = self._lines(noise, across, up)
-        return Track(found[0].x, *found) if found else None
+        lines = self._lines(noise, across, up)
+        return Track(lines[0].x, *lines) if lines else None
 
     def _lines(self, x: Vector, *others: Vector) -> list[Line]:
         """One line a series, their bands from the same resamples; `curves` fixes the seed, so redrawing repeats them."""
@@ -110,15 +110,15 @@ class Fits:
         key = tuple(each.tobytes() for each in (x, *series))
         if key not in self._kept:
             grid = np.linspace(x.min(), x.max(), _POINTS)
-            found, near = curves.fit_together(x, *series), has_band(x, grid)
-            bands = curves.shared_bands(found, grid, n_resamples=self.n_resamples)
+            fitted, near = curves.fit_together(x, *series), has_band(x, grid)
+            bands = curves.shared_bands(fitted, grid, n_resamples=self.n_resamples)
             self._kept[key] = [
                 Line(
                     grid,
-                    np.clip(one.at(grid), 0, 100),
+                    np.clip(curve.at(grid), 0, 100),
                     *(np.where(near, np.clip(edge, 0, 100), np.nan) for edge in band),
                 )
-                for one, band in zip(found, bands, strict=True)
+                for curve, band in zip(fitted, bands, strict=True)
             ]
         return self._kept[key]
 
@@ -206,30 +206,30 @@ def has_learned_decoder(results: Results, method: str) -> bool:
 
 def fit_attack(material: Material, results: Results, method: str, attack: str) -> Line | None:
     """The curve of one of the paper's attacks on the noise, not above the same without noise."""
-    own = results.where(method=method)
-    line = material.fits.line(own.numbers(SCALES[method]), own.percent(f"linkage:{attack}"))
+    rows = results.where(method=method)
+    line = material.fits.line(rows.numbers(SCALES[method]), rows.percent(f"linkage:{attack}"))
     return None if line is None else line.capped(noiseless_linkage(results, method))
 
 
 def fit_attack_track(material: Material, results: Results, method: str, attack: str) -> Track | None:
     """Linkage by one of the paper's attacks and utility, paired by noise; linkage not above the same without noise."""
-    own = results.where(method=method)
-    noise, linkage = own.numbers(SCALES[method]), own.percent(f"linkage:{attack}")
-    found = material.fits.track(noise, linkage, own.percent("balanced_accuracy"))
-    return None if found is None else replace(found, across=found.across.capped(noiseless_linkage(results, method)))
+    rows = results.where(method=method)
+    noise, linkage = rows.numbers(SCALES[method]), rows.percent(f"linkage:{attack}")
+    track = material.fits.track(noise, linkage, rows.percent("balanced_accuracy"))
+    return None if track is None else replace(track, across=track.across.capped(noiseless_linkage(results, method)))
 
 
 def fit_utility_on_linkage(material: Material, results: Results, method: str, attack: str) -> Line | None:
     """Utility on linkage by one of the paper's attacks, as far as the linkage that it reaches without noise."""
-    own, top = results.where(method=method), noiseless_linkage(results, method)
-    line = material.fits.line(own.percent(f"linkage:{attack}"), own.percent("balanced_accuracy"))
+    rows, top = results.where(method=method), noiseless_linkage(results, method)
+    line = material.fits.line(rows.percent(f"linkage:{attack}"), rows.percent("balanced_accuracy"))
     return line if line is None or top is None else line.only(line.x <= top)
 
 
 def fit_strongest(material: Material, results: Results, method: str) -> Line | None:
     """The curve of the strongest attack by the auditor: see this module's words."""
-    own = results.where(method=method)
-    line = material.fits.line(own.numbers(SCALES[method]), own.leakage("linkage"))
+    rows = results.where(method=method)
+    line = material.fits.line(rows.numbers(SCALES[method]), rows.leakage("linkage"))
     return None if line is None else _envelope(line, material, results, method)
 
 
@@ -238,9 +238,9 @@ def fit_strongest_track(material: Material, results: Results, method: str) -> Tr
 
     Linkage rests on the draws on which every attack was run, which are few; utility is known on every draw and rests on all.
     """
-    own = results.where(method=method)
+    rows = results.where(method=method)
     across = fit_strongest(material, results, method)
-    up = material.fits.line(own.numbers(SCALES[method]), own.percent("balanced_accuracy"))
+    up = material.fits.line(rows.numbers(SCALES[method]), rows.percent("balanced_accuracy"))
     return None if across is None or up is None else Track(across.x, across, up.on(across.x))
 
 
@@ -253,7 +253,8 @@ def raise_to(line: Line, others: Iterable[Line | None]) -> Line:
             there = (moved.y, moved.lower, moved.upper)
             # Where a curve has no band of its own, none is borrowed.
             edges = [
-                np.where(np.isnan(own), np.nan, np.fmax(own, edge)) for own, edge in zip(edges, there, strict=True)
+                np.where(np.isnan(values), np.nan, np.fmax(values, edge))
+                for values, edge in zip(edges, there, strict=True)
             ]
     y, lower, upper = edges
     return Line(line.x, y, lower, np.maximum(upper, y))
@@ -268,7 +269,7 @@ def _noiseless_strongest(results: Results, method: str, kind: Kind) -> float | N
     """What the strongest attack finds without noise; None where a decoder of the noisy draws was not tried there."""
     plain = _WITHOUT_NOISE[method][0]
     noisy, quiet = (
-        {name.endswith(_LEARNED) for name in results.where(method=one).attacks(kind)} for one in (method, plain)
+        {name.endswith(_LEARNED) for name in results.where(method=name).attacks(kind)} for name in (method, plain)
     )
     return readings.leakage_of(results, plain, kind) if noisy <= quiet else None
 

@@ -68,7 +68,7 @@ def find_noiseless_points(results: Results, kind: Kind) -> list[Point]:
     points = {method: point for method in _LOOKS if (point := _point(results, method, kind)) is not None}
     if terms.COMMON in points and terms.ALIGNED in points and _alike(points[terms.COMMON], points[terms.ALIGNED], kind):
         marker, colour, inside = _LOOKS[terms.COMMON]
-        better = max(points[terms.COMMON], points.pop(terms.ALIGNED), key=lambda one: one.utility)
+        better = max(points[terms.COMMON], points.pop(terms.ALIGNED), key=lambda point: point.utility)
         points[terms.COMMON] = replace(
             better, words="C-GDP and AA-I-GDP, no noise", marker=marker, colour=colour, inside=inside
         )
@@ -79,8 +79,8 @@ def draw_deployed(axes: chart.Axes, results: Results, kind: Kind, *, alpha: floa
     """Points of every noisy method by clean accuracy and what the strongest attack finds; returns all of them."""
     every_x, every_y = [np.empty(0)], [np.empty(0)]
     for method, (words, marker) in terms.NOISY.items():
-        own = results.where(method=method)
-        x, y = own.leakage(kind), own.percent("balanced_accuracy_clean")
+        rows = results.where(method=method)
+        x, y = rows.leakage(kind), rows.percent("balanced_accuracy_clean")
         good = np.isfinite(x) & np.isfinite(y)
         label, colour = f"{words} ({int(good.sum())} draws)", terms.METHOD_COLOURS[method]
         chart.draw_points(
@@ -93,10 +93,10 @@ def draw_deployed(axes: chart.Axes, results: Results, kind: Kind, *, alpha: floa
 
 def mark_noiseless(axes: chart.Axes, points: Sequence[Point]) -> None:
     """One large marker a method without noise."""
-    for one in points:
+    for point in points:
         axes.plot(
-            [one.leakage], [one.utility], one.marker, color=one.colour, markerfacecolor=one.inside, markersize=12,
-            linestyle="none", label=one.words, zorder=7,
+            [point.leakage], [point.utility], point.marker, color=point.colour, markerfacecolor=point.inside, markersize=12,
+            linestyle="none", label=point.words, zorder=7,
         )  # fmt: skip
 
 
@@ -108,8 +108,8 @@ def draw_frontier(
     So a point that beats all others is seen to do so, too. The places of these points are returned: among x first, then
     among `points`.
     """
-    every_x = np.append(x, [one.leakage for one in points])
-    every_y = np.append(y, [one.utility for one in points])
+    every_x = np.append(x, [point.leakage for point in points])
+    every_y = np.append(y, [point.utility for point in points])
     leakier = -1.0 if kind == "error" else 1.0
     best = find_frontier(leakier * every_x, every_y)
     if len(best):
@@ -130,8 +130,8 @@ def draw_alternatives(material: Material) -> list[chart.Drawing]:
     title = "What other ways give away: score against members recognised"
     canvas, panels = chart.make_axes(title, 1, len(cases), height=6.2)
     for axes, case in zip(panels[0], cases, strict=True):
-        own = [line for line in lines if line["case"] == case and np.isfinite(line["score"])]
-        for line in own:
+        shown = [line for line in lines if line["case"] == case and np.isfinite(line["score"])]
+        for line in shown:
             x, y, method = 100 * line["recognised"], 100 * line["score"], line["method"]
             if method in (terms.LOCAL_ONLY, terms.POOLED_RAW):
                 chart.draw_level(
@@ -150,7 +150,7 @@ def draw_alternatives(material: Material) -> list[chart.Drawing]:
         axes.set(
             title=case,
             xlabel="members recognised at 1 % false alarms, %",
-            ylabel=f"{own[0]['measure']} on test rows, %",
+            ylabel=f"{shown[0]['measure']} on test rows, %",
         )
     chart.write_legend(canvas, chart.list_entries(panels[0][0]), n_columns=3)
     return [chart.describe(canvas, "alternatives", "alternatives", deployments=lines[0]["deployments"])]
@@ -165,6 +165,6 @@ def _point(results: Results, method: str, kind: Kind) -> Point | None:
     return Point(f"{terms.METHOD_WORDS[method]}, no noise", leakage, utility, *_LOOKS[method])
 
 
-def _alike(one: Point, other: Point, kind: Kind) -> bool:
+def _alike(point: Point, other: Point, kind: Kind) -> bool:
     apart = _NOTICEABLE_ERROR if kind == "error" else NOTICEABLE
-    return abs(one.leakage - other.leakage) < apart and abs(one.utility - other.utility) < NOTICEABLE
+    return abs(point.leakage - other.leakage) < apart and abs(point.utility - other.utility) < NOTICEABLE

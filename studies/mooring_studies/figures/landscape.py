@@ -54,8 +54,8 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
     epsilons = [None, *summed.values("epsilon")[::-1]] if len(summed) else []
     sums = [(terms.name_sums(epsilon), summed.where(epsilon=epsilon)) for epsilon in epsilons]
     worth = panels + ([(_NO_PROTECTION, pooled)] if len(pooled) else [])
-    found = [gains(results, rows) for _, rows in worth]
-    limit = max(5.0, 5.0 * np.ceil(max(np.nanmax(np.abs(one), initial=0.0) for one in found) / 5))
+    grids = [gains(results, rows) for _, rows in worth]
+    limit = max(5.0, 5.0 * np.ceil(max(np.nanmax(np.abs(grid), initial=0.0) for grid in grids) / 5))
     gain = _Map(
         "gain", "where joining pays", "gain over local only, percentage points", lambda rows: gains(results, rows),
         "RdBu", "+.0f", -limit, limit,
@@ -100,20 +100,20 @@ def _draw_maps(material: fits.Material, panels: list[tuple[str, Results]], shown
     counts = material.results.values("n_participants")
     scale = {"cmap": shown.colours, "vmin": shown.low, "vmax": shown.high}
     drawn: Any = None
-    for k, one in enumerate(axes.flat):
+    for k, panel in enumerate(axes.flat):
         if k >= len(panels):
-            one.set_axis_off()
+            panel.set_axis_off()
             continue
         cells = _cells(panels[k][1], shown.measure(panels[k][1]), sizes, counts)
-        drawn = one.pcolormesh(np.ma.masked_invalid(cells), edgecolors="white", linewidth=0.5, **scale)
-        one.grid(False)
-        one.set_title(panels[k][0])
-        one.set_xticks(np.arange(len(counts)) + 0.5, [str(int(p)) for p in counts])
-        one.set_yticks(np.arange(len(sizes)) + 0.5, [f"{int(size):,}" for size in sizes])
-        one.tick_params(length=0)
-        _numbers(one, cells, shown)
+        drawn = panel.pcolormesh(np.ma.masked_invalid(cells), edgecolors="white", linewidth=0.5, **scale)
+        panel.grid(False)
+        panel.set_title(panels[k][0])
+        panel.set_xticks(np.arange(len(counts)) + 0.5, [str(int(p)) for p in counts])
+        panel.set_yticks(np.arange(len(sizes)) + 0.5, [f"{int(size):,}" for size in sizes])
+        panel.tick_params(length=0)
+        _numbers(panel, cells, shown)
         if shown.name == "gain":
-            _border(one, cells > 0, np.isfinite(cells))
+            _border(panel, cells > 0, np.isfinite(cells))
     unit = f"\nσ in units of s, {_describe_unit(material)}" if any("σ" in words for words, _ in panels) else ""
     canvas.supxlabel(f"participants{unit}", fontsize=10.5, color=terms.INK)
     canvas.supylabel("rows of a participant", fontsize=10.5, color=terms.INK)
@@ -148,9 +148,9 @@ def _panels(material: fits.Material) -> Iterator[tuple[str, Results]]:
     v = np.round(results.numbers("anchor_noise_scale"), 6)
     methods = results["method"]
     for method, words in _METHODS.items():
-        own = np.array([one == method for one in methods], dtype=bool)
-        for pair in np.unique(np.stack([v[own], sigma[own]], axis=1), axis=0):
-            chosen = own & (v == pair[0]) & (sigma == pair[1])
+        of_method = np.array([name == method for name in methods], dtype=bool)
+        for pair in np.unique(np.stack([v[of_method], sigma[of_method]], axis=1), axis=0):
+            chosen = of_method & (v == pair[0]) & (sigma == pair[1])
             yield words.format(v=pair[0], sigma=pair[1]), results.only(chosen)
 
 
@@ -177,11 +177,12 @@ def gains(results: Results, rows: Results) -> Vector:
     is_sum = bool(len(rows)) and rows["method"][0] == terms.SECURE_SUM
     alone: Vector = np.full(len(rows), np.nan)
     for method, learner in _ALONE if is_sum else _ALONE[:1]:
-        own = results.where(method=method)
-        places, score = np.stack([own.numbers(name) for name in _CELL], axis=1), own.percent(f"{_SCORE}{learner}")
+        models = results.where(method=method)
+        places = np.stack([models.numbers(name) for name in _CELL], axis=1)
+        score = models.percent(f"{_SCORE}{learner}")
         for k, place in enumerate(_places(rows)):
-            found = readings.mean(score[(places == place).all(axis=1)])
-            alone[k] = np.fmax(alone[k], np.nan if found is None else found)
+            average = readings.mean(score[(places == place).all(axis=1)])
+            alone[k] = np.fmax(alone[k], np.nan if average is None else average)
     return rows.percent(_SCORE) - alone
 
 
@@ -194,8 +195,8 @@ def compare_deployments(rows: Results, measured: Vector) -> Vector:
     """How far a measure of one cell is apart in two deployments, of every cell that the first two have."""
     sizes, counts, deployment = rows.values("rows_each"), rows.values("n_participants"), rows.numbers("deployment")
     each = [
-        _cells(rows.only(deployment == one), measured[deployment == one], sizes, counts)
-        for one in rows.values("deployment")[:2]
+        _cells(rows.only(deployment == number), measured[deployment == number], sizes, counts)
+        for number in rows.values("deployment")[:2]
     ]
     apart = np.abs(each[0] - each[1]) if len(each) == 2 else np.empty(0)
     return np.asarray(apart[np.isfinite(apart)])
@@ -207,8 +208,8 @@ def _cells(rows: Results, measured: Vector, sizes: list[float], counts: list[flo
     across, up = rows.numbers("n_participants"), rows.numbers("rows_each")
     for i, size in enumerate(sizes):
         for j, count in enumerate(counts):
-            found = readings.mean(measured[(up == size) & (across == count)])
-            cells[i, j] = np.nan if found is None else found
+            average = readings.mean(measured[(up == size) & (across == count)])
+            cells[i, j] = np.nan if average is None else average
     return cells
 
 

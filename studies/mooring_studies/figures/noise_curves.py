@@ -29,10 +29,10 @@ def draw_linkage(material: fits.Material) -> list[chart.Drawing]:
     noisy = paper.where(method=[*_PAPER, terms.ALIGNED_DATA_NOISE, terms.COMMON, terms.ALIGNED])
     top = chart.round_up(*(noisy.percent(f"linkage:{name}") for name in noisy.attacks("linkage")))
     headings = ("(a) Private-data noise: what an attacker links", "(b) Anchor noise: what an attacker links")
-    for one, (method, _, across), heading in zip(axes[0], terms.NOISES, headings, strict=True):
-        one.set(title=heading, xlabel=across, ylabel=terms.linkage_axis(material.study))
-        chart.set_percent_axis(one, high=top)
-        _draw_attacks(one, material, method)
+    for panel, (method, _, across), heading in zip(axes[0], terms.NOISES, headings, strict=True):
+        panel.set(title=heading, xlabel=across, ylabel=terms.linkage_axis(material.study))
+        chart.set_percent_axis(panel, high=top)
+        _draw_attacks(panel, material, method)
     complete = np.isfinite(paper.where(method=terms.ANCHOR_NOISE).leakage("linkage"))
     max_of_k = material.describe_max_of_k("linkage", _PAPER)
     n_complete = int(complete.sum())
@@ -42,20 +42,20 @@ def draw_linkage(material: fits.Material) -> list[chart.Drawing]:
 def _draw_attacks(axes: chart.Axes, material: fits.Material, method: str) -> None:
     """One panel of `draw_linkage`: every attack of the paper's on a method, and the strongest of all."""
     paper = material.paper
-    own = paper.where(method=method)
-    if not len(own):
+    noisy = paper.where(method=method)
+    if not len(noisy):
         chart.mark_not_run(axes)
         return
     anchor = method == terms.ANCHOR_NOISE
     labels: list[chart.EndLabel | None] = []
-    for name, attack, words in _anchor_attacks(own) if anchor else _data_attacks(paper):
+    for name, attack, words in _anchor_attacks(noisy) if anchor else _data_attacks(paper):
         rows, (_, colour, marker) = paper.where(method=name), terms.ATTACKS[attack]
         x, y = rows.numbers(fits.SCALES[name]), rows.percent(f"linkage:{attack}")
         look: dict[str, Any] = {"filled": rows.converged, "alpha": 0.28} if anchor else {}
         chart.draw_points(axes, x, y, colour=colour, marker=marker, **look)
         line = fits.fit_attack(material, paper, name, attack)
         labels.append(chart.draw_curve(axes, line, colour=colour, label=words))
-    x, y = own.numbers(fits.SCALES[method]), own.leakage("linkage")
+    x, y = noisy.numbers(fits.SCALES[method]), noisy.leakage("linkage")
     chart.draw_points(axes, x, y, colour=terms.BLACK, marker="D", alpha=0.3, markersize=3.0)
     # The label says whose decoder where others were tried too.
     quiet = "no noise, paper's decoder" if fits.has_learned_decoder(paper, method) else "no noise"
@@ -67,12 +67,12 @@ def _draw_attacks(axes: chart.Axes, material: fits.Material, method: str) -> Non
     chart.write_end_labels(axes, labels)
 
 
-def _anchor_attacks(own: Results) -> list[tuple[str, str, str]]:
+def _anchor_attacks(rows: Results) -> list[tuple[str, str, str]]:
     """Method, attack and words of what was measured under anchor noise."""
     measured = [
         attack
         for attack in fits.PAPER_ATTACKS[terms.ANCHOR_NOISE]
-        if readings.mean(own.percent(f"linkage:{attack}")) is not None
+        if readings.mean(rows.percent(f"linkage:{attack}")) is not None
     ]
     return [(terms.ANCHOR_NOISE, attack, terms.attack_words(attack)) for attack in measured]
 
@@ -95,25 +95,25 @@ def draw_linkage_strongest(material: fits.Material) -> list[chart.Drawing]:
     canvas, axes = chart.make_axes(title, 1, 2, height=4.6)
     paper = material.paper
     panels = (("known-secret", "(a) Private-data noise"), ("procrustes", "(b) Anchor noise"))
-    for one, (method, scale, across), (attack, heading) in zip(axes[0], terms.NOISES, panels, strict=True):
-        one.set(title=heading, xlabel=across, ylabel="matched to the true source, %")
-        chart.set_percent_axis(one)
-        own = paper.where(method=method)
-        if not len(own):
-            chart.mark_not_run(one)
+    for panel, (method, scale, across), (attack, heading) in zip(axes[0], terms.NOISES, panels, strict=True):
+        panel.set(title=heading, xlabel=across, ylabel="matched to the true source, %")
+        chart.set_percent_axis(panel)
+        rows = paper.where(method=method)
+        if not len(rows):
+            chart.mark_not_run(panel)
             continue
-        x, by_matching = own.numbers(scale), own.leakage("match")
-        for y, marker in ((by_matching, "D"), (own.leakage("linkage"), "o")):
-            chart.draw_points(one, x, y, colour=terms.BLACK, marker=marker, alpha=0.3, markersize=3.2)
+        x, by_matching = rows.numbers(scale), rows.leakage("match")
+        for y, marker in ((by_matching, "D"), (rows.leakage("linkage"), "o")):
+            chart.draw_points(panel, x, y, colour=terms.BLACK, marker=marker, alpha=0.3, markersize=3.2)
         line, words = fits.fit_attack(material, paper, method, attack), f"the paper's: {terms.attack_words(attack)}"
         by_auditor = fits.fit_strongest(material, paper, method)
         labels = [
-            chart.draw_curve(one, line, colour=terms.ATTACKS[attack][1], label=words),
-            chart.draw_strongest(one, by_auditor, label="strongest, by the auditor", style=(0, (4, 1.5))),
-            chart.draw_strongest(one, material.fits.line(x, by_matching), label="strongest, matched directly"),
-            chart.draw_chance(one),
+            chart.draw_curve(panel, line, colour=terms.ATTACKS[attack][1], label=words),
+            chart.draw_strongest(panel, by_auditor, label="strongest, by the auditor", style=(0, (4, 1.5))),
+            chart.draw_strongest(panel, material.fits.line(x, by_matching), label="strongest, matched directly"),
+            chart.draw_chance(panel),
         ]
-        chart.write_end_labels(one, labels)
+        chart.write_end_labels(panel, labels)
     max_of_k = material.describe_max_of_k("linkage", _PAPER)
     max_of_k += material.describe_max_of_k("match", _PAPER)
     return [chart.describe(canvas, "linkage-strongest", "linkage_strongest", max_of_k=max_of_k)]
@@ -127,21 +127,21 @@ def draw_utility(material: fits.Material) -> list[chart.Drawing]:
     noisy = paper.where(method=[*_PAPER, terms.ALIGNED_DATA_NOISE])
     floor = chart.find_floor(chance, noisy.percent("balanced_accuracy"))
     panels = (("(a) Private-data noise", _draw_data_noise), ("(b) Anchor noise", _draw_anchor_noise))
-    for one, (method, _, across), (heading, draw) in zip(axes[0], terms.NOISES, panels, strict=True):
-        one.set(title=heading, xlabel=across, ylabel=terms.UTILITY_AXIS)
-        chart.set_percent_axis(one, low=floor)
+    for panel, (method, _, across), (heading, draw) in zip(axes[0], terms.NOISES, panels, strict=True):
+        panel.set(title=heading, xlabel=across, ylabel=terms.UTILITY_AXIS)
+        chart.set_percent_axis(panel, low=floor)
         labels = [
-            *_draw_noiseless(one, *(readings.accuracy_of(paper, name) for name in (terms.COMMON, terms.ALIGNED))),
+            *_draw_noiseless(panel, *(readings.accuracy_of(paper, name) for name in (terms.COMMON, terms.ALIGNED))),
             *chart.draw_comparisons(
-                one,
+                panel,
                 **readings.references(paper),
                 independent=readings.accuracy_of(paper, terms.INDEPENDENT),
                 chance=chance,
             ),
         ]
         if not len(paper.where(method=method)):
-            chart.mark_not_run(one)
-        chart.write_end_labels(one, labels + draw(one, material))
+            chart.mark_not_run(panel)
+        chart.write_end_labels(panel, labels + draw(panel, material))
     return [chart.describe(canvas, "utility", "utility", **_n_draws(paper))]
 
 
@@ -154,18 +154,18 @@ def _draw_data_noise(axes: chart.Axes, material: fits.Material) -> list[chart.En
             chart.draw_points(axes, x, y, colour=colour, marker=marker)
             words = f"{terms.METHOD_WORDS[method].partition(',')[0]}, noisy rows"
             labels.append(chart.draw_curve(axes, material.fits.line(x, y), colour=colour, style=style, label=words))
-    own, colour = material.paper.where(method=terms.DATA_NOISE), terms.METHOD_COLOURS[terms.DATA_NOISE]
-    clean = material.fits.line(own.numbers("data_noise_scale"), own.percent("balanced_accuracy_clean"))
+    rows, colour = material.paper.where(method=terms.DATA_NOISE), terms.METHOD_COLOURS[terms.DATA_NOISE]
+    clean = material.fits.line(rows.numbers("data_noise_scale"), rows.percent("balanced_accuracy_clean"))
     look: dict[str, Any] = {"colour": colour, "style": "--", "width": 1.5, "label": "C-GDP, as deployed"}
     return [*labels, chart.draw_curve(axes, clean, **look)]
 
 
 def _draw_anchor_noise(axes: chart.Axes, material: fits.Material) -> list[chart.EndLabel | None]:
-    own, colour = material.paper.where(method=terms.ANCHOR_NOISE), terms.METHOD_COLOURS[terms.ANCHOR_NOISE]
-    if not len(own):
+    rows, colour = material.paper.where(method=terms.ANCHOR_NOISE), terms.METHOD_COLOURS[terms.ANCHOR_NOISE]
+    if not len(rows):
         return []
-    x, y = own.numbers("anchor_noise_scale"), own.percent("balanced_accuracy")
-    chart.draw_points(axes, x, y, colour=colour, filled=own.converged)
+    x, y = rows.numbers("anchor_noise_scale"), rows.percent("balanced_accuracy")
+    chart.draw_points(axes, x, y, colour=colour, filled=rows.converged)
     curve = chart.draw_curve(axes, material.fits.line(x, y), colour=colour, label="AA-I-GDP, anchor noise")
     chart.mark_transition(axes, material.only_transition())
     return [curve]
@@ -190,25 +190,25 @@ def _n_draws(paper: Results) -> dict[str, Any]:
 
 def draw_solver(material: fits.Material) -> list[chart.Drawing]:
     """Iterations, residual and time against anchor noise; nothing where the solver left no record."""
-    own = material.paper.where(method=terms.ANCHOR_NOISE)
-    if not np.isfinite(own.numbers("iterations")).any():
+    rows = material.paper.where(method=terms.ANCHOR_NOISE)
+    if not np.isfinite(rows.numbers("iterations")).any():
         return []
     title = material.title("how the paper's solver fares as anchor noise grows")
     canvas, axes = chart.make_axes(title, 1, 3, height=4.0)
-    x, shut, colour = own.numbers("anchor_noise_scale"), own.converged, terms.METHOD_COLOURS[terms.ANCHOR_NOISE]
-    for one, (name, heading, words) in zip(axes[0], _SOLVER, strict=True):
-        one.set(title=heading, xlabel=terms.ANCHOR_AXIS, ylabel=words)
-        y = own.numbers(name)
+    x, shut, colour = rows.numbers("anchor_noise_scale"), rows.converged, terms.METHOD_COLOURS[terms.ANCHOR_NOISE]
+    for panel, (name, heading, words) in zip(axes[0], _SOLVER, strict=True):
+        panel.set(title=heading, xlabel=terms.ANCHOR_AXIS, ylabel=words)
+        y = rows.numbers(name)
         if name == "iterations":
-            one.set_ylim(0, 1.05 * float(np.nanmax(y)))
+            panel.set_ylim(0, 1.05 * float(np.nanmax(y)))
         elif (y > 0).any():
-            one.set_yscale("log")
+            panel.set_yscale("log")
             y = np.where(y > 0, y, np.nan)
-        chart.draw_points(one, x, y, colour=colour, filled=shut, alpha=0.75, markersize=4.4)
-        chart.mark_transition(one, material.only_transition())
+        chart.draw_points(panel, x, y, colour=colour, filled=shut, alpha=0.75, markersize=4.4)
+        chart.mark_transition(panel, material.only_transition())
     handles = chart.make_convergence_marks(colour, "reached the limit of iterations", markersize=5)
     canvas.legend(handles=handles, loc="outside lower center", ncols=2, labelcolor=terms.INK)
-    return [chart.describe(canvas, "solver", "solver", n=len(own), n_converged=int(shut.sum()))]
+    return [chart.describe(canvas, "solver", "solver", n=len(rows), n_converged=int(shut.sum()))]
 
 
 def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
@@ -224,14 +224,14 @@ def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
         ("leakage", "matched by the strongest attack, %", lambda rows: rows.leakage("match")),
     )
     for row, (what, up, measure) in enumerate(measures):
-        for one, (method, scale, across) in zip(axes[row], terms.NOISES, strict=True):
+        for panel, (method, scale, across) in zip(axes[row], terms.NOISES, strict=True):
             heading = "Private-data noise" if method == terms.DATA_NOISE else "Anchor noise"
-            one.set(title=heading, xlabel=across, ylabel=up)
-            chart.set_percent_axis(one, low=floor if row == 0 else 0.0)
-            comparisons = [chart.draw_chance(one)] if row else _compare_all(one, results, chance)
-            found = [(rows.numbers(scale), measure(rows)) for rows in _split(results.where(method=method), known)]
-            spread, within = _draw_spread(one, material, found, known.index(0) if 0 in known else None)
-            chart.write_end_labels(one, comparisons)
+            panel.set(title=heading, xlabel=across, ylabel=up)
+            chart.set_percent_axis(panel, low=floor if row == 0 else 0.0)
+            comparisons = [chart.draw_chance(panel)] if row else _compare_all(panel, results, chance)
+            series = [(rows.numbers(scale), measure(rows)) for rows in _split(results.where(method=method), known)]
+            spread, within = _draw_spread(panel, material, series, known.index(0) if 0 in known else None)
+            chart.write_end_labels(panel, comparisons)
             if within is not None:
                 between = "too few draws to tell" if spread is None else f"{spread:.1f}"
                 widths.append(f"{heading.lower()}, {what}: {between} between, {within:.1f} within")
@@ -261,14 +261,14 @@ def _split(results: Results, deployments: list[float]) -> list[Results]:
 
 
 def _draw_spread(
-    axes: chart.Axes, material: fits.Material, found: list[tuple[Vector, Vector]], first: int | None
+    axes: chart.Axes, material: fits.Material, series: list[tuple[Vector, Vector]], first: int | None
 ) -> tuple[float | None, float | None]:
     """Draw the curves of all deployments, given noise and measure of each, and the place of the paper's among them.
 
     Returns the mean width of the range between deployments and of the band within the first; None where unknown.
     """
     lines: dict[int, fits.Line] = {}
-    for k, (noise, measured) in enumerate(found):
+    for k, (noise, measured) in enumerate(series):
         line = material.fits.line(noise, measured)
         if line is not None:
             lines[k] = line.only(fits.rests_on_draws(noise[np.isfinite(measured)], line.x))
@@ -276,15 +276,17 @@ def _draw_spread(
     if not lines:
         axes.text(0.5, 0.5, "too few draws", transform=axes.transAxes, ha="center", color=terms.GREY)
         return None, None
-    every, own = list(lines.values()), None if first is None else lines.get(first)
+    every, first_line = list(lines.values()), None if first is None else lines.get(first)
     grid = np.linspace(max(line.x[0] for line in every), min(line.x[-1] for line in every), 120)
     each = np.stack([np.interp(grid, line.x, line.y) for line in every])
     # Where a curve has no band, it is not known well enough to compare it with others.
     known_there = np.all([np.isfinite(np.interp(grid, line.x, line.lower)) for line in every], axis=0)
     lowest, highest = (np.where(known_there, edge(each, axis=0), np.nan) for edge in (np.min, np.max))
     axes.fill_between(grid, lowest, highest, color=terms.ORANGE, alpha=0.3, linewidth=0, label="between")
-    if own is not None:
+    if first_line is not None:
         band: dict[str, Any] = {"color": terms.BLUE, "alpha": 0.3, "linewidth": 0, "label": "within the first"}
-        axes.fill_between(own.x, own.lower, own.upper, **band)
+        axes.fill_between(first_line.x, first_line.lower, first_line.upper, **band)
     axes.plot(grid, each.mean(axis=0), color=terms.BLACK, linewidth=2.6, label="mean of deployments", zorder=5)
-    return readings.mean(highest - lowest), None if own is None else readings.mean(own.upper - own.lower)
+    return readings.mean(highest - lowest), None if first_line is None else readings.mean(
+        first_line.upper - first_line.lower
+    )

@@ -35,13 +35,13 @@ def _draw_tradeoff(material: fits.Material, identities: list[int], *, by_stronge
     attack = f"the {terms.STRONGEST}" if by_strongest else "the paper's Procrustes attack"
 
     def draw(axes: chart.Axes, rows: Results, colour: str, label: str) -> None:
-        own = rows.where(method=ANCHOR_NOISE)
-        x = own.leakage("linkage") if by_strongest else own.percent("linkage:procrustes")
-        look: dict[str, Any] = {"filled": own.converged, "alpha": 0.3, "markersize": 3.2}
-        chart.draw_points(axes, x, own.percent("balanced_accuracy"), colour=colour, **look)
+        noisy = rows.where(method=ANCHOR_NOISE)
+        x = noisy.leakage("linkage") if by_strongest else noisy.percent("linkage:procrustes")
+        look: dict[str, Any] = {"filled": noisy.converged, "alpha": 0.3, "markersize": 3.2}
+        chart.draw_points(axes, x, noisy.percent("balanced_accuracy"), colour=colour, **look)
         black = fits.fit_strongest_track(material, rows, ANCHOR_NOISE)
-        found = black if by_strongest else fits.fit_attack_track(material, rows, ANCHOR_NOISE, "procrustes")
-        chart.draw_track(axes, found, colour, "-", label, width=2.2)
+        track = black if by_strongest else fits.fit_attack_track(material, rows, ANCHOR_NOISE, "procrustes")
+        chart.draw_track(axes, track, colour, "-", label, width=2.2)
         leak = readings.leakage_of(rows, COMMON, "linkage")
         if not by_strongest:
             _draw_cored_track(axes, black, colour, f"{terms.STRONGEST}, colour of p inside", label)
@@ -53,10 +53,10 @@ def _draw_tradeoff(material: fits.Material, identities: list[int], *, by_stronge
 
     title = material.title(f"utility against leakage, by {attack}")
     canvas = _draw_panels(material, title, terms.linkage_axis(material.study), draw)
-    for one in canvas.axes[::2]:
-        chart.set_percent_axis(one, across=True)
-        _label_starts(one)
-        chart.draw_chance_across(one)
+    for panel in canvas.axes[::2]:
+        chart.set_percent_axis(panel, across=True)
+        _label_starts(panel)
+        chart.draw_chance_across(panel)
     values: dict[str, Any] = {
         "by_strongest": by_strongest,
         "matched": _describe_matched(material),
@@ -69,18 +69,18 @@ def _draw_tradeoff(material: fits.Material, identities: list[int], *, by_stronge
 
 def _describe_matched(material: fits.Material) -> str:
     """The share that direct matching in the projected space finds, in words; nothing where it was not run."""
-    found = material.paper.where(method=ANCHOR_NOISE).leakage("match")
-    if not np.isfinite(found).any():
+    matched = material.paper.where(method=ANCHOR_NOISE).leakage("match")
+    if not np.isfinite(matched).any():
         return ""
-    low, high = f"{np.nanmin(found):.0f}", f"{np.nanmax(found):.0f}"
+    low, high = f"{np.nanmin(matched):.0f}", f"{np.nanmax(matched):.0f}"
     return f"{low} %" if low == high else f"from {low} to {high} %"
 
 
 def _draw_utility(material: fits.Material, identities: list[int]) -> chart.Drawing:
     def draw(axes: chart.Axes, rows: Results, colour: str, label: str) -> None:
-        own = rows.where(method=ANCHOR_NOISE)
-        x, y = own.numbers("anchor_noise_scale"), own.percent("balanced_accuracy")
-        chart.draw_points(axes, x, y, colour=colour, filled=own.converged, alpha=0.3, markersize=3.2)
+        noisy = rows.where(method=ANCHOR_NOISE)
+        x, y = noisy.numbers("anchor_noise_scale"), noisy.percent("balanced_accuracy")
+        chart.draw_points(axes, x, y, colour=colour, filled=noisy.converged, alpha=0.3, markersize=3.2)
         line = material.fits.line(x, y)
         if line is not None:
             axes.fill_between(line.x, line.lower, line.upper, color=colour, alpha=0.14, linewidth=0)
@@ -104,9 +104,9 @@ def _draw_panels(
     for main, strip, (heading, rows) in zip(axes[0][::2], axes[0][1::2], groups, strict=True):
         main.set(title=heading, xlabel=across)
         for p in rows.where(method=ANCHOR_NOISE).values("n_participants"):
-            colour, own = _colour_of(material, p), rows.where(n_participants=p)
-            draw(main, own, colour, f"p = {p}")
-            _draw_references(main, strip, own, colour, p)
+            colour, part = _colour_of(material, p), rows.where(n_participants=p)
+            draw(main, part, colour, f"p = {p}")
+            _draw_references(main, strip, part, colour, p)
         main.axhline(chance, color=terms.GREY, linestyle=":", linewidth=1.2, label=terms.GUESSING)
         strip.axhline(chance, color=terms.GREY, linestyle=":", linewidth=1.2, label="_guessing")
         strip.set_xticks(range(3), [words.replace(" ", "\n") for words in _REFERENCES], fontsize=8.5)
@@ -146,23 +146,23 @@ def _draw_transition(material: fits.Material, identities: list[int]) -> list[cha
     if not groups:
         return []
     canvas, axes = chart.make_axes(material.title("where the solver stops converging"), 1, len(groups), height=4.2)
-    for one, (heading, rows) in zip(axes[0], groups, strict=True):
+    for panel, (heading, rows) in zip(axes[0], groups, strict=True):
         counts = rows.values("n_participants")
-        right = one.get_yaxis_transform()
+        right = panel.get_yaxis_transform()
         for place, p in enumerate(counts):
-            own, limit = rows.where(n_participants=p), material.transition(p)
+            part, limit = rows.where(n_participants=p), material.transition(p)
             # Open marks sit a little lower, so that the overlap of the two kinds can be seen.
-            y, shut = place + np.where(own.converged, 0.14, -0.14), own.converged
+            y, shut = place + np.where(part.converged, 0.14, -0.14), part.converged
             look: dict[str, Any] = {"colour": _colour_of(material, p), "filled": shut, "alpha": 0.8, "markersize": 4.6}
-            chart.draw_points(one, own.numbers("anchor_noise_scale"), y, **look)
+            chart.draw_points(panel, part.numbers("anchor_noise_scale"), y, **look)
             if limit is not None:
                 bar = [place - 0.36, place + 0.36]
-                one.plot([limit, limit], bar, color=terms.INK, linewidth=2, label="v_PT", zorder=5)
-            share = f"{int(shut.sum())} of {len(own)}"
-            one.text(1.02, place, share, transform=right, va="center", fontsize=9.5, color=terms.INK)
-        one.set(title=heading, xlabel=terms.ANCHOR_AXIS, ylim=(-0.6, len(counts) - 0.4))
-        one.set_yticks(range(len(counts)), [f"p = {p}" for p in counts])
-        one.text(1.02, len(counts) - 0.5, "converged", transform=right, fontsize=8.5, color=terms.GREY)
+                panel.plot([limit, limit], bar, color=terms.INK, linewidth=2, label="v_PT", zorder=5)
+            share = f"{int(shut.sum())} of {len(part)}"
+            panel.text(1.02, place, share, transform=right, va="center", fontsize=9.5, color=terms.INK)
+        panel.set(title=heading, xlabel=terms.ANCHOR_AXIS, ylim=(-0.6, len(counts) - 0.4))
+        panel.set_yticks(range(len(counts)), [f"p = {p}" for p in counts])
+        panel.text(1.02, len(counts) - 0.5, "converged", transform=right, fontsize=8.5, color=terms.GREY)
     handles = chart.make_convergence_marks(terms.INK, "reached the limit")
     if any(material.transition(p) is not None for p in material.paper.values("n_participants")):
         handles.append(Line2D([], [], color=terms.INK, linewidth=2, label="v_PT"))

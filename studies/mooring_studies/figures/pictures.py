@@ -106,19 +106,19 @@ def _draw_grid(title: str, rows: list[tuple[str, Images, list[str]]], n_columns:
     heights = [1 + (_UNDER if under else _EMPTY_UNDER) for _, _, under in rows]
     across, down = _MARGIN + n_columns * (1 + _GAP), sum(heights)
     canvas, axes = chart.make_axes(title, height=chart.WIDTH * down / across + 0.55)
-    one = axes[0][0]
-    one.set_axis_off()
+    panel = axes[0][0]
+    panel.set_axis_off()
     top = 0.0
     for (words, images, under), height in zip(rows, heights, strict=True):
-        one.text(-0.12, top + 0.5, words, ha="right", va="center", fontsize=9, color=INK)
+        panel.text(-0.12, top + 0.5, words, ha="right", va="center", fontsize=9, color=INK)
         for k, image in enumerate(images):
             left = k * (1 + _GAP)
             extent = (left, left + 1, top + 1, top)
-            one.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent, interpolation="nearest", aspect="auto")
+            panel.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent, interpolation="nearest", aspect="auto")
             if k < len(under):
-                one.text(left + 0.5, top + 1.05, under[k], ha="center", va="top", fontsize=7.2, color=GREY)
+                panel.text(left + 0.5, top + 1.05, under[k], ha="center", va="top", fontsize=7.2, color=GREY)
         top += height
-    one.set_xlim(-_MARGIN, n_columns * (1 + _GAP))
-    one.set_ylim(down, 0)
-    one.set_aspect("equal")
+    panel.set_xlim(-_MARGIN, n_columns * (1 + _GAP))
+    panel.set_ylim(down, 0)
+    panel.set_aspect("equal")
     return canvas

@@ -28,8 +28,8 @@ def mean_of(results: Results, method: str, name: str) -> float | None:
 
 def accuracy_of(results: Results, method: str) -> float | None:
     """Mean balanced accuracy of a method without noise, in percent."""
-    found = mean_of(results, method, "balanced_accuracy")
-    return mean_of(results, method, "balanced_accuracy_clean") if found is None else found
+    noisy = mean_of(results, method, "balanced_accuracy")
+    return mean_of(results, method, "balanced_accuracy_clean") if noisy is None else noisy
 
 
 def references(results: Results) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def match_levels(rows: Results, scale: str, name: str) -> tuple[Vector, Vector]:
     """
     across, up = [], []
     for deployment in rows.values("deployment"):
-        own = rows.where(deployment=deployment)
-        x, y = own.numbers(scale), own.percent(name)
+        part = rows.where(deployment=deployment)
+        x, y = part.numbers(scale), part.percent(name)
         good = np.isfinite(x) & np.isfinite(y)
         places, which = np.unique(np.round(x[good], 9), return_inverse=True)
         if len(places):
@@ -107,9 +107,9 @@ def average_by_setting(rows: Results, *series: Vector) -> list[Vector]:
     """
     v, sigma = (np.round(np.nan_to_num(rows.numbers(f"{name}_noise_scale")), 9) for name in ("anchor", "data"))
     deployment, place = rows.numbers("deployment"), np.zeros(len(rows))
-    for one in np.unique(deployment):
-        own = deployment == one
-        place[own] = np.unique(sigma[own], return_inverse=True)[1]
+    for number in np.unique(deployment):
+        inside = deployment == number
+        place[inside] = np.unique(sigma[inside], return_inverse=True)[1]
     good = np.isfinite(np.stack(series)).all(axis=0)
     if not good.any():
         return [np.empty(0) for _ in series]
@@ -119,21 +119,21 @@ def average_by_setting(rows: Results, *series: Vector) -> list[Vector]:
 
 def pair_gains(rows: Results, joint: Results, name: str) -> Vector:
     """Points that a joint model gains over training alone, own rows: one number a deployment, draws averaged."""
-    found = []
+    gains = []
     for deployment in rows.values("deployment"):
         alone = mean_of(rows.where(deployment=deployment), terms.LOCAL_OWN, name)
         joined = mean(joint.where(deployment=deployment).percent(name))
         if alone is not None and joined is not None:
-            found.append(joined - alone)
-    return np.array(found)
+            gains.append(joined - alone)
+    return np.array(gains)
 
 
 def select_strongest_noise(rows: Results) -> Results:
     """The rows with the strongest noise of every deployment."""
     noise = np.nan_to_num(rows.numbers("anchor_noise_scale")) + np.nan_to_num(rows.numbers("data_noise_scale"))
     deployment = rows.numbers("deployment")
-    most = {one: noise[deployment == one].max() for one in np.unique(deployment)}
-    return rows.only(np.array([noise[k] == most[one] for k, one in enumerate(deployment)], dtype=bool))
+    most = {number: noise[deployment == number].max() for number in np.unique(deployment)}
+    return rows.only(np.array([noise[k] == most[number] for k, number in enumerate(deployment)], dtype=bool))
 
 
 def split_by_rows(results: Results) -> Iterator[tuple[str, Results]]:

@@ -113,15 +113,15 @@ def draw_study(
 
 def locate_paper(study: str, figure: str) -> list[tuple[int, float, float]]:
     """Where the numbers that the paper states for one of its figures lie in ours: panel, across, up."""
-    found: list[tuple[int, float, float]] = []
-    for one in paper_numbers():
-        args, value = one.args, one.value
-        if one.study != study or one.kind != "result" or value is None:
+    points: list[tuple[int, float, float]] = []
+    for number in paper_numbers():
+        args, value = number.args, number.value
+        if number.study != study or number.kind != "result" or value is None:
             continue
         level = 100 * (args.get("level") or args.get("at") or 0.0)
         noisy = "linkage" if str(args.get("column", "")).startswith("linkage") else "utility"
         panel = int("anchor-noise" in args.get("method", ""))
-        match (one.ours, "p" in args):
+        match (number.ours, "p" in args):
             case ("fitted", False):
                 point = (noisy, panel, args["at"], value)
             case ("fitted", True):
@@ -138,13 +138,13 @@ def locate_paper(study: str, figure: str) -> list[tuple[int, float, float]]:
                 point = ("solver", 0, value, 500.0)
             case _:
                 continue
-        found += [point[1:]] if point[0] == figure else []
-    return found
+        points += [point[1:]] if point[0] == figure else []
+    return points
 
 
 def _mark_paper(drawing: chart.Drawing, study: str) -> chart.Drawing:
     """The drawing with a black cross at every number that the paper states for it."""
-    panels = [one for one in drawing.canvas.axes if one.get_xlabel()]
+    panels = [panel for panel in drawing.canvas.axes if panel.get_xlabel()]
     for panel, x, y in locate_paper(study, drawing.name) if panels else ():
         cross: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "markeredgewidth": 1.6, "zorder": 9}
         panels[panel].plot([x], [y], scalex=False, scaley=False, linestyle="none", label="_the paper's", **cross)

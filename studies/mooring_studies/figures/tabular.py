@@ -38,10 +38,10 @@ def _draw_utility(material: fits.Material, groups: Groups, worth: Worth) -> char
     title = material.title("does joining rank new rows better?" if by_rank else "does joining beat training alone?")
     canvas, axes = chart.make_axes(title, len(groups), 2, height=0.7 + 4.4 * len(groups))
     for line, (heading, rows) in zip(axes, groups, strict=True):
-        for one, (words, scale, across) in zip(line, _NOISES, strict=True):
-            one.set(xlabel=across, ylabel=worth.axis)
-            _draw_by_noise(one, rows, words, scale, worth)
-            one.set_title(f"{words.capitalize()}{heading}")
+        for panel, (words, scale, across) in zip(line, _NOISES, strict=True):
+            panel.set(xlabel=across, ylabel=worth.axis)
+            _draw_by_noise(panel, rows, words, scale, worth)
+            panel.set_title(f"{words.capitalize()}{heading}")
     values: dict[str, Any] = {"by_rank": by_rank, "gains": _list_gains(groups, worth)}
     values["deployments"] = _count_deployments(material)
     return chart.describe(canvas, "utility-auc" if by_rank else "utility", "tables_utility", **values)
@@ -78,17 +78,17 @@ def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, wort
         ),
         *_draw_alone(axes, rows, worth.clean),
     ]
-    own, colour = rows.where(method=_method_of(rows, words)), _LOOKS[words]["colour"]
-    x, clean = readings.match_levels(own, scale, worth.clean)
+    runs, colour = rows.where(method=_method_of(rows, words)), _LOOKS[words]["colour"]
+    x, clean = readings.match_levels(runs, scale, worth.clean)
     if not len(x):
         chart.mark_not_run(axes)
     else:
         middle = clean.mean(axis=0)
-        chart.draw_points(axes, own.numbers(scale), own.percent(worth.clean), colour=colour)
+        chart.draw_points(axes, runs.numbers(scale), runs.percent(worth.clean), colour=colour)
         axes.fill_between(x, clean.min(axis=0), clean.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         axes.plot(x, middle, color=colour, linewidth=2.2, label=words, zorder=5)
         labels.append(chart.EndLabel(float(middle[-1]), f"{words}, as deployed", colour))
-        x, noisy = readings.match_levels(own, scale, worth.noisy) if worth.noisy else (np.empty(0), clean)
+        x, noisy = readings.match_levels(runs, scale, worth.noisy) if worth.noisy else (np.empty(0), clean)
         if len(x) and abs(noisy.mean(axis=0) - middle).max() > 0.05:
             label = f"{words}, noisy rows"
             axes.plot(x, noisy.mean(axis=0), color=colour, linewidth=1.4, linestyle="--", label=label)
@@ -107,8 +107,8 @@ def _list_gains(groups: Groups, worth: Worth) -> list[str]:
     for heading, rows in groups:
         joints = {"no noise": rows.where(method=readings.noiseless_method(rows))}
         for words, _, _ in _NOISES:
-            own = rows.where(method=_method_of(rows, words))
-            joints[f"strongest {words}"] = readings.select_strongest_noise(own)
+            noisy = rows.where(method=_method_of(rows, words))
+            joints[f"strongest {words}"] = readings.select_strongest_noise(noisy)
         for words, joint in joints.items():
             gain = readings.pair_gains(rows, joint, worth.clean)
             if len(gain):
@@ -119,11 +119,11 @@ def _list_gains(groups: Groups, worth: Worth) -> list[str]:
 
 def _draw_alone(axes: chart.Axes, rows: Results, name: str) -> list[chart.EndLabel | None]:
     """Training alone: on a participant's own new rows where that was measured, and, lighter, on everybody's."""
-    everybody, own = (readings.mean_of(rows, method, name) for method in (terms.LOCAL_ONLY, terms.LOCAL_OWN))
-    if own is None:
+    everybody, on_own_rows = (readings.mean_of(rows, method, name) for method in (terms.LOCAL_ONLY, terms.LOCAL_OWN))
+    if on_own_rows is None:
         return [chart.draw_level(axes, everybody, "local only", colour=terms.GREY, style="--", width=1.6)]
     return [
-        chart.draw_level(axes, own, ALONE, colour=terms.INK, style="--", width=2.2),
+        chart.draw_level(axes, on_own_rows, ALONE, colour=terms.INK, style="--", width=2.2),
         chart.draw_level(axes, everybody, _EVERYBODY, colour=terms.FAINT, style="--", width=1.1),
     ]
 
@@ -142,13 +142,13 @@ def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
     chart.set_percent_axis(axes, low=low, high=high)
     every_x, every_y = [np.empty(0)], [np.empty(0)]
     for method, words in readings.name_noisy_methods(rows).items():
-        own = rows.where(method=method)
-        x, y = own.leakage(kind), own.percent(_CLEAN)
+        part = rows.where(method=method)
+        x, y = part.leakage(kind), part.percent(_CLEAN)
         if readings.mean(x) is None:
             continue
         look = _LOOKS[words]
         chart.draw_points(axes, x, y, alpha=0.2, markersize=3.2, **look)
-        x, y = readings.average_by_setting(own, x, y)
+        x, y = readings.average_by_setting(part, x, y)
         chart.draw_points(axes, x, y, alpha=0.95, markersize=6.5, label=words, **look)
         every_x.append(x)
         every_y.append(y)
@@ -156,7 +156,7 @@ def _draw_operating_points(axes: chart.Axes, rows: Results, kind: Kind) -> None:
     quiet = frontier.find_noiseless_points(rows, kind)
     frontier.draw_frontier(axes, x, y, quiet, kind, width=2.2, level=1.8)
     frontier.mark_noiseless(axes, quiet)
-    _set_leakage_axis(axes, rows, kind, np.append(x, [one.leakage for one in quiet]))
+    _set_leakage_axis(axes, rows, kind, np.append(x, [point.leakage for point in quiet]))
     alone = readings.accuracy_of(rows, terms.LOCAL_OWN)
     chart.shade_below(axes, readings.accuracy_of(rows, terms.LOCAL_ONLY) if alone is None else alone)
     chance = 50.0 if low < 50 else None
@@ -186,8 +186,8 @@ def _count_deployments(material: fits.Material) -> str:
 def draw_each_participant(material: fits.Material) -> list[chart.Drawing]:
     """Every participant's own scores; nothing where there are none, as with many participants."""
     results = material.results
-    own = results.where(method=terms.LOCAL_OWN)
-    known = [k for k in range(len(results.columns)) if readings.mean(own.percent(f"own:{k}")) is not None]
+    alone = results.where(method=terms.LOCAL_OWN)
+    known = [k for k in range(len(results.columns)) if readings.mean(alone.percent(f"own:{k}")) is not None]
     if not known:
         return []
     title = material.title("does joining beat training alone, for each participant?")
@@ -196,12 +196,12 @@ def draw_each_participant(material: fits.Material) -> list[chart.Drawing]:
         ("own", terms.CLEAN_AXIS, "Balanced accuracy on own new rows"),
         ("auc_own", terms.AUC_AXIS, "How well own new rows are ranked"),
     )
-    for one, (prefix, up, heading) in zip(axes.flat, panels, strict=True):
+    for panel, (prefix, up, heading) in zip(axes.flat, panels, strict=True):
         for place, k in enumerate(known):
-            _draw_participant(one, results, f"{prefix}:{k}", place)
-        one.set(title=heading, ylabel=up)
-        one.grid(axis="x", visible=False)
-        one.axhline(50, color=terms.GREY, linestyle=":", linewidth=1.2, label="_guessing")
+            _draw_participant(panel, results, f"{prefix}:{k}", place)
+        panel.set(title=heading, ylabel=up)
+        panel.grid(axis="x", visible=False)
+        panel.axhline(50, color=terms.GREY, linestyle=":", linewidth=1.2, label="_guessing")
     names = material.facts.get("participants")
     names = names if isinstance(names, list) else []
     words = [str(names[k]) if k < len(names) else f"participant {k + 1}" for k in known]
@@ -229,10 +229,10 @@ def _draw_participant(axes: chart.Axes, results: Results, name: str, place: floa
         (pooled, "pooled raw", "s", terms.GREY, 5, 0.0),
         *((y, words, "P", terms.WINE, 8, 2 * _HALF) for words, y in sums.items() if terms.SUMS[words]),
     )
-    for found, words, marker, colour, size, shift in marks:
-        if found is not None:
+    for values, words, marker, colour, size, shift in marks:
+        if values is not None:
             look: dict[str, Any] = {"markersize": size, "linestyle": "none", "color": colour, "zorder": 6}
-            axes.plot([place - _HALF + shift], [found], marker, label=words, **look)
+            axes.plot([place - _HALF + shift], [values], marker, label=words, **look)
     for (words, scale, _), (left, right) in zip(_NOISES, _PLACES, strict=True):
         x, y = readings.match_levels(results.where(method=_method_of(results, words)), scale, name)
         if len(x):

@@ -115,4 +115,4 @@ def attack_words(name: str) -> str:
     """
     base, *added = name.split("+")
     words = ATTACKS[base][0] if base in ATTACKS else base.replace("-", " ")
-    return ", ".join([words, *(_ADDED_WORDS.get(one, one) for one in added)])
+    return ", ".join([words, *(_ADDED_WORDS.get(word, word) for word in added)])

@@ -29,34 +29,34 @@ def draw_tradeoff(material: fits.Material) -> list[chart.Drawing]:
     """The paper's trade-off under its strongest attacks, and under the strongest attack known."""
     title = material.title("utility against leakage, scored as in the paper")
     canvas, axes = chart.make_axes(title, height=6.0)
-    one, paper, on_linkage = axes[0][0], material.paper, material.study == "mnist"
-    one.set(xlabel=terms.linkage_axis(material.study), ylabel=terms.UTILITY_AXIS)
+    panel, paper, on_linkage = axes[0][0], material.paper, material.study == "mnist"
+    panel.set(xlabel=terms.linkage_axis(material.study), ylabel=terms.UTILITY_AXIS)
     for method, attack, colour, style, words in _PAPER:
-        own = paper.where(method=method)
-        x, y = own.percent(f"linkage:{attack}"), own.percent("balanced_accuracy")
-        filled = own.converged if method == terms.ANCHOR_NOISE else None
-        chart.draw_points(one, x, y, colour=colour, filled=filled, alpha=0.3)
+        rows = paper.where(method=method)
+        x, y = rows.percent(f"linkage:{attack}"), rows.percent("balanced_accuracy")
+        filled = rows.converged if method == terms.ANCHOR_NOISE else None
+        chart.draw_points(panel, x, y, colour=colour, filled=filled, alpha=0.3)
         if on_linkage:
             line = fits.fit_utility_on_linkage(material, paper, method, attack)
-            chart.draw_ribbon(one, line, colour=colour, style=style, label=words)
+            chart.draw_ribbon(panel, line, colour=colour, style=style, label=words)
         else:
             track = fits.fit_attack_track(material, paper, method, attack)
-            chart.draw_track(one, track, colour, style, words)
+            chart.draw_track(panel, track, colour, style, words)
     for method, (style, words) in _STRONGEST.items():
-        own = paper.where(method=method)
-        x, y = own.leakage("linkage"), own.percent("balanced_accuracy")
-        chart.draw_points(one, x, y, colour=terms.BLACK, marker="D", alpha=0.35, markersize=3.0)
+        rows = paper.where(method=method)
+        x, y = rows.leakage("linkage"), rows.percent("balanced_accuracy")
+        chart.draw_points(panel, x, y, colour=terms.BLACK, marker="D", alpha=0.35, markersize=3.0)
         track = fits.fit_strongest_track(material, paper, method)
-        chart.draw_track(one, track, terms.BLACK, style, f"{words}, {terms.STRONGEST}", width=2.6)
+        chart.draw_track(panel, track, terms.BLACK, style, f"{words}, {terms.STRONGEST}", width=2.6)
     leak, worth = (
         readings.mean_of(paper, terms.COMMON, "linkage:known-secret"),
         readings.accuracy_of(paper, terms.COMMON),
     )
     if leak is not None and worth is not None:
         star: dict[str, Any] = {"markersize": 13, "linestyle": "none", "label": "C-GDP, no noise", "zorder": 7}
-        one.plot([leak], [worth], "*", color=terms.INK, **star)
-    _decorate(one, material)
-    chart.write_legend(canvas, chart.list_entries(one, without=_NAMED), n_columns=2)
+        panel.plot([leak], [worth], "*", color=terms.INK, **star)
+    _decorate(panel, material)
+    chart.write_legend(canvas, chart.list_entries(panel, without=_NAMED), n_columns=2)
     max_of_k = material.describe_max_of_k("linkage", _STRONGEST)
     return [chart.describe(canvas, "tradeoff", "tradeoff", on_linkage=on_linkage, max_of_k=max_of_k)]
 
@@ -70,15 +70,15 @@ def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
         ("linkage", "(b) By the paper's measure", terms.linkage_axis(material.study)),
     )
     legend: dict[str, Any] = {}
-    for one, (kind, heading, across) in zip(axes[0], panels, strict=True):
-        one.set(title=heading, xlabel=across, ylabel=terms.CLEAN_AXIS)
-        x, y = frontier.draw_deployed(one, material.paper, kind)
+    for panel, (kind, heading, across) in zip(axes[0], panels, strict=True):
+        panel.set(title=heading, xlabel=across, ylabel=terms.CLEAN_AXIS)
+        x, y = frontier.draw_deployed(panel, material.paper, kind)
         quiet = frontier.find_noiseless_points(material.paper, kind)
-        frontier.mark_noiseless(one, quiet)
-        frontier.draw_frontier(one, x, y, quiet, kind, width=2.6)
+        frontier.mark_noiseless(panel, quiet)
+        frontier.draw_frontier(panel, x, y, quiet, kind, width=2.6)
         placed = any(point.words.startswith("I-GDP") for point in quiet)
-        _decorate(one, material, shaded=True, with_independent=not placed)
-        legend |= chart.list_entries(one, without=_NAMED)
+        _decorate(panel, material, shaded=True, with_independent=not placed)
+        legend |= chart.list_entries(panel, without=_NAMED)
     chart.write_legend(canvas, legend, n_columns=3)
     max_of_k = material.describe_max_of_k("match", _NOISY)
     max_of_k += material.describe_max_of_k("linkage", _NOISY)
@@ -104,8 +104,8 @@ def _decorate(
 def draw_both_noises(material: fits.Material) -> list[chart.Drawing]:
     """Utility and leakage over both scales, and the frontier; nothing where both noises were not drawn together."""
     paper = material.paper
-    own = paper.where(method=terms.BOTH_NOISES)
-    if not len(own):
+    both = paper.where(method=terms.BOTH_NOISES)
+    if not len(both):
         return []
     canvas = chart.make_canvas(material.title("both noises together, utility and leakage"), height=8.8)
     halves: Any = canvas.subfigures(2, 1, height_ratios=[1.0, 1.15])
@@ -113,15 +113,15 @@ def draw_both_noises(material: fits.Material) -> list[chart.Drawing]:
     measured = [kind for kind in _MEASURES if paper.where(method=list(_NOISY)).attacks(kind)] or ["match"]
     surfaces = above.subplots(1, 1 + len(measured), squeeze=False)[0]
     fronts = below.subplots(1, len(measured), squeeze=False, sharey=True)[0]
-    draws = _select_draws(paper, own, lambda rows: rows.percent("balanced_accuracy_clean"))
+    draws = _select_draws(paper, both, lambda rows: rows.percent("balanced_accuracy_clean"))
     _draw_surface(above, surfaces[0], draws, "Accuracy as deployed, %", "GnBu")
     shares = []
     for leaky, front, kind in zip(surfaces[1:], fronts, measured, strict=True):
-        draws = _select_draws(paper, own, lambda rows, kind=kind: rows.leakage(kind))  # type: ignore[misc]
+        draws = _select_draws(paper, both, lambda rows, kind=kind: rows.leakage(kind))  # type: ignore[misc]
         _draw_surface(above, leaky, draws, f"{_MEASURES[kind].capitalize()}, %", "OrRd")
         counts = _draw_front(front, material, kind)
-        told = ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items() if n)
-        shares.append(f"{_MEASURES[kind]}, {told}")
+        parts = ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items() if n)
+        shares.append(f"{_MEASURES[kind]}, {parts}")
     chart.write_legend(below, chart.list_entries(fronts[0], without=_NAMED), n_columns=4)
     max_of_k = "".join(material.describe_max_of_k(kind, _NOISY) for kind in measured)
     return [chart.describe(canvas, "both-noises", "both_noises", shares="; ".join(shares), max_of_k=max_of_k)]
@@ -136,20 +136,20 @@ def _draw_front(axes: chart.Axes, material: fits.Material, kind: Kind) -> dict[s
     best = frontier.draw_frontier(axes, x, y, quiet, kind)
     frontier.mark_noiseless(axes, quiet)
     chance = terms.guessing_level(material.study)
-    chart.set_percent_axis(axes, low=chart.find_floor(chance, y, np.array([one.utility for one in quiet])))
+    chart.set_percent_axis(axes, low=chart.find_floor(chance, y, np.array([point.utility for point in quiet])))
     chart.set_percent_axis(axes, across=True)
     chart.draw_chance_across(axes)
     chart.write_end_labels(axes, chart.draw_comparisons(axes, **readings.references(paper), chance=chance))
     names = [terms.METHOD_WORDS[method].removeprefix("C-GDP, ") for method in _NOISY]
     noisy = np.repeat(names, [len(paper.where(method=method)) for method in _NOISY])
-    owners = np.append(noisy, [one.words for one in quiet])[best]
-    return {name: int((owners == name).sum()) for name in [*names, *(one.words for one in quiet)]}
+    owners = np.append(noisy, [point.words for point in quiet])[best]
+    return {name: int((owners == name).sum()) for name in [*names, *(point.words for point in quiet)]}
 
 
-def _select_draws(paper: Results, own: Results, measure: Callable[[Results], Vector]) -> tuple[Vector, Vector, Vector]:
+def _select_draws(paper: Results, both: Results, measure: Callable[[Results], Vector]) -> tuple[Vector, Vector, Vector]:
     """Draws of both noises, and those of one noise within the same ranges: the surface's edges."""
     parts = []
-    top_sigma, top_v = np.nanmax(own.numbers("data_noise_scale")), np.nanmax(own.numbers("anchor_noise_scale"))
+    top_sigma, top_v = np.nanmax(both.numbers("data_noise_scale")), np.nanmax(both.numbers("anchor_noise_scale"))
     for method in _NOISY:
         rows = paper.where(method=method)
         sigma, v, z = rows.numbers("data_noise_scale"), rows.numbers("anchor_noise_scale"), measure(rows)
@@ -223,5 +223,5 @@ def smooth_surface(sigma: Vector, v: Vector, z: Vector) -> Any:
     wanted = np.stack([x.ravel() / across, y.ravel() / up], axis=1)
     nearest = np.sqrt(((wanted[:, None, :] - points[None]) ** 2).sum(axis=-1)).min(axis=1)
     # Smoothing overshoots where draws are at an end of the scale; a share cannot.
-    found = np.where(nearest < _NEAR, np.clip(surface(wanted), 0, 100), np.nan).reshape(x.shape)
-    return x, y, np.ma.masked_invalid(found)
+    values = np.where(nearest < _NEAR, np.clip(surface(wanted), 0, 100), np.nan).reshape(x.shape)
+    return x, y, np.ma.masked_invalid(values)

@@ -85,8 +85,8 @@ class Deployment:
     def places(self, participants: int | Sequence[int], splits: Sequence[Split]) -> npt.NDArray[np.int64]:
         """Where the rows of one participant or of several stand in `rows`, split after split."""
         who = [participants] if isinstance(participants, int) else participants
-        own = [self.own(split, participant) for split in splits for participant in who]
-        return np.concatenate([np.arange(where.start, where.stop) for where in own])
+        places = [self.own(split, participant) for split in splits for participant in who]
+        return np.concatenate([np.arange(where.start, where.stop) for where in places])
 
     def uploaded(self, *, common: bool = False) -> Array:
         """Y without noise, in the order of `rows`; `common` gives everybody the reference's map, as C-GDP does."""

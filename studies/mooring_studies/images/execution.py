@@ -35,14 +35,14 @@ def pieces_that_fit(
     rest: Any = items
     while len(rest):
         piece = rest[:at_once]
-        found = _unless_out_of_memory(work, piece)
-        if found is None:
+        result = _unless_out_of_memory(work, piece)
+        if result is None:
             make_room()
             if len(piece) > 1:
                 at_once = len(piece) // 2
                 continue
-            found = _unless_out_of_memory(work, piece)
-            if found is None:
+            result = _unless_out_of_memory(work, piece)
+            if result is None:
                 raise InputError(
                     "memory",
                     expected="room for one draw at a time",
@@ -51,8 +51,8 @@ def pieces_that_fit(
                     "the same command goes on from it.",
                 )
         rest = rest[len(piece) :]
-        yield piece, found[0]
-        del found  # the next piece may need its memory
+        yield piece, result[0]
+        del result  # the next piece may need its memory
 
 
 def _unless_out_of_memory(work: Callable[[Any], Found], piece: Any) -> tuple[Found] | None:

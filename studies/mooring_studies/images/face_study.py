@@ -86,9 +86,9 @@ class FaceStudy:
         """Features of every image of the participants' pool, fitted to the public ones, as secure sums take them."""
         pool = np.flatnonzero(self.faces.pool != PUBLIC)
         features = fit_to_public(PictureFeatures(*IMAGE_SHAPE[:2]), in_pieces(self._grey, self.faces.public, size=2048))
-        found = np.full((len(self.faces), features.n_components), np.nan)
-        found[pool] = in_pieces(lambda rows: features.apply(self._grey(rows))[:, :-1], pool, size=2048)
-        return found
+        features_of_all = np.full((len(self.faces), features.n_components), np.nan)
+        features_of_all[pool] = in_pieces(lambda rows: features.apply(self._grey(rows))[:, :-1], pool, size=2048)
+        return features_of_all
 
     def _grey(self, indices: Indices) -> Matrix:
         """Images without colour, in [−1, 1]."""

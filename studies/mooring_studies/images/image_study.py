@@ -105,12 +105,14 @@ class ImageStudy:
             more = aligned.diagnostics[0]
         rows = torch.cat([coupled.common, anchored])
         utilities = scored(self._trained(rows), rows, None, self.deployment)
-        found = [
+        findings = [
             self.attacker.on_known_map(method, queries, _NO_NOISE)
             for method, queries in zip(methods, (coupled.target_common, coupled.target_anchored), strict=True)
         ]
         shares, mores = [[utility] for utility in utilities], list[list[Row]]([[{}], [more]])
-        self._kept.later(np.zeros(1, dtype=np.intp), _NO_NOISE, list(zip(methods, found, shares, mores, strict=True)))
+        self._kept.later(
+            np.zeros(1, dtype=np.intp), _NO_NOISE, list(zip(methods, findings, shares, mores, strict=True))
+        )
 
     def without_anchor(self) -> None:
         """I-GDP: neither noise nor anchor."""
@@ -140,9 +142,9 @@ class ImageStudy:
         line, streams = self.spec.sums, self.deployment.streams
         jobs = sum_jobs(cache(self.prepared.sum_rows), line, streams, seed=self.spec.seed)
         for method in dict.fromkeys(named["method"] for named, _ in jobs):
-            own = [job for job in jobs if job[0]["method"] == method]
-            for draw in self._kept.begin("secure sums", (method,), len(own)):
-                named, measure = own[draw]
+            of_method = [job for job in jobs if job[0]["method"] == method]
+            for draw in self._kept.begin("secure sums", (method,), len(of_method)):
+                named, measure = of_method[draw]
                 self._kept.now([{**self._kept.identity, **named, **measure()}])
 
     def private_data_noise(self) -> None:
@@ -162,31 +164,31 @@ class ImageStudy:
             rows = torch.cat([side[0] for side in sides])
             clean = torch.cat([side[1].expand(len(chunk), -1, -1) for side in sides])
             utilities = scored(self._trained(rows), rows, clean, self.deployment)
-            found = [
+            measured = [
                 self.attacker.on_known_map(method, side[2], levels[chunk])
                 for method, side in zip(methods, sides, strict=True)
             ]
             shares = [utilities[: len(chunk)], utilities[len(chunk) :]][: len(methods)]
-            gaps: list[Row] = [{"discrepancy": float(one)} for one in coupled.discrepancy]
+            gaps: list[Row] = [{"discrepancy": float(distance)} for distance in coupled.discrepancy]
             more = [[Row()] * len(chunk), gaps][: len(methods)]
-            return list(zip(methods, found, shares, more, strict=True))
+            return list(zip(methods, measured, shares, more, strict=True))
 
         self._in_chunks(computed, self._kept.begin("private-data noise", methods, len(levels)), levels, bytes_each)
 
     def anchor_noise(self) -> None:
         """AA-I-GDP with anchor noise."""
-        method, levels, own = "aa-i-gdp-anchor-noise", self._levels("anchor"), self.deployment.uploaded()
-        target_rows = own[self.attacker.labelled_places]
+        method, levels, uploaded = "aa-i-gdp-anchor-noise", self._levels("anchor"), self.deployment.uploaded()
+        target_rows = uploaded[self.attacker.labelled_places]
 
         def computed(chunk: Draws) -> Parts:
             aligned = self._aligned(levels.anchor[chunk], chunk.tolist())
-            rows = aligned_rows(self.deployment, own, aligned)
+            rows = aligned_rows(self.deployment, uploaded, aligned)
             utilities = scored(self._trained(rows), rows, None, self.deployment)
-            queries = own[self.deployment.query_places]
-            found = self.attacker.on_noisy_anchor(
+            queries = uploaded[self.deployment.query_places]
+            findings = self.attacker.on_noisy_anchor(
                 method, aligned, queries, levels[chunk], lambda _: target_rows, chunk.tolist()
             )
-            return [(method, found, utilities, list(aligned.diagnostics))]
+            return [(method, findings, utilities, list(aligned.diagnostics))]
 
         left = self._kept.begin("anchor noise", (method,), len(levels))
         self._in_chunks(computed, left, levels, self._bytes_of_anchors())
@@ -195,24 +197,24 @@ class ImageStudy:
         """AA-I-GDP with noise on anchors and on rows."""
         import torch
 
-        method, levels, own = "aa-i-gdp-both-noise", self._levels("both"), self.deployment.uploaded()
+        method, levels, uploaded = "aa-i-gdp-both-noise", self._levels("both"), self.deployment.uploaded()
         labelled = self.attacker.labelled_places
 
         def computed(chunk: Draws) -> Parts:
             aligned = self._aligned(levels.anchor[chunk], [int(draw) + _OTHER_NOISE for draw in chunk])
-            clean = aligned_rows(self.deployment, own, aligned)
+            clean = aligned_rows(self.deployment, uploaded, aligned)
             rows, queries, target_rows = torch.empty_like(clean), [], []
             for k, draw in enumerate(chunk):
                 noise = data_noise(self.deployment, int(draw) + _OTHER_NOISE)
-                noisy = add_noise(own, float(levels.data[draw]), ArrayNoise(noise))
+                noisy = add_noise(uploaded, float(levels.data[draw]), ArrayNoise(noise))
                 rows[k] = aligned_rows(self.deployment, noisy, aligned.only(k))[0]
                 queries.append(noisy[self.deployment.query_places])
                 target_rows.append(noisy[labelled])
             utilities = scored(self._trained(rows), rows, clean, self.deployment)
-            found = self.attacker.on_noisy_anchor(
+            findings = self.attacker.on_noisy_anchor(
                 method, aligned, torch.stack(queries), levels[chunk], target_rows.__getitem__, chunk.tolist()
             )
-            return [(method, found, utilities, list(aligned.diagnostics))]
+            return [(method, findings, utilities, list(aligned.diagnostics))]
 
         left = self._kept.begin("both noises", (method,), len(levels))
         self._in_chunks(computed, left, levels, self._bytes_of_anchors())

@@ -58,10 +58,12 @@ class Findings:
         if attack not in self._not_asked_about:
             self._unaudited.append((attack, rebuilt, draws))
 
-    def add_denoised(self, attack: str, found: Reconstruction, view: CollusionView, *, draw: int) -> None:
+    def add_denoised(self, attack: str, reconstruction: Reconstruction, view: CollusionView, *, draw: int) -> None:
         """Put what an attack rebuilt in one draw through every denoiser of the audit; take in where there was an error."""
         for denoiser in DENOISERS:
-            denoised = run_denoising(attack, found, view, denoiser, rng=np.random.default_rng(0)).reconstruction
+            denoised = run_denoising(
+                attack, reconstruction, view, denoiser, rng=np.random.default_rng(0)
+            ).reconstruction
             if denoised is not None:
                 self.add(name_attack(attack, denoiser), denoised.rows[None], np.array([draw]))
 
@@ -109,10 +111,10 @@ class Attacker:
         def seen(k: int) -> CollusionView:
             return view.with_target_upload(Upload(queries[k], B), data_noise_scale=float(scales[k]))
 
-        found = self._run(attack, seen(0), self.deployment.streams.named("attack"))
-        if found is None:
+        reconstruction = self._run(attack, seen(0), self.deployment.streams.named("attack"))
+        if reconstruction is None:
             return findings
-        known = found.rigid_map
+        known = reconstruction.rigid_map
         findings.add(attack, known.invert(queries), np.arange(len(scales)))
         for k in np.flatnonzero(levels.strong & (scales > 0)).tolist():
             findings.add_denoised(attack, reconstruct(seen(k), known), seen(k), draw=k)
@@ -151,13 +153,13 @@ class Attacker:
         rng = self.deployment.streams.named("attack")
         for attack in CLOSED_FORM:
             attempts = run_attack_batch(attack, on_queries, rng=rng)
-            found = {
+            rebuilt = {
                 k: attempt.reconstruction.rows
                 for k, attempt in enumerate(attempts)
                 if attempt.reconstruction is not None
             }
-            if found:
-                findings.add(attack, torch.stack(list(found.values())), np.array(list(found)))
+            if rebuilt:
+                findings.add(attack, torch.stack(list(rebuilt.values())), np.array(list(rebuilt)))
         chosen = [int(k) for k in np.flatnonzero(levels.strong)]
         of_labelled = self._view(method, self.labelled_places)
         views = [seen(of_labelled, uploaded_rows(k), k) for k in chosen]
@@ -189,12 +191,14 @@ class Attacker:
         return findings
 
     def _on_queries(
-        self, findings: Findings, attack: str, found: Reconstruction | None, seen: CollusionView, *, draw: int
+        self, findings: Findings, attack: str, reconstruction: Reconstruction | None, seen: CollusionView, *, draw: int
     ) -> None:
         """Undo a map that was estimated from labelled rows on the queries, and denoise them."""
-        if found is None:
+        if reconstruction is None:
             return
-        on_queries = reconstruct(seen, found.rigid_map, row_error=found.row_error, population=found.population)
+        on_queries = reconstruct(
+            seen, reconstruction.rigid_map, row_error=reconstruction.row_error, population=reconstruction.population
+        )
         if f"error:{attack}" not in findings.columns[draw]:
             findings.add(attack, on_queries.rows[None], np.array([draw]))
         findings.add_denoised(attack, on_queries, seen, draw=draw)
@@ -211,12 +215,12 @@ class Attacker:
         colluder's own upload stays as it is, since its rows and map are known anyway.
         """
         deployment, chosen = self.deployment, METHODS[method]
-        own = deployment.places(COLLUDER, SPLITS)
+        of_colluder = deployment.places(COLLUDER, SPLITS)
         maps = [deployment.map_of(COLLUDER if chosen.transform == "common" else i) for i in (COLLUDER, TARGET)]
         quiet = "c-gdp" if chosen.transform == "common" else "aa-i-gdp" if chosen.uses_anchor else "i-gdp"
         simulation = simulate(
-            [deployment.rows[own], deployment.rows[places]],
-            [deployment.labels[own], deployment.labels[places]],
+            [deployment.rows[of_colluder], deployment.rows[places]],
+            [deployment.labels[of_colluder], deployment.labels[places]],
             method=quiet,
             rng=deployment.streams,
             settings=SimulationSettings(

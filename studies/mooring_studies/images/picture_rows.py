@@ -48,7 +48,7 @@ def pictures_of(
         attack = shown.removesuffix(LEARNED)
         if attack not in rebuilt.get(method, {}) or (shown != attack and not has_learned):
             continue
-        own = {int(row["draw"]): row for row in rows if row["method"] == method}
+        by_draw = {int(row["draw"]): row for row in rows if row["method"] == method}
         zero = next(row for row in rows if row["method"] == control)
         linkage_without = max(
             value
@@ -57,14 +57,16 @@ def pictures_of(
         )
         finite = np.isfinite(rebuilt[method][attack]).all(axis=(1, 2))
         draws = [int(draw) for draw in rebuilt[method]["draws"][finite]]
-        chosen = _falling({draw: float(own[draw][f"linkage:{chosen_by}"]) for draw in draws}, linkage_without)
+        chosen = _falling({draw: float(by_draw[draw][f"linkage:{chosen_by}"]) for draw in draws}, linkage_without)
         place = {int(draw): k for k, draw in enumerate(rebuilt[method]["draws"])}
         images = [exact, *(rebuilt[method][attack][place[draw]] for draw in chosen)]
         noise = "data_noise_scale" if "data" in method else "anchor_noise_scale"
         index = len(names)
         laid[f"row{index}_images"] = _pixels(prepared, np.stack(images), shown).reshape(len(images), *shape)
-        laid[f"row{index}_noise"] = np.array([0.0, *(own[draw][noise] for draw in chosen)])
-        laid[f"row{index}_linkage"] = np.array([linkage_without, *(own[draw][f"linkage:{shown}"] for draw in chosen)])
+        laid[f"row{index}_noise"] = np.array([0.0, *(by_draw[draw][noise] for draw in chosen)])
+        laid[f"row{index}_linkage"] = np.array(
+            [linkage_without, *(by_draw[draw][f"linkage:{shown}"] for draw in chosen)]
+        )
         names.append(f"{method}|{shown}")
     for shown in ("moments", f"moments{LEARNED}")[: 1 + has_learned]:
         if "moments" in rebuilt.get("i-gdp", {}):
@@ -85,7 +87,7 @@ def _falling(linkage: Mapping[int, float], highest: float) -> list[int]:
     for wanted in np.linspace(highest, _CHANCE, _COLUMNS)[1:]:
         if not left:
             break
-        draw = min(left, key=lambda one: abs(left[one] - wanted))
+        draw = min(left, key=lambda draw: abs(left[draw] - wanted))
         chosen.append(draw)
         del left[draw]
     return sorted(chosen, key=lambda draw: -linkage[draw])

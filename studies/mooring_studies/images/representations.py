@@ -79,11 +79,13 @@ def aligned_draws(
     alignments = align_batch(uploads, solver=solver, max_iterations=max_iterations, tolerance=tolerance)
     _wait(deployment.device)
     seconds = time.perf_counter() - began
-    orthogonals = torch.stack([torch.stack([m.orthogonal for m in found.maps]) for found in alignments])
-    diagnostics = tuple(_diagnostics(found, seconds, alignments) for found in alignments)
+    orthogonals = torch.stack([torch.stack([m.orthogonal for m in alignment.maps]) for alignment in alignments])
+    diagnostics = tuple(_diagnostics(alignment, seconds, alignments) for alignment in alignments)
     seen = tuple(
-        replace(found, maps=tuple(RigidMap(R[i], found.maps[i].translation.clone()) for i in (COLLUDER, TARGET)))
-        for found, R in zip(alignments, orthogonals, strict=True)
+        replace(
+            alignment, maps=tuple(RigidMap(R[i], alignment.maps[i].translation.clone()) for i in (COLLUDER, TARGET))
+        )
+        for alignment, R in zip(alignments, orthogonals, strict=True)
     )
     return AlignedDraws(uploads[:, TARGET].clone(), orthogonals, uploads.mean(dim=2), seen, diagnostics)
 

@@ -75,7 +75,7 @@ def without_protection(
     """
     import torch
 
-    found: dict[int, dict[str, Any]] = {}
+    scores: dict[int, dict[str, Any]] = {}
     for alike in _of_one_size(deployment, groups):
         ways = [_ways(deployment, groups[k]) for k in alike]
         train_rows, validation_rows, test_rows = (torch.cat(parts) for parts in zip(*ways, strict=True))
@@ -96,8 +96,8 @@ def without_protection(
         for place, k in enumerate(alike):
             tried = slice(_N_WAYS * place, _N_WAYS * (place + 1))
             best = tried.start + int(np.argmax(ensemble.validation_balanced_accuracy[tried]))
-            found[k] = _columns(ensemble[best], test_rows[best : best + 1], None, truth)[0]
-    return [found[k] for k in range(len(groups))]
+            scores[k] = _columns(ensemble[best], test_rows[best : best + 1], None, truth)[0]
+    return [scores[k] for k in range(len(groups))]
 
 
 def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Array, Array, Array]:
@@ -107,10 +107,10 @@ def _ways(deployment: Deployment, group: Sequence[int]) -> tuple[Array, Array, A
     train, validation = (deployment.rows[deployment.places(group, [split])] for split in LABELLED)
     centre, spread = train.mean(dim=0), train.std(dim=0, correction=0)
     spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-    own = deployment.map_of(group[0])
+    secret = deployment.map_of(group[0])
 
     def three(rows: Array) -> Array:
-        return torch.stack([rows, map_rows(rows, own), (rows - centre) / spread]).float()
+        return torch.stack([rows, map_rows(rows, secret), (rows - centre) / spread]).float()
 
     return three(train), three(validation), three(deployment.rows[deployment.span("test")])
 

@@ -120,12 +120,12 @@ def train_ensemble(
     on_device = torch.as_tensor(codes, device=train_rows.device)
 
     def trained(first: int, end: int) -> list[Ensemble]:
-        own = slice(first, end)
+        rows = slice(first, end)
         data = (
-            train_rows[own],
-            on_device if on_device.ndim == 1 else on_device[own],
-            validation_rows[own],
-            truth if truth.ndim == 1 else truth[own],
+            train_rows[rows],
+            on_device if on_device.ndim == 1 else on_device[rows],
+            validation_rows[rows],
+            truth if truth.ndim == 1 else truth[rows],
         )
         try:
             return [_trained(*data, architecture=architecture, streams=streams, schedule=schedule)]
@@ -239,15 +239,15 @@ def _loss_gradient(logits: Array, labels: Array) -> Array:
 def _predicted(architecture: Architecture, parameters: dict[str, Array], rows: Array) -> npt.NDArray[np.int64]:
     torch, like = _torch(), parameters["output.weight"]
     E, m = like.shape[0], rows.shape[1]
-    found = torch.empty((E, m), dtype=torch.uint8, device=like.device)  # small, for the way to the host
+    predicted = torch.empty((E, m), dtype=torch.uint8, device=like.device)  # small, for the way to the host
     network = Network(architecture, like)
     with torch.no_grad():
         ready = network.laid_out(parameters)
         for first in range(0, m, _ROWS_AT_ONCE):
             part = slice(first, first + _ROWS_AT_ONCE)
             logits = network.logits(rows[:, part].to(like).expand(E, -1, -1), ready)
-            found[:, part] = logits[:, 0] > 0 if architecture.n_outputs == 1 else logits.argmax(dim=1)
-    return np.asarray(found.cpu().numpy().astype(np.int64))
+            predicted[:, part] = logits[:, 0] > 0 if architecture.n_outputs == 1 else logits.argmax(dim=1)
+    return np.asarray(predicted.cpu().numpy().astype(np.int64))
 
 
 def _joined(parts: list[Ensemble]) -> Ensemble:

@@ -53,8 +53,8 @@ class StageClock:
         return self._until(self._now())
 
     def _until(self, now: float) -> dict[str, float]:
-        own = {self.name: self._seconds.get(self.name, 0.0) + now - self._began} if self.name else {}
-        return self._seconds | own
+        current = {self.name: self._seconds.get(self.name, 0.0) + now - self._began} if self.name else {}
+        return self._seconds | current
 
 
 def in_words(seconds: float) -> str:

@@ -96,7 +96,7 @@ class ResultStore:
     def keep(self, name: str, value: Mapping[str, Any]) -> None:
         """Keep a named table of plain values, or of NumPy arrays, in place of what had that name."""
         path = self._kept_path(name)
-        arrays = [isinstance(one, np.ndarray) for one in value.values()]
+        arrays = [isinstance(array, np.ndarray) for array in value.values()]
         if any(arrays) and not all(arrays):
             raise InputError(
                 f"what is kept as {name!r}", expected="all arrays or none", got="some of each", cure="Keep them apart."
@@ -105,7 +105,7 @@ class ResultStore:
             self._write(path.with_name(f"{name}.json"), encode_table(value))
             path.with_name(f"{name}.npz").unlink(missing_ok=True)
             return
-        if any(one.dtype == object for one in value.values()):
+        if any(array.dtype == object for array in value.values()):
             raise InputError(
                 f"what is kept as {name!r}", expected="arrays of numbers or text", got="objects", cure="Convert them."
             )
@@ -117,8 +117,8 @@ class ResultStore:
     def kept(self, name: str) -> dict[str, Any] | None:
         """What was kept under a name; None where nothing was, or where it cannot be read any more."""
         path = self._kept_path(name)
-        found = self._read(path.with_name(f"{name}.json"), decode_table)
-        return self._read(path.with_name(f"{name}.npz"), decode_arrays) if found is None else found
+        table = self._read(path.with_name(f"{name}.json"), decode_table)
+        return self._read(path.with_name(f"{name}.npz"), decode_arrays) if table is None else table
 
     def bind(self, name: str, value: str) -> None:
         """Hold the store to one input, such as a data file's checksum: rows of two different ones must not mix."""
@@ -270,10 +270,10 @@ def _unusable(name: str) -> StorageError:
 
 def decode_table(content: bytes) -> dict[str, Any]:
     """A table of plain values, from JSON."""
-    found = json.loads(content)
-    if not isinstance(found, dict):
+    plain = json.loads(content)
+    if not isinstance(plain, dict):
         raise ValueError("no table")
-    return found
+    return plain
 
 
 def decode_arrays(content: bytes) -> dict[str, Any]:
@@ -284,8 +284,8 @@ def decode_arrays(content: bytes) -> dict[str, Any]:
 
 def _chunks_in(place: Path) -> dict[int, Path]:
     """The chunks of a store by their numbers; copies and other files that lie beside them are none."""
-    found = ((path, _CHUNK_NAME.fullmatch(path.name)) for path in place.glob("rows-*.parquet"))
-    return {int(match[1]): path for path, match in found if match}
+    matches = ((path, _CHUNK_NAME.fullmatch(path.name)) for path in place.glob("rows-*.parquet"))
+    return {int(match[1]): path for path, match in matches if match}
 
 
 def _made_from_another(name: str, before: str, now: str) -> InputError:

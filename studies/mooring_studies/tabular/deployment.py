@@ -125,9 +125,9 @@ def make_deployment(
     rows = replace(records, train=train, test=test, public=public)
     assert rows.train_labels is not None
     assert rows.test_labels is not None
-    own, seed = rows.train_labels[TARGET], int(streams.named("galleries").integers(2**31))
+    labels, seed = rows.train_labels[TARGET], int(streams.named("galleries").integers(2**31))
     spec = EvaluationSpec(n_queries=n_queries)
-    galleries = make_galleries(spec, np.concatenate([own, *rows.test_labels]), own.size, seed)
+    galleries = make_galleries(spec, np.concatenate([labels, *rows.test_labels]), labels.size, seed)
     if galleries is None:
         raise InputError(
             "the target's rows",
@@ -138,7 +138,7 @@ def make_deployment(
     known, codes = rows.train[COLLUDER], rows.train_labels[COLLUDER]
     if rows.public is not None and rows.public_labels is not None:
         known, codes = np.concatenate([known, rows.public]), np.concatenate([codes, rows.public_labels])
-    guess = Guess.of(known, codes, own).by_class
+    guess = Guess.of(known, codes, labels).by_class
     candidates = np.concatenate([rows.train[TARGET], *rows.test])
     match = make_linkage_test("match", galleries, candidates, control_rows=guess, floor_rows=rows.train[TARGET])
     anchor = make_anchor(n_anchor_rows, rows.n_features, rng=streams.named("anchor"))

@@ -49,8 +49,8 @@ class Options(Record):
     """Most participants whose own models are trained."""
 
     def __post_init__(self) -> None:
-        for name, found, known in (("learners", self.learners, LEARNERS), ("attacks", self.attacks, ATTACKS)):
-            strangers = [one for one in found if one not in known]
+        for name, given, known in (("learners", self.learners, LEARNERS), ("attacks", self.attacks, ATTACKS)):
+            strangers = [name for name in given if name not in known]
             if strangers:
                 cure = "Correct the study's file."
                 raise InputError(name, expected=f"among {', '.join(known)}", got=repr(strangers[0]), cure=cure)
@@ -82,8 +82,13 @@ class Measurer:
         )
         self.progress.advance()
         measure = partial(measured, deployment, options=self.options)
-        named = ((point, {"method": point.method, "draw": point.draw}, own) for point, own in points)
-        jobs: list[Job] = [*sums, *((name, partial(measure, point, seed=own)) for point, name, own in named)]
+        named = (
+            (point, {"method": point.method, "draw": point.draw}, seed_of_point) for point, seed_of_point in points
+        )
+        jobs: list[Job] = [
+            *sums,
+            *((name, partial(measure, point, seed=seed_of_point)) for point, name, seed_of_point in named),
+        ]
         append_missing(self.store, jobs, identity, own_scores=self.own_scores, after_each=self.progress.advance)
 
 

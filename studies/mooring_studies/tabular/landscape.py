@@ -123,11 +123,11 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
         streams = deployment_streams(spec, deployment)
         pool = _pool(digits, options, streams)
         for rows_each, p in pairs:
-            own = Streams(int(streams.named(f"size/{rows_each}/{p}").integers(2**62)))
-            made = _deployment(pool, rows_each, p, options, own)
+            streams_of_size = Streams(int(streams.named(f"size/{rows_each}/{p}").integers(2**62)))
+            made = _deployment(pool, rows_each, p, options, streams_of_size)
             identity = {"deployment": deployment, "n_participants": p, "rows_each": rows_each}
             points = [(point, spec.seed) for point in options.points(made.standard_deviation)]
-            sums = sum_jobs(partial(_sum_rows, digits, pool, made.rows), spec.sums, own, seed=spec.seed)
+            sums = sum_jobs(partial(_sum_rows, digits, pool, made.rows), spec.sums, streams_of_size, seed=spec.seed)
             measurer.measure(made, points, identity, references=made.rows, sums=sums, seed=spec.seed)
             cells.append(identity | _facts_of(made))
     facts = {"rows_from": digits.name, "data": dict(digits.checksums), "n_train": n_train, "n_test": n_test}
@@ -156,16 +156,16 @@ def _facts_of(deployment: Deployment) -> Row:
 def _load(folder: Path) -> Digits:
     """MNIST's digits; scikit-learn's where none of its files is there. Half of them there is an error."""
     if any(find_packed(folder, "mnist", name) for name in SHAPES):
-        found = load_digits(folder)
-        train = Records(rows=found.train_images / 255.0, labels=found.train_labels)
-        test = Records(rows=found.test_images / 255.0, labels=found.test_labels)
-        return Digits(train, test, "MNIST", found.checksums)
+        digits = load_digits(folder)
+        train = Records(rows=digits.train_images / 255.0, labels=digits.train_labels)
+        test = Records(rows=digits.test_images / 255.0, labels=digits.test_labels)
+        return Digits(train, test, "MNIST", digits.checksums)
     from sklearn.datasets import load_digits as load_small_digits
 
     small, labels = load_small_digits(return_X_y=True)
     order = Streams.for_experiment(0).named("small digits").permutation(len(labels))
     rest, test_rows = order[len(labels) // 4 :], order[: len(labels) // 4]
-    parts = [Records(rows=small[own] / 16.0, labels=labels[own]) for own in (rest, test_rows)]
+    parts = [Records(rows=small[chosen] / 16.0, labels=labels[chosen]) for chosen in (rest, test_rows)]
     return Digits(parts[0], parts[1], "scikit-learn's digits", {})
 
 
@@ -196,12 +196,12 @@ def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> Pool:
 def _sum_rows(digits: Digits, pool: Pool, parts: Partition) -> SumRows:
     """The rows of a cell as secure sums take them."""
     train, test = digits.features
-    own = replace(
+    cell = replace(
         parts,
         train=tuple(train[pool.train_places[indices]] for indices in parts.train_indices),
         test=tuple(np.array_split(test[pool.test_places], parts.n_participants)),
     )
-    return SumRows(own, RowFeatures(train.shape[1], CONSTANT_SHARE))
+    return SumRows(cell, RowFeatures(train.shape[1], CONSTANT_SHARE))
 
 
 def _deployment(pool: Pool, rows_each: int, p: int, options: LandscapeOptions, streams: Streams) -> Deployment:

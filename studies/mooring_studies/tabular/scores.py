@@ -26,7 +26,7 @@ def utility(rows: Partition, simulation: RowSimulation, *, learners: Sequence[st
     joint, joint_labels = to_numpy(simulation.collaboration_matrix), np.concatenate(labels)
 
     def tested(noise: float) -> Matrix:
-        parts = [to_numpy(simulation.map_new_rows(i, own, data_noise_scale=noise)) for i, own in enumerate(rows.test)]
+        parts = [to_numpy(simulation.map_new_rows(i, part, data_noise_scale=noise)) for i, part in enumerate(rows.test)]
         return np.concatenate(parts)
 
     noise = simulation.data_noise_scale
@@ -39,10 +39,12 @@ def utility(rows: Partition, simulation: RowSimulation, *, learners: Sequence[st
 def alone(rows: Partition, who: Sequence[int], *, learners: Sequence[str], seed: int) -> Row:
     """Train on the rows of some participants, of one or of all, and score on everybody's test rows."""
     labels, test_labels = _labels(rows)
-    own, own_labels = (np.concatenate([part[i] for i in who]) for part in (rows.train, labels))
+    train_rows, own_labels = (np.concatenate([part[i] for i in who]) for part in (rows.train, labels))
     tested = np.concatenate(rows.test)
-    scores = by_learner(learners, lambda name: _score(train(name, own, own_labels, seed=seed), test_labels, tested))
-    return {**_NO_NOISE, "n_own_rows": int(own.shape[0])} | scores
+    scores = by_learner(
+        learners, lambda name: _score(train(name, train_rows, own_labels, seed=seed), test_labels, tested)
+    )
+    return {**_NO_NOISE, "n_own_rows": int(train_rows.shape[0])} | scores
 
 
 def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
@@ -54,15 +56,15 @@ def each_own(rows: Partition, *, learners: Sequence[str], seed: int) -> Row:
     labels, test_labels = _labels(rows)
 
     def score(learner: str) -> Row:
-        models = [train(learner, own, known, seed=seed) for own, known in zip(rows.train, labels, strict=True)]
+        models = [train(learner, part, known, seed=seed) for part, known in zip(rows.train, labels, strict=True)]
         pairs = [(model, test) for model, test in zip(models, rows.test, strict=True) if len(test)]
-        said = np.concatenate([most_probable(model, test) for model, test in pairs])
-        found = scored(test_labels, clean=said, noisy=said)
+        predicted = np.concatenate([most_probable(model, test) for model, test in pairs])
+        columns = scored(test_labels, clean=predicted, noisy=predicted)
         leans = [part for model, test in pairs if (part := leaning(model, test)) is not None]
         if len(leans) == len(pairs):
-            found |= ranked(test_labels, np.concatenate(leans))
-            found.pop("auc_clean", None)  # leanings of different models cannot be ranked together
-        return found
+            columns |= ranked(test_labels, np.concatenate(leans))
+            columns.pop("auc_clean", None)  # leanings of different models cannot be ranked together
+        return columns
 
     return _NO_NOISE | by_learner(learners, score)
 
@@ -77,9 +79,9 @@ def by_learner(learners: Sequence[str], score: Callable[[str], Row]) -> Row:
 
 def _score(fitted: Fitted, test_labels: Sequence[Column], clean: Matrix, noisy: Matrix | None = None) -> Row:
     """All columns of one model on everybody's test rows; without `noisy` ones, the clean ones stand for both."""
-    said = most_probable(fitted, clean)
-    with_noise = said if noisy is None else most_probable(fitted, noisy)
-    return scored(test_labels, clean=said, noisy=with_noise) | ranked(test_labels, leaning(fitted, clean))
+    predicted = most_probable(fitted, clean)
+    with_noise = predicted if noisy is None else most_probable(fitted, noisy)
+    return scored(test_labels, clean=predicted, noisy=with_noise) | ranked(test_labels, leaning(fitted, clean))
 
 
 def train(learner: str, rows: Matrix, labels: Column, *, seed: int) -> Fitted:
@@ -116,16 +118,16 @@ def ranked(test_labels: Sequence[Column], leans: Matrix | None) -> Row:
     if leans is None or np.unique(truth).size != 2:
         return {}
     parts = np.split(leans, np.cumsum([len(part) for part in test_labels])[:-1])
-    own = {
+    scores = {
         i: _measure_auc(labels, part)
         for i, (labels, part) in enumerate(zip(test_labels, parts, strict=True))
         if np.unique(labels).size == 2
     }
     columns: Row = {"auc_clean": _measure_auc(truth, leans)}
-    if own:
-        columns["auc_own_clean"] = float(np.mean(list(own.values())))
+    if scores:
+        columns["auc_own_clean"] = float(np.mean(list(scores.values())))
     if len(test_labels) <= _FEW_PARTICIPANTS:
-        columns |= {f"auc_own:{i}": value for i, value in own.items()}
+        columns |= {f"auc_own:{i}": value for i, value in scores.items()}
     return columns
 
 
@@ -146,7 +148,7 @@ def scored(test_labels: Sequence[Column], *, clean: Column, noisy: Column) -> Ro
     if len(test_labels) <= _FEW_PARTICIPANTS:
         ends = np.cumsum([len(part) for part in test_labels])
         parts = zip(test_labels, np.split(clean, ends[:-1]), strict=True)
-        columns |= {f"own:{i}": balanced(own, said) for i, (own, said) in enumerate(parts) if len(own)}
+        columns |= {f"own:{i}": balanced(truth, predicted) for i, (truth, predicted) in enumerate(parts) if len(truth)}
     return columns
 
 

@@ -34,8 +34,8 @@ def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
         for attack, reason in json.loads(row.get(REASONS) or "{}").items():
-            own = counts.setdefault(attack, {})
-            own[reason] = own.get(reason, 0) + 1
+            reasons = counts.setdefault(attack, {})
+            reasons[reason] = reasons.get(reason, 0) + 1
     return counts
 
 
@@ -57,17 +57,18 @@ def notes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     alike: dict[tuple[str, tuple[tuple[str, int], ...]], list[str]] = {}
     for attack, reasons in counted(rows).items():
         for kind in _OUTCOMES:
-            own = [
+            matching = [
                 (why.removesuffix("."), n)
                 for text, n in reasons.items()
                 for k, _, why in [text.partition(": ")]
                 if k == kind
             ]
-            if own:
-                alike.setdefault((kind, tuple(sorted(own, key=lambda pair: (-pair[1], pair[0])))), []).append(attack)
+            if matching:
+                ordered = tuple(sorted(matching, key=lambda pair: (-pair[1], pair[0])))
+                alike.setdefault((kind, ordered), []).append(attack)
     return [
-        f"{_listed(attacks)} {kind} at {sum(n for _, n in own)} of {n_attacked} points: {_reasons_in_words(own)}"
-        for (kind, own), attacks in alike.items()
+        f"{_listed(attacks)} {kind} at {sum(n for _, n in reason)} of {n_attacked} points: {_reasons_in_words(reason)}"
+        for (kind, reason), attacks in alike.items()
     ]
 
 

@@ -60,7 +60,7 @@ class SumRows:
     def features(self) -> Partition:
         """The same rows as features, without their constant."""
         train, test = (
-            tuple(self.feature_map.apply(own)[:, :-1] for own in parts) for parts in (self.rows.train, self.rows.test)
+            tuple(self.feature_map.apply(part)[:, :-1] for part in parts) for parts in (self.rows.train, self.rows.test)
         )
         return replace(self.rows, train=train, test=test)
 
@@ -100,53 +100,55 @@ def sum_jobs(rows: Callable[[], SumRows], line: SumLine, streams: Streams, *, se
 
 
 def measure_sums(
-    dealt: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams, seed: int
+    case_rows: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams, seed: int
 ) -> Row:
     """Simulate a study of sums, train from the total, score it on test rows, and attack membership."""
-    simulation, columns = train_from_sums(dealt, epsilon, line=line, streams=streams)
+    simulation, columns = train_from_sums(case_rows, epsilon, line=line, streams=streams)
     # among many alike, the colluder's test rows are asked for like all others
     settings = AuditSettings(colluders=(), seed=seed)
-    attacked = attack_total(simulation, without_colluders_tests(dealt.rows), settings, (0,))
-    outcomes = [one for one in attacked if one.applies]
-    for one in outcomes:
-        columns |= {f"membership_auc:{one.attack}": one.figures["membership_auc"].value}
-        columns |= {f"membership_tpr:{one.attack}": one.figures[_AT_1_PERCENT].value}
+    attacked = attack_total(simulation, without_colluders_tests(case_rows.rows), settings, (0,))
+    outcomes = [outcome for outcome in attacked if outcome.applies]
+    for outcome in outcomes:
+        columns |= {f"membership_auc:{outcome.attack}": outcome.figures["membership_auc"].value}
+        columns |= {f"membership_tpr:{outcome.attack}": outcome.figures[_AT_1_PERCENT].value}
     for column, measure in (("membership_auc", "membership_auc"), ("membership_tpr", _AT_1_PERCENT)):
         strongest = find_strongest(outcomes, measure)
         if strongest is not None:
-            found = strongest.figures[measure]
-            columns |= {column: found.value, f"{column}_low": found.interval.low, f"{column}_control": found.control}
+            figure = strongest.figures[measure]
+            columns |= {column: figure.value, f"{column}_low": figure.interval.low, f"{column}_control": figure.control}
     return columns | {"membership_limit": 1.0 if epsilon == "none" else min(1.0, math.exp(epsilon) * 0.01 + line.delta)}
 
 
 def train_from_sums(
-    dealt: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams
+    case_rows: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams
 ) -> tuple[SumSimulation, Row]:
     """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`."""
-    rows, feature_map = dealt.rows, dealt.feature_map
+    rows, feature_map = case_rows.rows, case_rows.feature_map
     assert rows.train_labels is not None
     assert rows.test_labels is not None
     privacy = None
     if epsilon != "none":
         privacy = SumPrivacy(epsilon, line.delta, rows.n_participants, line.n_colluders)
-    n_classes = int(max(own.max() for own in (*rows.train_labels, *rows.test_labels))) + 1
+    n_classes = int(max(labels.max() for labels in (*rows.train_labels, *rows.test_labels))) + 1
     simulation = simulate_sums(
         rows.train,
-        [own.astype(np.int64) for own in rows.train_labels],
+        [part.astype(np.int64) for part in rows.train_labels],
         feature_map=feature_map,
         label_values=np.arange(n_classes),
         privacy=privacy,
         rng=Streams(int(streams.named(f"epsilon/{epsilon}").integers(2**62))),
-        rows_of_person=dealt.rows_of_person,
+        rows_of_person=case_rows.rows_of_person,
     )
     model = fit_discriminant(simulation.sums, shrink=isinstance(feature_map, TableFeatures))
     features = feature_map.apply(np.concatenate(rows.test))
     most_probable = replace(model, class_shares=np.full(n_classes, 1 / n_classes))  # as the other lines predict
-    said = np.asarray(most_probable.predict(features))
+    predicted = np.asarray(most_probable.predict(features))
     leans = model.scores(features)[:, 0] if n_classes == 2 else None
     columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
     columns |= {"n_features": feature_map.n_features, "n_rows": sum(len(part) for part in rows.train)}
-    return simulation, columns | scored(rows.test_labels, clean=said, noisy=said) | ranked(rows.test_labels, leans)
+    return simulation, columns | scored(rows.test_labels, clean=predicted, noisy=predicted) | ranked(
+        rows.test_labels, leans
+    )
 
 
 def without_colluders_tests(rows: Partition) -> Partition:
@@ -167,7 +169,7 @@ def make_table_features(tables: TableRows, declared: DeclaredColumns, n_hats: in
 
 def take_rows(parts: Partition, rows: Matrix) -> Partition:
     """The same partition with other rows, of which `rows` has one for each of the records."""
-    train, test = (tuple(rows[own] for own in indices) for indices in (parts.train_indices, parts.test_indices))
+    train, test = (tuple(rows[places] for places in indices) for indices in (parts.train_indices, parts.test_indices))
     return replace(parts, train=train, test=test, public=None)
 
 

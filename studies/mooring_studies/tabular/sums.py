@@ -114,7 +114,7 @@ def run_cases(
     """Deal every case anew in every deployment, run its jobs unless the store has their rows, and keep the facts."""
     progress.stage("deals", sum(min(case.deals, spec.deployments) for case in cases))
     checksums: dict[str, str] = {}
-    notes, told = list(notes), []
+    notes, parts = list(notes), []
     for case in cases:
         try:
             data = load(case)
@@ -130,11 +130,13 @@ def run_cases(
         identity = {"case": case.name, "n_participants": case.n_participants, "rows_each": case.rows_each}
         for deployment in range(min(case.deals, spec.deployments)):
             streams = deployment_streams(spec, deployment)
-            dealt = deal_rows(data, case, streams.named(f"deal/{case.name}/{case.rows_each}"))
-            append_missing(store, jobs(dealt, streams, deployment), identity | {"deployment": deployment})
+            case_rows = deal_rows(data, case, streams.named(f"deal/{case.name}/{case.rows_each}"))
+            append_missing(store, jobs(case_rows, streams, deployment), identity | {"deployment": deployment})
             progress.advance()
-        told.append(identity | {"n_features": data.feature_map.n_features, "participants": list(dealt.rows.names)[:4]})
-    facts = first_facts(spec) | {"data": checksums, "cases": told, "notes": list(dict.fromkeys(notes))}
+        parts.append(
+            identity | {"n_features": data.feature_map.n_features, "participants": list(case_rows.rows.names)[:4]}
+        )
+    facts = first_facts(spec) | {"data": checksums, "cases": parts, "notes": list(dict.fromkeys(notes))}
     keep_facts(store, facts)
 
 
@@ -145,8 +147,8 @@ def load_case(case: SumCase, options: SumOptions, data_dir: Path | None) -> Case
         return CaseRows(PictureFeatures(8, 8), Records(rows=pictures / 8 - 1, labels=labels))
     tables = load_tables(case.source, data_dir)
     features, rows = make_table_features(tables, options.sources[case.source.partition(" ")[0]], case.n_hats)
-    found, groups = tables.records, tables.records.groups
-    records = Records(rows=rows, labels=found.labels, groups=groups, group_names=found.group_names)
+    records, groups = tables.records, tables.records.groups
+    records = Records(rows=rows, labels=records.labels, groups=groups, group_names=records.group_names)
     repeats = case.rows_each > 0 and groups is not None
     return CaseRows(features, records, groups if repeats else None, tables.checksums, tables.unlike)
 
@@ -160,7 +162,7 @@ def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRow
         return SumRows(partition(records, rows_each=each, by_group=each is None, **options), data.feature_map)
     persons, first, code, counts = np.unique(data.persons, return_index=True, return_inverse=True, return_counts=True)
     people = Records(rows=persons[:, None].astype(np.float64), labels=labels[first])
-    dealt = partition(people, rows_each=round(case.rows_each * len(persons) / len(code)), **options)
+    people_parts = partition(people, rows_each=round(case.rows_each * len(persons) / len(code)), **options)
     order = np.argsort(code, kind="stable")
     ends = np.cumsum(counts)
     rows_of = np.split(order, ends[:-1])
@@ -168,30 +170,30 @@ def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRow
     def rows(parts: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(np.concatenate([rows_of[k] for k in part]) for part in parts)
 
-    train, test = rows(dealt.train_indices), rows(dealt.test_indices)
-    own = replace(
-        dealt,
+    train, test = rows(people_parts.train_indices), rows(people_parts.test_indices)
+    parts = replace(
+        people_parts,
         train_labels=tuple(labels[part] for part in train),
         test_labels=tuple(labels[part] for part in test),
         train_indices=train,
         test_indices=test,
     )
-    return SumRows(take_rows(own, records.rows), data.feature_map, tuple(counts[code[part]] for part in train))
+    return SumRows(take_rows(parts, records.rows), data.feature_map, tuple(counts[code[part]] for part in train))
 
 
-def jobs_of(dealt: SumRows, streams: Streams, deployment: int, *, options: SumOptions) -> list[Job]:
+def jobs_of(case_rows: SumRows, streams: Streams, deployment: int, *, options: SumOptions) -> list[Job]:
     """What is measured in one deployment: sums at each ε, and what they are compared with."""
-    rows, seed = dealt.rows, int(streams.named("seed").integers(2**31))
+    rows, seed = case_rows.rows, int(streams.named("seed").integers(2**31))
     p = rows.n_participants
     chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
-    jobs = sum_jobs(lambda: dealt, replace(options, alone=0), streams, seed=seed)
+    jobs = sum_jobs(lambda: case_rows, replace(options, alone=0), streams, seed=seed)
     jobs.append(({"method": "pooled-raw", "draw": 0}, partial(alone, rows, range(p), learners=LEARNERS[:1], seed=seed)))
     if deployment < options.deals_alone or p <= _FEW:
-        for suffix, own in (("", rows), ("-features", dealt.features)):
-            train = partial(alone, own, learners=LEARNERS, seed=seed)
+        for suffix, part in (("", rows), ("-features", case_rows.features)):
+            train = partial(alone, part, learners=LEARNERS, seed=seed)
             jobs += [({"method": f"local-only{suffix}", "draw": i}, partial(train, [i])) for i in chosen]
             if p <= _FEW:
-                each = partial(each_own, own, learners=LEARNERS, seed=seed)
+                each = partial(each_own, part, learners=LEARNERS, seed=seed)
                 jobs.append(({"method": f"local-own{suffix}", "draw": 0}, each))
     if deployment == 0 and sum(len(part) for part in rows.train) <= options.most_rows_of_rotation:
         jobs.append(({"method": "aa-i-gdp", "draw": 0}, partial(measure_rotation, rows, streams, seed=seed)))
@@ -203,5 +205,5 @@ def measure_rotation(rows: Partition, streams: Streams, *, seed: int) -> Row:
     flat, r = no_projection(rows.n_features), 4 * rows.n_features
     deployment = make_deployment(rows, flat, n_anchor_rows=r, n_queries=1000, streams=streams)
     simulation = deployment.simulate(Point("aa-i-gdp"))
-    found = utility(rows, simulation, learners=LEARNERS[:1], seed=seed)
-    return found | leakage(deployment, simulation, attacks=("known-anchor",), seed=seed)
+    columns = utility(rows, simulation, learners=LEARNERS[:1], seed=seed)
+    return columns | leakage(deployment, simulation, attacks=("known-anchor",), seed=seed)
