@@ -25,12 +25,17 @@ from mooring.audit import (
 from mooring.audit.auditor import Auditor
 from mooring.audit.deployment import Deployment
 from mooring.audit.planning.plan import RecommendedSums
+from mooring.audit.simulation import JointModel
+from mooring.audit.statements import state_total
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility
 from mooring.errors import InputError
+from mooring.learners import LearnerLike
 from mooring.mechanisms.sums.feature_map import RowFeatures
 from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumNoise
 from mooring.mechanisms.sums.picture_features import PictureFeatures
+from mooring.mechanisms.sums.settings import SumSettings, make_scheme
+from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
 from mooring.report.audit_page import render_audit, render_plan
 from mooring.tables import Partition, partition, read_records
@@ -202,7 +207,7 @@ def plan() -> Plan:
     told: list[tuple[int, int, str]] = []
     options = {"attacks": ["procrustes", *NAMES], "learner": "linear", "n_canary_runs": 200}
     options |= {"sums": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: told.append(words)}
-    found = planned(study(8, 60, n_participants=16), limit="epsilon at most 2", **options)
+    found = planned(study(8, 60, n_participants=20), limit="epsilon at most 2", **options)
     assert {one.point.product_share for one in found.audit.totals} == {PRODUCT_SHARE}  # rows do not choose it
     assert [words[:2] for words in told] == [(k, 4) for k in range(5)]
     (contrast,) = found.audit.row_points
@@ -210,11 +215,33 @@ def plan() -> Plan:
     return found
 
 
-def test_a_tenth_may_be_missing_and_one_beside_the_colluders_is_there() -> None:
-    for n, colluders, given, quorum in ((9, 1, 0, 9), (10, 1, 0, 9), (20, 1, 0, 18), (10, 9, 0, 10), (9, 1, 4, 4)):
+def test_the_quorum_of_an_audit_is_that_of_a_study_of_so_many() -> None:
+    """Everybody's noise is shared among a quorum: with another one, an audit's model has other noise than the study's."""
+    roster, features = [f"p{i}" for i in range(20)], RowFeatures(4)
+    scheme = make_scheme(SumSettings(), SumLayout(5, Outcome(2)), features, roster)
+    for n, colluders, given, quorum in ((20, 1, 0, scheme.quorum), (4, 1, 0, 4), (10, 9, 0, 10), (9, 1, 4, 4)):
         deployment = Deployment(study(4, 4, n_participants=n), settings(colluders=tuple(range(colluders))))
         point = SumPoint(2.0, quorum=given or None).settled_for(deployment)
         assert (point.quorum, point.n_colluders) == (quorum, colluders)
+
+
+@pytest.mark.parametrize(("answer", "n_classes"), [("one class", 3), ("several classes", 0)])
+def test_a_joint_model_that_predicts_one_class_is_said_to_with_what_guessing_scores(
+    answer: str, n_classes: int
+) -> None:
+    deployment = Deployment(study(4, 8), settings())
+    labels = np.concatenate(deployment.partition.test_labels)
+    said = np.zeros_like(labels) if answer == "one class" else labels
+
+    class Constant:
+        def train(self, learner: LearnerLike, *, seed: int) -> JointModel:
+            return JointModel("constant", np.arange(3), lambda new: (said, np.ones((said.size, 3))))
+
+    alone = Alone(References(None, None, 0), [])
+    utility = measure_utility(Constant(), deployment, learner="auto", alone=alone)
+    assert utility.predicts_one_of == n_classes
+    sentence = state_total(PointResult(SumPoint(1.0), **vars(utility)))
+    assert ("33.3%" in sentence) is bool(n_classes)
 
 
 def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:

@@ -265,7 +265,8 @@ def weigh_total(
         above = Finding.of(clause, measured, result.epsilon.claimed, at_least=False, basis="the guaranteed ε")
         reasons += [] if above.is_kept else [above]
     if promise is None:
-        reasons.append(Remark("cannot tell", "The sums carry no noise, so there is no guarantee"))
+        words = "There is no guarantee" if result is None else result.point.state_guarantee().rstrip(".")
+        reasons.append(Remark("cannot tell", words))
         worst = None if result is None else result.worst(_MEMBERSHIP)
         if worst is not None:
             clause, figure = state_figure(_MEMBERSHIP, *worst, _FIGURE), (worst[1].value, worst[1].interval)

@@ -48,6 +48,11 @@ def state_total(point: PointResult) -> str:
     if point.deployed is not None:
         score = point.deployed
         sentences.append(f"The joint model has {score.article} {score.metric} of {score.with_interval()}.")
+    if point.predicts_one_of:
+        sentences.append(
+            f"It predicts the same one of {point.predicts_one_of} classes for every row, as guessing does, which has a "
+            f"balanced accuracy of {1 / point.predicts_one_of:.1%}."
+        )
     if point.gain is not None:
         sentences.append(point.gain.sentence())
     worst = point.worst("membership_at_1_percent")

@@ -97,6 +97,8 @@ class Utility(Record):
     """Mean score of training alone with the mechanism's features; None if the mechanism trains on rows as they are."""
     gain: Gain | None = None
     """`deployed` minus training alone, on the same rows."""
+    predicts_one_of: int = 0
+    """Number of classes, if the joint model predicts the same class for all test rows; 0 otherwise."""
 
 
 def measure_alone(deployment: Deployment, *, learner: LearnerLike) -> Alone:
@@ -157,7 +159,14 @@ def measure_utility(
     if baselines:
         _, best, known = max(baselines, key=lambda entry: -np.inf if entry[0] is None else entry[0].value)
         gain = truth.compare(predicted, best, model.classes, known)
-    return Utility(learner=model.learner, deployed=deployed, noisy_test=noisy, alone=with_features, gain=gain)
+    return Utility(
+        learner=model.learner,
+        deployed=deployed,
+        noisy_test=noisy,
+        alone=with_features,
+        gain=gain,
+        predicts_one_of=len(model.classes) if model.classes is not None and np.unique(predicted[0]).size == 1 else 0,
+    )
 
 
 def mean_score(scores: list[Score]) -> Score:

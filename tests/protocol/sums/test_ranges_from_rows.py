@@ -3,21 +3,25 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mooring.audit import SumPoint
 from mooring.errors import InputError
 from mooring.protocol.designer.header import Header
 from mooring.protocol.designer.merge import draft_merged, merge_headers
+from mooring.protocol.exchange import AuditRequest
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import RangeSource, parse_study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.sums.result import guaranteed_risk
+from mooring.report.audit_page import render_audit
 from mooring.report.governance import render_drafts
 from mooring.report.records import StudyRecords
 from mooring.report.study_page import render_report
 from mooring.report.summary import summarise
-from mooring.tables import Column
+from mooring.tables import Column, Partition
 from tests import commands
 from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.raising import raising
@@ -67,7 +71,27 @@ def test_a_limit_on_epsilon_is_not_kept_while_ranges_are_not_confirmed(tmp_path:
     given = make_sum_study(tmp_path, p=3, epsilon=0.5, upload_limits=("epsilon at most 1",))
     limits = given.study.upload_limits
     for study, exceeded in ((given.study, ()), (from_rows(given), limits), (from_rows(given, WHO), ())):
-        assert Participant(study, given.vaults[0]).check(given.table(0, 20)).exceeded == exceeded
+        checked = Participant(study, given.vaults[0]).check(given.table(0, 20))
+        assert checked.exceeded == exceeded
+        assert checked.self_attack is not None
+        with_noise, without = checked.self_attack.points
+        assert without.point.promise is None
+        assert with_noise.point.promise == (None if exceeded else (0.5, 1e-5))
+        assert ("until a named person confirms" in render_audit(checked.self_attack, command="")) is bool(exceeded)
+
+
+def test_the_points_of_an_audit_promise_nothing_while_ranges_are_not_confirmed(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, p=3, epsilon=0.5)
+    rows, labels = zip(*(given.rows(i) for i in range(3)), strict=True)
+    parts = Partition.from_parts(list(rows), list(labels), rng=np.random.default_rng(0), test_share=0.2)
+    for study, promises in (
+        (given.study, [(0.5, 1e-5), (1.0, 1e-5)]),
+        (from_rows(given), [None, None]),
+        (from_rows(given, WHO), [(0.5, 1e-5), (1.0, 1e-5)]),
+    ):
+        points = exchange_of(study).assessment.list_audit_points(study, parts, AuditRequest((), (), (), (1.0,)))
+        sums = [point for point in points if isinstance(point, SumPoint)]
+        assert [(point.epsilon, point.promise) for point in sums] == [(0.5, promises[0]), (1.0, promises[1])]
 
 
 @pytest.mark.parametrize(("names", "confirmed"), [(["x0"], "yes"), (["z"], ""), (["x0"], "Dr. Ash:")])

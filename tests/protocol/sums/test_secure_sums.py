@@ -74,6 +74,24 @@ def exact_sums(given: SumStudy, people: range | list[int], n: int = 30) -> np.nd
     return sums.vector
 
 
+def test_a_model_that_predicts_one_class_is_said_to_from_training_to_predictions(tmp_path: Path) -> None:
+    """All rows are alike, so that no class can be told from another."""
+    given = make_sum_study(tmp_path, p=3, epsilon=None, least_rows=50)
+    alike = tmp_path / "alike.csv"
+    alike.write_text("\n".join(["x0,x1,y", *(f"5,5,{'aabaac'[k % 6]}" for k in range(60))]) + "\n")
+    for i in range(3):
+        given.share(i, data=alike)
+    given.close()
+    for i in range(3):
+        given.combine(i)
+    training = train_sums(given.study, given.work, given.inbox)
+    assert "one class" in [finding.kind for finding in training.list_findings()]
+    deliver(given.study, given.work, tmp_path / "results", given.analyst.signing_key)
+    predicted = predict_rows(given.vaults[0], given.study, alike, result=tmp_path / "results" / "p0")
+    assert predicted.only_class
+    assert "33.3%" in predicted.state_findings()[0]
+
+
 def through(given: SumStudy, people: range | list[int], combiners: range | list[int] | None = None) -> None:
     """Share, close and combine."""
     for i in people:

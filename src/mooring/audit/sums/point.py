@@ -10,7 +10,8 @@ import numpy as np
 from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds
-from mooring.mechanisms.sums.settings import SECURE_SUM
+from mooring.mechanisms.sums.secret_sharing import Parties
+from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SECURE_SUM
 from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
@@ -28,26 +29,29 @@ class SumPoint(OperatingPoint):
     """For adding or removing one row; None for sums without noise, which carry no guarantee."""
     delta: float = 1e-5
     quorum: int | None = None
-    """Minimum number of contributions in a total; None for nine tenths of the participants, rounded up."""
+    """Minimum number of contributions in a total; None for the least that a study of so many participants has by default."""
     n_colluders: int | None = None
     """Number of colluders that the noise allows for; None for the number of colluders in the audit."""
     product_share: float = PRODUCT_SHARE
     """Share of the privacy budget for the products of features."""
+    why_no_guarantee: str = ""
+    """Why the noise gives no guarantee, in sentences; empty if it gives one. A guarantee assumes public ranges."""
 
     def settled_for(self, deployment: Deployment) -> SumPoint:
         """Return the point with its quorum and number of colluders filled in."""
         p, c = deployment.partition.n_participants, self.n_colluders
         c = len(deployment.settings.colluders) if c is None else c
-        return replace(self, quorum=self.quorum or max(c + 1, p - p // 10), n_colluders=c)
+        quorum = self.quorum or Parties(p, min(p, MOST_BY_DEFAULT), c).least_quorum()
+        return replace(self, quorum=quorum, n_colluders=c)
 
     @property
     def promise(self) -> tuple[float, float] | None:
-        """ε and δ; None without noise."""
-        return None if self.epsilon is None else (self.epsilon, self.delta)
+        """ε and δ; None without noise, and if the noise gives no guarantee."""
+        return None if self.epsilon is None or self.why_no_guarantee else (self.epsilon, self.delta)
 
     @property
     def privacy(self) -> SumPrivacy | None:
-        """The guarantee; None without noise. Quorum and colluders must be settled."""
+        """The settings of the noise; None without noise. Quorum and colluders must be settled."""
         if self.epsilon is None:
             return None
         assert self.quorum is not None
@@ -56,12 +60,17 @@ class SumPoint(OperatingPoint):
 
     def title_with(self, data_noise_scale: float = 0.0) -> str:
         """Return the mechanism and its ε in a few words."""
-        return "Sums without noise, no guarantee" if self.epsilon is None else f"Sums, ε = {self.epsilon:g}"
+        if self.epsilon is None:
+            return "Sums without noise, no guarantee"
+        title = f"Sums, ε = {self.epsilon:g}"
+        return f"{title}, no guarantee until confirmed" if self.why_no_guarantee else title
 
     def state_guarantee(self) -> str:
         """Return sentences on what ε means, and on whom the guarantee protects against."""
         if self.epsilon is None:
             return "No guarantee: the sums carry no noise."
+        if self.why_no_guarantee:
+            return self.why_no_guarantee
         return f"ε = {self.epsilon:g}, δ = {self.delta:g}. {state_odds(self.epsilon, self.delta)} {self.state_scope()}"
 
     def state_scope(self) -> str:

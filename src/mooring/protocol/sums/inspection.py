@@ -30,7 +30,13 @@ from mooring.protocol.participant.contrast import contrast_to_sums, drafted_proj
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
-from mooring.protocol.sums.scheme import list_exceeded, sum_promise, sum_scheme, sum_settings
+from mooring.protocol.sums.scheme import (
+    explain_missing_guarantee,
+    list_exceeded,
+    sum_promise,
+    sum_scheme,
+    sum_settings,
+)
 from mooring.protocol.sums.table_sums import scale_labels
 from mooring.serialization import count_noun
 from mooring.tables import Partition
@@ -91,15 +97,26 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
     """The study's own point first; then the same at each further ε, and uploads of rows for contrast."""
     settings = sum_settings(study)
     quorum = settings.quorum if settings.n_colluders < settings.quorum <= parts.n_participants else None
-    own = SumPoint(settings.epsilon, settings.delta, quorum, settings.n_colluders, settings.product_share)
+    own = SumPoint(
+        settings.epsilon,
+        settings.delta,
+        quorum,
+        settings.n_colluders,
+        settings.product_share,
+        explain_missing_guarantee(study),
+    )
     sums = [replace(own, epsilon=epsilon) for epsilon in dict.fromkeys((own.epsilon, *asked.epsilons))]
     return (*sums, *contrast_to_sums(parts, drafted_projection(study), asked))
 
 
 def find_point(study: Study, result: AuditResult) -> PointResult | None:
     """Return the audited point that has the study's own ε and δ, if there is one."""
-    promise = sum_scheme(study).settings.promise
-    return next((point for point in result.totals if point.point.promise == promise), None)
+    settings = sum_settings(study)
+    for total in result.totals:
+        at = total.point
+        if isinstance(at, SumPoint) and (at.epsilon, at.delta) == (settings.epsilon, settings.delta):
+            return total
+    return None
 
 
 def make_audit_maps(study: Study) -> AuditMaps:
@@ -141,7 +158,8 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
     )
     settings = scheme.settings
     asked = dict.fromkeys((settings.epsilon, None))
-    points = [SumPoint(epsilon, settings.delta, 2, 1, settings.product_share) for epsilon in asked]
+    without = explain_missing_guarantee(study)
+    points = [SumPoint(epsilon, settings.delta, 2, 1, settings.product_share, without) for epsilon in asked]
     result = run_audit(
         partition,
         points=points,
@@ -160,6 +178,6 @@ def _verdict(study: Study, audit: AuditResult | None) -> str:
     if audit is None:
         return f"{promise} No attack could be run on your rows."
     with_noise = {True: f"With {noise}", False: "Without noise"}
-    totals = " ".join(f"{with_noise[point.point.promise is not None]}: {state_total(point)}" for point in audit.points)
+    totals = " ".join(f"{with_noise[point.epsilon is not None]}: {state_total(point)}" for point in audit.points)
     figures = f"Were everybody else's sums known to the attacker: {totals}"
     return f"{promise} {figures} These are lower bounds: a better attack may exist."

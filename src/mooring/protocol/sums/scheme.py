@@ -46,11 +46,16 @@ def list_exceeded(study: Study, tried: PointResult | None) -> tuple[str, ...]:
 
 def state_sum_guarantee(study: Study) -> str:
     """Sentences on the guarantee, or on why there is none."""
-    settings = sum_settings(study)
-    if study.range_source.is_public or settings.promise is None:
-        return settings.state_guarantee()
+    return explain_missing_guarantee(study) or sum_settings(study).state_guarantee()
+
+
+def explain_missing_guarantee(study: Study) -> str:
+    """Return sentences on why the noise of a study gives no guarantee; empty if it gives one, or if there is no noise."""
+    if study.range_source.is_public or sum_settings(study).promise is None:
+        return ""
     return (
-        f"There is no formal guarantee, although the sums carry noise: it assumes public ranges. {study.range_source}"
+        "There is no formal guarantee until a named person confirms that the ranges are public, although the sums carry "
+        f"noise. {study.range_source}"
     )
 
 

@@ -23,7 +23,7 @@ from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.sums.result import specify_sum_model
-from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.sums.scheme import explain_missing_guarantee, sum_scheme
 from mooring.protocol.sums.total import Total, open_total, read_list, refuse_total
 from mooring.serialization import Count, Rows, render_html
 
@@ -61,6 +61,8 @@ class SumTraining(TrainingRecord):
     """Digests of the study, and of the closing list."""
     command: str = ""
     """How the step was asked for."""
+    is_guaranteed: bool = True
+    """Whether the noise gives a guarantee, which assumes public ranges."""
     n_classes: Count = 0
     """Number of classes; 0 if a number is predicted."""
     only_class: str = ""
@@ -112,6 +114,9 @@ class SumTraining(TrainingRecord):
         guarantee = "without noise, and without a guarantee"
         if self.epsilon is not None:
             guarantee = f"with epsilon = {self.epsilon:g}, delta = {self.delta:g} a {self.unit}"
+            guarantee += (
+                "" if self.is_guaranteed else ", which is no guarantee until the ranges are confirmed to be public"
+            )
         n = len(self.contributors)
         return f"Trained {self.learner!r} on sums over about {self.rows:,} rows of {n} participants, {guarantee}."
 
@@ -170,6 +175,7 @@ def train_sums(
         study=study.digest,
         made_from=read_list(study, folder).digest,
         command=command,
+        is_guaranteed=not explain_missing_guarantee(study),
         n_classes=len(classes),
         only_class=classes[int(predicted.argmax())] if predicted.max() > _ALMOST_ALL else "",
     )
