@@ -153,7 +153,7 @@ def other_values(plain: Any) -> Iterator[Any]:
 def sqlite_damages(data: bytes, folder: Path) -> Iterator[bytes]:
     """A ledger with other values in a column, and without one."""
     path = folder / "damaged.sqlite"
-    columns = ("study", "name", "rows_digest", "n_rows", "column_tags", "bundle")
+    columns = ("study", "name", "rows_digest", "n_rows", "column_tags", "bundle", "override", "exceeded")
     values = ("NULL", "-1", "1.5", "x'ff00'", "''", "'a'", "9223372036854775807", "CAST(x'ff' AS TEXT)")
     changes = [f"UPDATE uploads SET {column} = {value}" for column in columns for value in values]
     changes += [f"ALTER TABLE uploads DROP COLUMN {column}" for column in columns[1:]]

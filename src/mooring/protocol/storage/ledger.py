@@ -40,7 +40,9 @@ CREATE TABLE IF NOT EXISTS uploads (
     rows_digest TEXT NOT NULL,       -- keyed, independent of the order of the rows
     n_rows INTEGER NOT NULL,
     column_tags TEXT NOT NULL,       -- keyed, one per column
-    bundle TEXT                      -- SHA-256 of the bundle once there is one
+    bundle TEXT,                     -- SHA-256 of the bundle once there is one
+    override TEXT NOT NULL,          -- who shared and why,
+    exceeded TEXT NOT NULL           -- although these limits, one per line, were not shown to be kept
 )
 """,
     """
@@ -54,13 +56,6 @@ CREATE TABLE IF NOT EXISTS spent (
 CREATE TABLE IF NOT EXISTS combined (
     study TEXT PRIMARY KEY,
     list TEXT NOT NULL               -- SHA-256 of the one closing list that was answered
-)
-""",
-    """
-CREATE TABLE IF NOT EXISTS overridden (
-    study TEXT PRIMARY KEY,
-    override TEXT NOT NULL,          -- who shared and why,
-    exceeded TEXT NOT NULL           -- although these limits, one per line, were not shown to be kept
 )
 """,
 )
@@ -80,9 +75,6 @@ class Entry:
     """Who shared, and why, although some limits of the study were not shown to be kept."""
     exceeded: tuple[str, ...] = ()
     """The limits that were not shown to be kept."""
-
-
-_SELECT = "SELECT uploads.*, override, exceeded FROM uploads LEFT JOIN overridden USING (study)"
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ class Ledger:
     def entry(self, study_digest: str) -> Entry | None:
         """Return the entry of a study, or None."""
         with self._connect() as connection:
-            row = connection.execute(f"{_SELECT} WHERE study = ?", (study_digest,)).fetchone()
+            row = connection.execute("SELECT * FROM uploads WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else _entry(row)
 
     def find_bundle(self, study_digest: str) -> str | None:
@@ -118,7 +110,7 @@ class Ledger:
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries."""
         with self._connect() as connection:
-            return tuple(_entry(row) for row in connection.execute(f"{_SELECT} ORDER BY name, study"))
+            return tuple(_entry(row) for row in connection.execute("SELECT * FROM uploads ORDER BY name, study"))
 
     def record_intent(
         self,
@@ -157,15 +149,11 @@ class Ledger:
             file.write(hashlib.sha256(prints).digest())  # with one wrong bit a row would not be recognised
         n_rows, (override, exceeded) = int(rows.prints.size), decided
         with self._connect() as connection, connection:
+            tags, limits = " ".join(rows.column_tags), "\n".join(exceeded)
             connection.execute(
-                "INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, NULL)",
-                (study_digest, name, rows.digest, n_rows, " ".join(rows.column_tags)),
+                "INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?, ?)",
+                (study_digest, name, rows.digest, n_rows, tags, override, limits),
             )
-            connection.execute("DELETE FROM overridden WHERE study = ?", (study_digest,))
-            if override:
-                connection.execute(
-                    "INSERT INTO overridden VALUES (?, ?, ?)", (study_digest, override, "\n".join(exceeded))
-                )
             if spending is not None:
                 connection.execute(
                     "INSERT OR REPLACE INTO spent VALUES (?, ?, ?)",
@@ -285,8 +273,7 @@ class Ledger:
         with suppress(OSError):
             content = np.fromfile(self._file(entry.study), dtype=np.uint8)
             prints, digest = content[: 8 * entry.n_rows], content[8 * entry.n_rows :].tobytes()
-            # Before 0.3.0 there was no digest.
-            if prints.size == 8 * entry.n_rows and digest in (b"", hashlib.sha256(prints.data).digest()):
+            if prints.size == 8 * entry.n_rows and digest == hashlib.sha256(prints.data).digest():
                 return prints.view("<u8").astype(np.uint64, copy=False)
         raise _damaged("the fingerprints of an earlier upload are lost or damaged")
 
@@ -323,11 +310,10 @@ def _second_upload(which: str, where: str, why: str = _FRESH_NOISE) -> RefusedEr
 
 def _entry(row: Sequence[Any]) -> Entry:
     study, name, rows_digest, n_rows, tags, bundle, override, exceeded = [*row, *[b""] * 8][:8]
-    words = (study, name, rows_digest, tags, *("" if word is None else word for word in (bundle, override, exceeded)))
+    words = (study, name, rows_digest, tags, "" if bundle is None else bundle, override, exceeded)
     if not all(isinstance(word, str) for word in words) or type(n_rows) is not int or n_rows < 0 or len(row) != 8:
         raise _damaged("an entry of it is damaged")
-    decided = override or "", tuple((exceeded or "").splitlines())
-    return Entry(study, name, rows_digest, n_rows, tuple(tags.split()), bundle, *decided)
+    return Entry(study, name, rows_digest, n_rows, tuple(tags.split()), bundle, override, tuple(exceeded.splitlines()))
 
 
 def _damaged(reason: str) -> StorageError:
